@@ -1,0 +1,55 @@
+# Two commands set everything up on a machine with Python 3.10+ and Java 17+: `make demo` and `make test`.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Spark's own Kafka source is to be had for Spark 4.2.0, so that is what both are measured on.
+BENCH_VENV := .venv-bench
+BENCH_STAMP := $(BENCH_VENV)/.installed
+
+.PHONY: demo test lint test-versions test-nightly native-check bench clean
+
+# pip's own output goes to a log, which is shown when the installation fails.
+# The C of the native reader is compiled by the installation.
+$(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
+	@echo "installing into $(VENV) (PySpark is the large one; about a minute)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --progress-bar off -e '.[dev]' > $(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+	@touch $@
+
+demo: $(STAMP)
+	@$(BIN)/groupkafka demo
+
+test: lint
+	$(BIN)/python -m pytest -m 'not versions'
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+# The development broker and the group's life on Kafka 3.9, 4.1 and the newest that resolves.
+test-versions: $(STAMP)
+	$(BIN)/python -m pytest -m versions
+
+# 100,000 random histories of the hand-off, and a larger exhaustive search.
+test-nightly: $(STAMP)
+	HANDOFF_HISTORIES=100000 $(BIN)/python -m pytest tests/simulation
+
+# The tests of the native reader, with its C compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
+native-check: $(STAMP)
+	$(BIN)/python -m tests.native_check
+
+$(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+	@echo "installing into $(BENCH_VENV)"
+	@$(PYTHON) -m venv $(BENCH_VENV)
+	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e . 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }
+	@touch $@
+
+# This source, native and pure, and Spark's own, in turn; make bench BENCH=--help says what can be chosen.
+bench: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
+
+clean:
+	rm -rf $(VENV) $(BENCH_VENV) build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

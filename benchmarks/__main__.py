@@ -1,0 +1,130 @@
+"""The benchmark's command: which loads, sinks and sources, how many rounds, and where the JSON goes."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+import confluent_kafka
+import pyarrow as pa
+import pyspark
+from rich.console import Console
+
+from benchmarks.report import print_throughput, print_trickle
+from benchmarks.runs import SOURCES, Runs, Throughput
+from benchmarks.session import open_session
+from benchmarks.topics import Load, drop, fill
+from spark_groupsource.broker import Cluster
+
+# Value sizes in bytes, and how many MB of values a load has: more for large records, so that each takes some seconds.
+SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}
+CODECS = ("none", "zstd", "lz4")
+PARTITIONS = (1, 4, 32)
+PLAIN = "consume loop"
+
+
+@click.command()
+@click.option("--rounds", default=3, show_default=True, help="Measured rounds of each load; one more, unmeasured, comes first.")
+@click.option("--scale", default=1.0, show_default=True, help="How much of the usual amount of records is written and read.")
+@click.option(
+    "--size", "sizes", type=int, multiple=True, default=tuple(SIZES), show_default=True, help="Bytes of a record's value."
+)
+@click.option("--codec", "codecs", type=click.Choice(CODECS), multiple=True, default=CODECS, show_default=True)
+@click.option("--partitions", type=int, multiple=True, default=PARTITIONS, show_default=True)
+@click.option(
+    "--sink", "sinks", type=click.Choice(["noop", "parquet"]), multiple=True, default=("noop", "parquet"), show_default=True
+)
+@click.option("--source", "sources", type=click.Choice(list(SOURCES)), multiple=True, default=tuple(SOURCES), show_default=True)
+@click.option("--trickle-seconds", default=30.0, show_default=True, help="How long single records are written; 0 for not at all.")
+@click.option("--cores", default=2, show_default=True, help="Spark's local cores.")
+@click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True)
+def main(
+    rounds: int,
+    scale: float,
+    sizes: Sequence[int],
+    codecs: Sequence[str],
+    partitions: Sequence[int],
+    sinks: Sequence[str],
+    sources: Sequence[str],
+    trickle_seconds: float,
+    cores: int,
+    output: Path,
+) -> None:
+    """Measure this source, native and pure, beside Spark's own, and print medians and ratios."""
+    console = Console(width=120)
+    results: dict[str, Any] = {"environment": environment(cores), "rounds": rounds, "throughput": [], "trickle": {}}
+    # A deleted topic's records leave the disk at once.
+    broker = Cluster(config={"log.segment.delete.delay.ms": "0"}, progress=lambda line: console.print(line, style="dim"))
+    with broker as cluster, tempfile.TemporaryDirectory() as name:
+        spark = open_session(cores, Path(name))
+        runs = Runs(spark, cluster, Path(name))
+        for load in loads(sizes, codecs, partitions, scale):
+            fill(cluster, load)
+            for sink in sinks:
+                found = measure(runs, load, sink, sources, rounds)
+                print_throughput(console, f"{load}, {load.records:,} records, {sink}", found)
+                results["throughput"].append(as_json(load, sink, found))
+            drop(cluster, load)
+        if trickle_seconds:
+            found_times = {source: runs.trickle(source, trickle_seconds, per_s=20) for source in sources}
+            print_trickle(console, found_times)
+            results["trickle"] = found_times
+        spark.stop()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    console.print(f"written to {output}")
+
+
+def loads(sizes: Sequence[int], codecs: Sequence[str], partitions: Sequence[int], scale: float) -> list[Load]:
+    """Every size with every codec in 4 partitions (or the first number given), and uncompressed with the other numbers."""
+    usual = 4 if 4 in partitions else partitions[0]
+    found = []
+    for size in sizes:
+        records = int(SIZES.get(size, 2_000) * 1_000_000 / size * scale)
+        found += [Load(size, records, codec, usual) for codec in codecs]
+        found += [Load(size, records, codecs[0], count) for count in partitions if count != usual]
+    return found
+
+
+def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], rounds: int) -> dict[str, list[Throughput]]:
+    """Run the sources in turn, so that what disturbs the machine for a while disturbs them all."""
+    found: dict[str, list[Throughput]] = {source: [] for source in sources}
+    if sink == "noop":
+        found[PLAIN] = []
+    for number in range(rounds + 1):
+        for source, results in found.items():
+            result = runs.plain_consume(load) if source == PLAIN else runs.throughput(source, load, sink)
+            # The first round warms up: the JVM's compiler, the page cache.
+            if number > 0:
+                results.append(result)
+    return found
+
+
+def as_json(load: Load, sink: str, found: dict[str, list[Throughput]]) -> dict[str, Any]:
+    """Every run of one load and sink."""
+    return {"load": asdict(load), "sink": sink, "runs": {source: [asdict(run) for run in each] for source, each in found.items()}}
+
+
+def environment(cores: int) -> dict[str, Any]:
+    """What the numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        "pyspark": pyspark.__version__,
+        "confluent-kafka": confluent_kafka.__version__,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "pyarrow": pa.__version__,
+        "system": platform.platform(),
+        "cpus": os.cpu_count(),
+        "spark cores": cores,
+    }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""CPU seconds and peak memory of this process and all below it: Spark's JVM, its Python workers and the query's runner.
+
+Linux only: it reads /proc. The broker is below this process too, and is left out by its pid.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
+_SAMPLE_S = 0.1
+_KB = 1024
+_PROC = Path("/proc")
+
+
+@dataclass(frozen=True)
+class Peaks:
+    """Peak resident memory in bytes: of the JVM, and of the largest Python worker."""
+
+    jvm: int
+    python: int
+
+
+def cpu_seconds(without: Iterable[int]) -> float:
+    """Return the user and system time of this process and all below it, also of those that have ended meanwhile, in s.
+
+    A process that ends hands its time to the one that waits for it, so that the sum never shrinks. `without`: pids of
+    processes that are left out, with all below them.
+    """
+    return sum(_cpu_ticks(pid) for pid in _tree(set(without))) / _TICKS_PER_S
+
+
+class PeakMemory:
+    """Watches the peak memory of all processes below this one from `__enter__` to `__exit__`; then `peaks` is set."""
+
+    def __init__(self, without: Iterable[int]) -> None:
+        self._without = set(without)
+        self._seen: dict[int, tuple[str, int]] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.peaks = Peaks(0, 0)
+
+    def __enter__(self) -> Self:
+        for pid in _tree(self._without):
+            _forget_peak(pid)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._sample()
+        self.peaks = Peaks(self._largest("java"), self._largest("python"))
+
+    def _largest(self, name: str) -> int:
+        return max((peak for command, peak in self._seen.values() if name in command), default=0)
+
+    def _watch(self) -> None:
+        # A process that ends takes its peak with it.
+        while not self._stop.wait(_SAMPLE_S):
+            self._sample()
+
+    def _sample(self) -> None:
+        for pid in _tree(self._without) - {os.getpid()}:
+            found = _peak(pid)
+            if found is not None:
+                self._seen[pid] = found
+
+
+def _tree(without: set[int]) -> set[int]:
+    parents: dict[int, int] = {}
+    for folder in _PROC.iterdir():
+        if folder.name.isdigit():
+            fields = _stat(int(folder.name))
+            if fields:
+                parents[int(folder.name)] = int(fields[1])
+    found = {os.getpid()}
+    while True:
+        more = {pid for pid, parent in parents.items() if parent in found} - found - without
+        if not more:
+            return found
+        found |= more
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of /proc/<pid>/stat from the state on; none for a process that is gone."""
+    try:
+        text = (_PROC / str(pid) / "stat").read_text()
+    except OSError:
+        return []
+    # The name stands in brackets, and may have anything in it.
+    return text.rpartition(")")[2].split()
+
+
+def _cpu_ticks(pid: int) -> int:
+    fields = _stat(pid)
+    # utime, stime, cutime, cstime.
+    return sum(int(field) for field in fields[11:15])
+
+
+def _peak(pid: int) -> tuple[str, int] | None:
+    try:
+        lines = (_PROC / str(pid) / "status").read_text().splitlines()
+    except OSError:
+        return None
+    values = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
+    if "VmHWM" not in values:
+        return None
+    return values["Name"], int(values["VmHWM"].split()[0]) * _KB
+
+
+def _forget_peak(pid: int) -> None:
+    try:
+        (_PROC / str(pid) / "clear_refs").write_text("5")
+    except OSError:
+        return

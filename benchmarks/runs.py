@@ -1,0 +1,182 @@
+"""One run of one source: a streaming query over a topic, measured when it is warm."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from benchmarks.processes import PeakMemory, Peaks, cpu_seconds
+from benchmarks.topics import Load
+from spark_groupsource.broker import Cluster
+
+# Name in the tables: format. In this order they run in each round.
+SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka"}
+# A load is read in so many micro-batches; the first starts the query, the workers and the connections, and does not count.
+BATCHES = 5
+_LIMIT_S = 600.0
+_LOOK_S = 0.01
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The micro-batches after the first: their rows, time from trigger to trigger, CPU time and peaks of memory."""
+
+    rows: int
+    seconds: float
+    cpu_seconds: float
+    peaks: Peaks
+
+    @property
+    def rows_per_s(self) -> float:
+        """Rows for each second."""
+        return self.rows / self.seconds
+
+    @property
+    def cpu_s_per_million(self) -> float:
+        """CPU seconds of all processes but the broker's, for each million rows."""
+        return self.cpu_seconds / self.rows * 1e6
+
+
+class Runs:
+    """Runs queries in one session against one cluster; `folder` takes checkpoints and output."""
+
+    def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path) -> None:
+        self._spark = spark
+        self._cluster = cluster
+        self._folder = folder
+        self._broker = [node.pid for node in cluster.nodes]
+
+    def throughput(self, source: str, load: Load, sink: str) -> Throughput:
+        """Read the whole load into `sink` (`noop` or `parquet`)."""
+        with PeakMemory(self._broker) as memory:
+            query = self._start(source, load.topic, sink, {"maxOffsetsPerTrigger": str(-(-load.records // BATCHES))})
+            _until_batch(query, 0)
+            began, cpu = time.monotonic(), cpu_seconds(self._broker)
+            _until(query, lambda: sum(each["numInputRows"] for each in _progress_with_rows(query)) >= load.records)
+            # Not what it costs to end a query.
+            cpu = cpu_seconds(self._broker) - cpu
+        _until_ended(query)
+        batches = _progress_with_rows(query)
+        if sum(each["numInputRows"] for each in batches) != load.records:
+            raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {load.records} rows")
+        seconds = sum(each["durationMs"]["triggerExecution"] for each in batches[1:]) / 1000
+        if seconds > time.monotonic() - began + 1:
+            raise RuntimeError(f"{source}: Spark says {seconds} s, which is more than has passed")
+        return Throughput(sum(each["numInputRows"] for each in batches[1:]), seconds, cpu, memory.peaks)
+
+    def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
+        """Write single records for so long; the time of each micro-batch with records, in ms."""
+        topic = f"trickle-{next(_numbers)}"
+        self._cluster.create_topic(topic, 4)
+        query = self._start(source, topic, "noop", {}, endless=True)
+        stop = threading.Event()
+        writer = threading.Thread(target=self._write, args=(topic, per_s, stop))
+        writer.start()
+        try:
+            # The first ones start workers and connections.
+            _until(query, lambda: len(_progress_with_rows(query)) >= 5)
+            warm = len(_progress_with_rows(query))
+            time.sleep(seconds)
+        finally:
+            stop.set()
+            writer.join()
+            query.stop()
+        return [each["durationMs"]["triggerExecution"] for each in _progress_with_rows(query)[warm:]]
+
+    def plain_consume(self, load: Load) -> Throughput:
+        """confluent-kafka's own `consume` in a loop, without Spark: what a reader of `Message` objects has at best."""
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._cluster.bootstrap_servers,
+                "group.id": "plain",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+            }
+        )
+        consumer.assign([TopicPartition(load.topic, number, 0) for number in range(load.partitions)])
+        with PeakMemory(self._broker) as memory:
+            rows = len(consumer.consume(1, _LIMIT_S))
+            began, cpu = time.monotonic(), cpu_seconds(self._broker)
+            while rows < load.records:
+                for message in consumer.consume(min(1000, load.records - rows), 1):
+                    if message.error() is None:
+                        message.key(), message.value(), message.timestamp()
+                        rows += 1
+            seconds, cpu = time.monotonic() - began, cpu_seconds(self._broker) - cpu
+        consumer.close()
+        return Throughput(rows, seconds, cpu, memory.peaks)
+
+    def _start(self, source: str, topic: str, sink: str, more: dict[str, str], *, endless: bool = False) -> StreamingQuery:
+        # Of a group of that name nothing may be known: this source would go on where it stopped.
+        name = f"run-{uuid.uuid4()}"
+        options = {
+            "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            **more,
+        }
+        # With a group of its own Spark's source commits nothing, but warns.
+        if source != "spark":
+            options["kafka.group.id"] = name
+        writer = self._spark.readStream.format(SOURCES[source]).options(**options).load().writeStream.format(sink)
+        writer = writer.option("checkpointLocation", str(self._folder / name / "checkpoint"))
+        if sink != "noop":
+            writer = writer.option("path", str(self._folder / name / "out"))
+        return (writer if endless else writer.trigger(availableNow=True)).start()
+
+    def _write(self, topic: str, per_s: float, stop: threading.Event) -> None:
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap_servers, "linger.ms": 0})
+        for number in itertools.count():
+            if stop.wait(1 / per_s):
+                break
+            producer.produce(topic, b"x" * 100, b"%d" % number, number % 4)
+            producer.poll(0)
+        producer.flush(10)
+
+
+def _progress_with_rows(query: StreamingQuery) -> list[dict[str, Any]]:
+    return [progress for progress in map(_as_dict, query.recentProgress) if progress["numInputRows"] > 0]
+
+
+def _as_dict(progress: Any) -> dict[str, Any]:
+    return {name: progress[name] for name in ("batchId", "numInputRows", "durationMs")}
+
+
+def _until_batch(query: StreamingQuery, batch: int) -> None:
+    """Wait until this micro-batch is done."""
+    _until(query, lambda: (last := query.lastProgress) is not None and last["batchId"] >= batch and last["numInputRows"] > 0)
+
+
+def _until_ended(query: StreamingQuery) -> None:
+    if not query.awaitTermination(int(_LIMIT_S)):
+        query.stop()
+        raise RuntimeError(f"a query did not end within {_LIMIT_S:.0f} s")
+
+
+def _until(query: StreamingQuery, done: Any) -> None:
+    limit = time.monotonic() + _LIMIT_S
+    while True:
+        # In this order: a query that ends may have done it all.
+        active = query.isActive
+        if done():
+            return
+        error = query.exception()
+        if error is not None:
+            raise error
+        if not active:
+            raise RuntimeError(f"a query ended too early, after {query.recentProgress}")
+        if time.monotonic() > limit:
+            query.stop()
+            raise RuntimeError(f"a query did nothing for {_LIMIT_S:.0f} s")
+        time.sleep(_LOOK_S)

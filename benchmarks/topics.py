@@ -1,0 +1,74 @@
+"""The topics that are read: records of one size, one codec, a number of partitions."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+
+# Each record's value is one of these many: text of 16 different characters, which the codecs halve.
+_VALUES = 1_000
+_ALPHABET = "0123456789abcdef"
+
+
+@dataclass(frozen=True)
+class Load:
+    """What is read: `records` records of `size` bytes (the value), in `partitions` partitions."""
+
+    size: int
+    records: int
+    codec: str = "none"
+    partitions: int = 4
+
+    @property
+    def topic(self) -> str:
+        """The topic's name."""
+        return f"bench-{self.size}-{self.codec}-{self.partitions}"
+
+    def __str__(self) -> str:
+        size = f"{self.size // 1000} KB" if self.size >= 1000 else f"{self.size} B"
+        return f"{size}, {self.codec}, {self.partitions} partitions"
+
+
+def fill(cluster: Cluster, load: Load) -> None:
+    """Create the load's topic and write its records, as many into each partition."""
+    cluster.create_topic(load.topic, load.partitions, {"max.message.bytes": "8000000"})
+    chance = random.Random(load.size)  # noqa: S311
+    values = ["".join(chance.choices(_ALPHABET, k=load.size)).encode() for _ in range(min(_VALUES, load.records))]
+    failures: list[KafkaError] = []
+
+    def note(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "compression.codec": load.codec,
+            "linger.ms": 50,
+            "queue.buffering.max.kbytes": 256 * 1024,
+        }
+    )
+    for number in range(load.records):
+        while True:
+            try:
+                producer.produce(
+                    load.topic, values[number % len(values)], b"%d" % number, number % load.partitions, on_delivery=note
+                )
+                break
+            except BufferError:
+                producer.poll(0.1)
+    left = producer.flush(120)
+    if left or failures:
+        raise RuntimeError(f"{load.topic} was not filled: {left} records without an answer, errors: {failures[:3]}")
+
+
+def drop(cluster: Cluster, load: Load) -> None:
+    """Delete the load's topic, so that the disk and the page cache are free for the next."""
+    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+    for done in admin.delete_topics([load.topic]).values():
+        done.result()

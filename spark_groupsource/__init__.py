@@ -1,0 +1,21 @@
+"""`spark.readStream.format("groupkafka")`: a Spark source whose driver is a member of a Kafka consumer group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .version import __version__
+
+if TYPE_CHECKING:
+    from .datasource import GroupKafkaDataSource, register
+
+__all__ = ["GroupKafkaDataSource", "__version__", "register"]
+
+
+def __getattr__(name: str) -> object:
+    # The command line and the executors' workers do without pyspark; only these two names need it.
+    if name in {"GroupKafkaDataSource", "register"}:
+        from . import datasource
+
+        return getattr(datasource, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,14 @@
+"""The development broker: real Apache Kafka in KRaft mode on 127.0.0.1, one node or three.
+
+with Cluster() as cluster:
+    cluster.create_topic("orders", partitions=6)
+    print(cluster.bootstrap_servers)
+"""
+
+from __future__ import annotations
+
+from spark_groupsource.broker.cluster import Cluster
+from spark_groupsource.broker.errors import BrokerStartError
+from spark_groupsource.broker.node import Node
+
+__all__ = ["BrokerStartError", "Cluster", "Node"]

@@ -1,0 +1,213 @@
+"""A cluster of one node or three: the development broker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+import weakref
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from confluent_kafka.cimpl import NewTopic
+
+from spark_groupsource.broker.addresses import Identity, choose_identity, read_identity, write_identity
+from spark_groupsource.broker.errors import BrokerStartError
+from spark_groupsource.broker.ivy import Progress
+from spark_groupsource.broker.jars import KafkaJars, kafka_jars
+from spark_groupsource.broker.java import find_java
+from spark_groupsource.broker.node import JVM_OPTIONS, Node
+from spark_groupsource.broker.ready import knows_leaders, quiet_client, wait_for_coordinator
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+_TOPIC_LIMIT_S = 60.0
+_MOST_STARTS = 5
+
+
+class Cluster:
+    """Apache Kafka in KRaft mode on 127.0.0.1, for tests, demonstrations and development.
+
+    As a context manager it starts and stops itself. When this process ends in any way, SIGKILL included, the nodes are
+    killed and a temporary data folder is removed. Not to be used by two threads at once.
+
+    Args:
+        nodes: one or three; each is a broker and a controller.
+        version: an exact version (`4.1.0`), a series (`3.9`: its newest release), or None for the newest 4.x that resolves.
+        data_dir: a folder to keep the data in; None for a temporary one, which is removed at `stop`.
+        config: broker settings for all nodes; they override every other.
+        progress: called with a line of text at each step; None for silence.
+        port: the client port of a single node; None for a free one. A named `data_dir` remembers its ports.
+    """
+
+    def __init__(
+        self,
+        nodes: int = 1,
+        version: str | None = None,
+        data_dir: str | Path | None = None,
+        config: Mapping[str, str] | None = None,
+        progress: Progress | None = None,
+        port: int | None = None,
+    ) -> None:
+        if nodes not in (1, 3):
+            raise ValueError(f"nodes is {nodes}: a cluster has 1 node or 3")
+        if port is not None and nodes != 1:
+            raise ValueError("port is for a single node; three nodes take free ports")
+        self._count = nodes
+        self._wanted = version
+        self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
+        self._config = dict(config or {})
+        self._progress: Progress = progress or (lambda _line: None)
+        self._port = port
+        self._java = ""
+        self._jars: KafkaJars | None = None
+        self._identity: Identity | None = None
+        self._nodes: list[Node] = []
+        self._remove_folder: weakref.finalize[..., Cluster] | None = None
+
+    @property
+    def nodes(self) -> list[Node]:
+        """The nodes, in the order of their ids; empty before `start` and after `stop`."""
+        return list(self._nodes)
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses for clients, separated by commas; raises RuntimeError before the first start."""
+        return self._known_identity().bootstrap_servers
+
+    @property
+    def version(self) -> str:
+        """The exact version of Apache Kafka; raises RuntimeError before the first start."""
+        return self._resolved().version
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Resolve the jars if they are not in the cache, start all nodes, and return when each of them answers.
+
+        Raises BrokerStartError: no Java, no such version, a folder of another cluster, a port in use, a node that dies or
+        does not answer (with the end of its log).
+        """
+        if self._nodes:
+            raise RuntimeError("the cluster is started already")
+        self._java = find_java()
+        self._jars = kafka_jars(self._java, self._wanted, self._progress)
+        self._progress(f"starting Apache Kafka {self._jars.version}, nodes: {self._count}")
+        for _ in range(_MOST_STARTS):
+            if self._start_nodes():
+                self._progress(f"ready at {self.bootstrap_servers}")
+                return
+            self._progress("a port was taken meanwhile; trying others")
+        raise BrokerStartError(f"Each of {_MOST_STARTS} starts lost one of its ports to another process.")
+
+    def stop(self) -> None:
+        """Stop all nodes, orderly if the data stays; remove the data if it is temporary."""
+        if self._data_dir is not None:
+            # All at once: the last controllers alone would have no quorum left to wait for.
+            for node in self._nodes:
+                node.send_stop()
+            for node in self._nodes:
+                node.stop()
+        self._end(remove=True)
+
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int | None = None
+    ) -> None:
+        """Create a topic, and return when every running node knows the leaders of all its partitions.
+
+        `replication` is the number of replicas; None for one on each node. Raises KafkaException when the brokers
+        refuse the topic, TimeoutError when there are no leaders within a minute.
+        """
+        replicas = replication if replication is not None else self._count
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
+        client = quiet_client(self.bootstrap_servers)
+        client.create_topics([topic], request_timeout=_TOPIC_LIMIT_S)[name].result()
+        limit = time.monotonic() + _TOPIC_LIMIT_S
+        for node, address in zip(self._nodes, self._known_identity().nodes, strict=True):
+            while node.running and not knows_leaders(address, name, partitions):
+                if time.monotonic() > limit:
+                    raise TimeoutError(f"node {node.id} knows no leaders of {name} after {_TOPIC_LIMIT_S:.0f} s")
+                time.sleep(0.02)
+
+    def tool(self, main_class: str, *arguments: str) -> list[str]:
+        """Return the command line of one of Kafka's own tools, of the cluster's version.
+
+        For example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`, with its arguments.
+        """
+        logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
+        return [self._java, "-Xmx256m", *JVM_OPTIONS, logging, "-cp", self._resolved().classpath, main_class, *arguments]
+
+    def _resolved(self) -> KafkaJars:
+        if self._jars is None:
+            raise RuntimeError("the cluster has not been started")
+        return self._jars
+
+    def _known_identity(self) -> Identity:
+        if self._identity is None:
+            raise RuntimeError("the cluster has not been started")
+        return self._identity
+
+    def _start_nodes(self) -> bool:
+        """Start all nodes; False when one of them lost a port that was free before."""
+        temporary = self._data_dir is None
+        folder = self._open_folder()
+        try:
+            identity = choose_identity(self._count, self._port, read_identity(folder))
+            if not temporary:
+                write_identity(folder, identity)
+            self._identity = identity
+            self._nodes = [
+                Node(self._java, self._resolved(), identity, index, folder / f"node-{index + 1}", temporary=temporary)
+                for index in range(self._count)
+            ]
+            for node in self._nodes:
+                node.configure(self._config)
+                node.launch()
+            for node in self._nodes:
+                node.wait_until_answers({other.id for other in self._nodes})
+            wait_for_coordinator(identity.bootstrap_servers, self._nodes[0].check_alive)
+        except BrokerStartError:
+            taken = any(node.port_was_taken() for node in self._nodes)
+            # The log that the error speaks of must outlive it.
+            self._end(remove=taken or not self._nodes)
+            if taken:
+                return False
+            raise
+        except BaseException:
+            self._end(remove=True)
+            raise
+        return True
+
+    def _open_folder(self) -> Path:
+        if self._data_dir is not None:
+            self._data_dir.mkdir(parents=True, exist_ok=True)
+            return self._data_dir
+        folder = Path(tempfile.mkdtemp(prefix="groupkafka-broker-"))
+        self._remove_folder = weakref.finalize(self, _remove, folder, os.getpid())
+        return folder
+
+    def _end(self, *, remove: bool) -> None:
+        for node in self._nodes:
+            node.kill()
+        self._nodes = []
+        if self._remove_folder is not None:
+            if remove:
+                self._remove_folder()
+            else:
+                self._remove_folder.detach()
+            self._remove_folder = None
+
+
+def _remove(folder: Path, owner: int) -> None:
+    # A copy of the owner made by fork() ends before it does, and must not take its data away.
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,55 @@
+"""`groupkafka broker`: the development broker in the foreground."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+from types import FrameType
+
+import click
+
+from spark_groupsource.broker.cluster import Cluster
+from spark_groupsource.broker.errors import BrokerStartError
+
+_LOOK_EVERY_S = 0.5
+
+
+@click.command(name="broker")
+@click.option("--nodes", type=click.Choice(["1", "3"]), default="1", show_default=True, help="How many nodes.")
+@click.option("--version", "version_", metavar="VERSION", help="4.1.0, or a series as 3.9. Default: the newest 4.x.")
+@click.option("--data", metavar="FOLDER", help="Keep the data here. Default: a temporary folder, removed at the end.")
+@click.option("--port", type=click.IntRange(1, 65535), help="The port of a single node. Default: a free one.")
+def broker(nodes: str, version_: str | None, data: str | None, port: int | None) -> None:
+    """Run Apache Kafka on 127.0.0.1 until Ctrl-C, and print its address for clients.
+
+    The first start downloads Kafka's jars (about half a minute); a later one takes seconds.
+    """
+    if port is not None and nodes != "1":
+        raise click.UsageError("--port is for a single node; three nodes take free ports.")
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        with Cluster(int(nodes), version_, data, progress=_say, port=port) as cluster:
+            click.echo(f"bootstrap.servers={cluster.bootstrap_servers}")
+            sys.stdout.flush()
+            _wait_for_the_end(cluster)
+    except KeyboardInterrupt:
+        _say("stopped")
+    except BrokerStartError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _wait_for_the_end(cluster: Cluster) -> None:
+    while all(node.running for node in cluster.nodes):
+        time.sleep(_LOOK_EVERY_S)
+    dead = next(node for node in cluster.nodes if not node.running)
+    raise click.ClickException(f"Node {dead.id} has ended. The end of its log:\n{dead.last_lines()}")
+
+
+def _interrupt(_signal: int, _frame: FrameType | None) -> None:
+    # The same way out as Ctrl-C: the context manager stops the nodes.
+    raise KeyboardInterrupt
+
+
+def _say(line: str) -> None:
+    click.echo(line, err=True)

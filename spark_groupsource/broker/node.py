@@ -1,0 +1,192 @@
+"""One node: its JVM, its ports and its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from spark_groupsource.broker import watch
+from spark_groupsource.broker.addresses import Identity
+from spark_groupsource.broker.config import server_properties
+from spark_groupsource.broker.errors import BrokerStartError
+from spark_groupsource.broker.jars import KafkaJars
+from spark_groupsource.broker.ready import wait_until_answers
+from spark_groupsource.broker.storage import format_log_folder, write_properties
+
+# The first compiler only: a broker that lives for minutes on a small machine never earns back the second one's work.
+JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
+_LOG_OPTIONS = (
+    "-Dorg.slf4j.simpleLogger.showDateTime=true",
+    "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
+    "-Dorg.slf4j.simpleLogger.showThreadName=false",
+)
+START_LIMIT_S = 120.0
+STOP_LIMIT_S = 60.0
+
+
+class Node:
+    """A broker that is also a controller. Not to be used by two threads at once."""
+
+    def __init__(self, java: str, jars: KafkaJars, identity: Identity, index: int, folder: Path, *, temporary: bool) -> None:
+        self._java = java
+        self._jars = jars
+        self._identity = identity
+        self._address = identity.nodes[index]
+        self._folder = folder
+        self._temporary = temporary
+        self._watcher: subprocess.Popen[bytes] | None = None
+        self._pid = 0
+        self._give_up_at = 0.0
+
+    @property
+    def id(self) -> int:
+        """The node id, from 1."""
+        return self._address.id
+
+    @property
+    def port(self) -> int:
+        """The port for clients, on 127.0.0.1. It stays the same for the node's life."""
+        return self._address.port
+
+    @property
+    def pid(self) -> int:
+        """The process id of the JVM: the running one, or the last one; 0 before the first start."""
+        return self._pid
+
+    @property
+    def log(self) -> Path:
+        """The node's log file."""
+        return self._folder / "node.log"
+
+    @property
+    def running(self) -> bool:
+        """Whether the JVM lives (paused or not)."""
+        return self._watcher is not None and self._watcher.poll() is None
+
+    def configure(self, extra: Mapping[str, str]) -> None:
+        """Write the node's settings, and format its log folders if they are not; `extra` overrides every setting."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        properties = server_properties(self._address, self._identity.nodes, self._folder / "data", extra)
+        for folder in properties["log.dirs"].split(","):
+            format_log_folder(self._jars.template, Path(folder.strip()), self.id, self._identity.cluster_id)
+        write_properties(self._folder / "server.properties", properties)
+
+    def launch(self) -> None:
+        """Start the JVM and return at once; `start` waits for it as well."""
+        if self.running:
+            return
+        self._forget()
+        self._pid = 0
+        command = [self._java, "-Xms128m", "-Xmx512m", *JVM_OPTIONS, *_LOG_OPTIONS, "-cp", self._jars.classpath]
+        command += ["kafka.Kafka", str(self._folder / "server.properties")]
+        remove = str(self._folder) if self._temporary else "-"
+        with open(self.log, "ab") as log:
+            self._watcher = subprocess.Popen(
+                # -I and -S: nothing of the user's environment, and no site-packages, which would double the start time.
+                [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), remove, *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=self._folder,
+                start_new_session=True,
+            )
+        self._give_up_at = time.monotonic() + START_LIMIT_S
+        line = self._watcher.stdout.readline() if self._watcher.stdout is not None else b""
+        if not line:
+            self._watcher.wait()
+            raise self._died()
+        self._pid = int(line)
+
+    def start(self) -> None:
+        """Start the node on its port and its data, and wait until it answers clients.
+
+        Raises BrokerStartError, with the last lines of its log, when it dies or does not answer within two minutes.
+        """
+        self.launch()
+        self.wait_until_answers({self.id})
+
+    def wait_until_answers(self, nodes: set[int]) -> None:
+        """Wait until this node itself answers and counts `nodes` among the brokers; raises as `start`."""
+        wait_until_answers(self._address, nodes, self.check_alive)
+
+    def stop(self) -> None:
+        """Send SIGTERM, and return when the JVM is gone: killed, if it is still there after a minute."""
+        self._signal(signal.SIGTERM)
+        # A paused process takes the signal when it goes on.
+        self._signal(signal.SIGCONT)
+        if self._watcher is None:
+            return
+        try:
+            self._watcher.wait(STOP_LIMIT_S)
+        except subprocess.TimeoutExpired:
+            self._signal(signal.SIGKILL)
+        self._forget()
+
+    def kill(self) -> None:
+        """Send SIGKILL, and return when the JVM is gone."""
+        self._signal(signal.SIGKILL)
+        self._forget()
+
+    def pause(self) -> None:
+        """Send SIGSTOP: connections stay, nothing is answered."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT."""
+        self._signal(signal.SIGCONT)
+
+    def send_stop(self) -> None:
+        """Ask the JVM to stop, without waiting: nodes that stop together must not wait for each other."""
+        self._signal(signal.SIGTERM)
+        self._signal(signal.SIGCONT)
+
+    def check_alive(self) -> None:
+        """Raise BrokerStartError when the JVM is gone, or was launched more than two minutes ago: it should be ready."""
+        if not self.running:
+            raise self._died()
+        if time.monotonic() > self._give_up_at:
+            raise BrokerStartError(
+                f"Node {self.id} does not answer on 127.0.0.1:{self.port} after {START_LIMIT_S:.0f} s. "
+                f"The end of its log, {self.log}:\n{self.last_lines()}"
+            )
+
+    def last_lines(self, count: int = 25) -> str:
+        """Return the end of the node's log."""
+        try:
+            return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
+        except OSError:
+            return "(no log)"
+
+    def port_was_taken(self) -> bool:
+        """Whether the log tells that a port was in use."""
+        return "Address already in use" in self.last_lines(400)
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.running and self._pid:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self._pid, number)
+
+    def _forget(self) -> None:
+        """Wait for the watcher, which ends with the JVM, and close the pipes."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is None:
+            return
+        if self._pid:
+            watcher.wait()
+        # Interrupted before the pid was known: the end of the pipe makes the watcher kill what it has started.
+        for pipe in (watcher.stdin, watcher.stdout):
+            if pipe is not None:
+                pipe.close()
+        watcher.wait()
+
+    def _died(self) -> BrokerStartError:
+        status = self._watcher.returncode if self._watcher is not None else "unknown"
+        return BrokerStartError(
+            f"Node {self.id} ended with status {status} while it started. The end of its log, {self.log}:\n{self.last_lines()}"
+        )

@@ -1,0 +1,114 @@
+"""What each error of the brokers, or of librdkafka, means here: which exception it becomes, and what to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError
+
+from .errors import (
+    AuthenticationFailed,
+    BrokerUnavailable,
+    CommitError,
+    CommitOutcomeUnknown,
+    CommitRefused,
+    CoordinatorUnavailable,
+    GenerationChanged,
+    GroupKafkaError,
+    MemberFenced,
+    MemberUnknown,
+    NotAuthorized,
+    TopicNotFound,
+)
+
+TOPIC_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
+ENDING_ERRORS = TOPIC_ERRORS | {
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+    KafkaError.GROUP_AUTHORIZATION_FAILED,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
+    KafkaError.UNSUPPORTED_ASSIGNOR,
+    KafkaError.INVALID_GROUP_ID,
+    KafkaError.INVALID_REGULAR_EXPRESSION,
+    KafkaError.UNSUPPORTED_VERSION,
+    KafkaError.FENCED_INSTANCE_ID,
+    KafkaError.UNRELEASED_INSTANCE_ID,
+    KafkaError._UNSUPPORTED_FEATURE,
+    KafkaError._FATAL,
+}
+"""TOPIC_ERRORS end a query only before its first assignment; the other ENDING_ERRORS end it whenever they come."""
+
+COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
+    KafkaError.ILLEGAL_GENERATION: GenerationChanged,
+    KafkaError.STALE_MEMBER_EPOCH: GenerationChanged,
+    KafkaError.REBALANCE_IN_PROGRESS: GenerationChanged,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS: CoordinatorUnavailable,
+    KafkaError.COORDINATOR_NOT_AVAILABLE: CoordinatorUnavailable,
+    KafkaError.NOT_COORDINATOR: CoordinatorUnavailable,
+    KafkaError._WAIT_COORD: CoordinatorUnavailable,
+    KafkaError.UNKNOWN_MEMBER_ID: MemberUnknown,
+    KafkaError.FENCED_MEMBER_EPOCH: MemberUnknown,
+    KafkaError.FENCED_INSTANCE_ID: MemberFenced,
+    KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
+    KafkaError.REQUEST_TIMED_OUT: CommitOutcomeUnknown,
+    KafkaError._TIMED_OUT: CommitOutcomeUnknown,
+    KafkaError._TRANSPORT: CommitOutcomeUnknown,
+    KafkaError.OFFSET_METADATA_TOO_LARGE: CommitRefused,
+    KafkaError.INVALID_COMMIT_OFFSET_SIZE: CommitRefused,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TopicNotFound,
+}
+"""What a refused or unanswered commit means (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
+
+REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
+    KafkaError._AUTHENTICATION: AuthenticationFailed,
+    KafkaError.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
+    KafkaError._SSL: AuthenticationFailed,
+    KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError.UNKNOWN_TOPIC_OR_PART: TopicNotFound,
+    KafkaError.UNKNOWN_TOPIC_ID: TopicNotFound,
+    KafkaError.FENCED_INSTANCE_ID: MemberFenced,
+    KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
+}
+"""What the other requests' errors mean; everything else is BrokerUnavailable."""
+
+_ADVICE: Mapping[type[GroupKafkaError], str] = {
+    AuthenticationFailed: "Check kafka.security.protocol, kafka.sasl.* and kafka.ssl.*.",
+    NotAuthorized: "The user needs the ACLs READ on the group (kafka.group.id) and READ and DESCRIBE on its topics.",
+    TopicNotFound: "Check subscribe or subscribePattern.",
+    MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs one of its own.",
+    BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
+    CommitOutcomeUnknown: "It may or may not have been written; a restarted query reads what the group holds and goes on.",
+}
+
+
+def _cause(error: KafkaError) -> KafkaError:
+    """What made librdkafka's client unusable: the code of a fatal error is hidden, but its text is quoted."""
+    if error.code() == KafkaError._FATAL:
+        for code in (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID):
+            cause = KafkaError(code)
+            if cause.str() in error.str():
+                return cause
+    return error
+
+
+def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS) -> GroupKafkaError:
+    """Turn an error of a broker or of librdkafka into one of this package's, with what to look at.
+
+    Args:
+        error: what was returned or raised.
+        doing: what was being done, as in "committing orders-3".
+        table: the meaning of the codes for this kind of request.
+    """
+    error = _cause(error)
+    fallback = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
+    kind = table.get(error.code(), fallback)
+    return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", _ADVICE.get(kind)])))
+
+
+def is_passing(error: GroupKafkaError) -> bool:
+    """Whether a failed request may simply be made again later."""
+    return isinstance(error, BrokerUnavailable) or (isinstance(error, CommitError) and error.retriable)

@@ -1,0 +1,105 @@
+"""Fenced commits and fetches of commit records.
+
+Everything here runs on the thread that owns it (membership.py). The broker fences the member, not
+the plan, and does not check who owns a partition; so "still owned?" is asked by the caller on the same thread, with no
+callback served between the question and the commit.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from .broker_errors import COMMIT_ERRORS, explain
+from .commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
+from .errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
+from .partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
+    names = [str(partition) for partition in sorted(partitions)]
+    more = f" and {len(names) - limit} more" if len(names) > limit else ""
+    return ", ".join(names[:limit]) + more
+
+
+class Coordinator:
+    """The group's registers, one for each partition, as this member may read and write them."""
+
+    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0) -> None:
+        self._consumer = consumer
+        self._group_id = group_id
+        self._timeout_s = timeout_s
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+        """Read what the group holds for each partition, owned by this member or not.
+
+        Raises:
+            NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
+        """
+        asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
+        if not asked:
+            return {}
+        doing = f"reading the commits of group {self._group_id}"
+        try:
+            answer = self._consumer.committed(asked, timeout=self._timeout_s)
+        except KafkaException as raised:
+            raise explain(raised.args[0], doing) from None
+        commits = {}
+        for found in answer:
+            if found.error is not None:
+                raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
+            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata)
+        return commits
+
+    def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Write the records in one OffsetCommit, under the generation that this member has now.
+
+        Raises:
+            CommitError: `retriable` tells whether the same commit may be sent again once the callbacks have been served.
+            MemberFenced, NotAuthorized, TopicNotFound: see COMMIT_ERRORS. When one partition is refused the others may have
+                been written; the error names the refused ones.
+        """
+        if not records:
+            return
+        offsets = [
+            KafkaTopicPartition(
+                *partition, offset=records[partition].offset, metadata=self._encoded(partition, records[partition])
+            )
+            for partition in sorted(records)
+        ]
+        doing = f"committing {_named(records)} to group {self._group_id}"
+        try:
+            answer = self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as raised:
+            raise self._refusal(raised.args[0], doing, records) from None
+        for written in answer or ():
+            if written.error is not None:
+                raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
+
+    def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
+        """The error of a commit. librdkafka does not say which partition was refused: what reads back tells."""
+        failure = explain(error, doing, COMMIT_ERRORS)
+        if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized | TopicNotFound):
+            try:
+                held = self.fetch(records)
+            except GroupKafkaError as unread:
+                log.warning("%s, and which partitions were refused cannot be read: %s", doing, unread)
+            else:
+                refused = [partition for partition in records if held.get(partition) != records[partition]]
+                failure = explain(error, f"committing {_named(refused)} to group {self._group_id}", COMMIT_ERRORS)
+        return failure
+
+    def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
+        metadata = record.metadata()
+        if len(metadata) > MAX_METADATA_BYTES:
+            raise CommitRefused(
+                f"{partition}: its commit record takes {len(metadata)} bytes and a broker stores at most {MAX_METADATA_BYTES}: "
+                f"{len(record.owed)} ranges are owed to streams that have not been restarted "
+                f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart those queries on their checkpoints."
+            )
+        return metadata

@@ -1,0 +1,41 @@
+"""What Spark calls first: the format's name, its schema and its readers."""
+
+from __future__ import annotations
+
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource
+from pyspark.sql.types import StructType
+
+from .fetch.schema import spark_schema
+from .options import Options
+from .stream_reader import GroupKafkaStreamReader
+
+
+class GroupKafkaDataSource(DataSource):
+    """`format("groupkafka")`: Spark's Kafka source, as a member of a consumer group."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "groupkafka"
+
+    def schema(self) -> str:
+        """The schema of Spark's own Kafka source.
+
+        Raises:
+            OptionError: an option is wrong; Spark asks for the schema first, so nothing has been started.
+        """
+        return spark_schema(Options.parse(self.options).include_headers)
+
+    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
+        """A reader for one run of one query; it has not joined the group yet.
+
+        Raises:
+            OptionError: an option is wrong.
+        """
+        return GroupKafkaStreamReader(Options.parse(self.options))
+
+
+def register(spark: SparkSession) -> None:
+    """Make `format("groupkafka")` known to a Spark session."""
+    spark.dataSource.register(GroupKafkaDataSource)

@@ -1,0 +1,149 @@
+"""One query of the demo, in a process of its own: `python -m spark_groupsource.demo.query NAME FOLDER`.
+
+standard input    one line of JSON, the options of the source, once there is a broker; Spark starts without waiting for it.
+                  Then silence: its end means that the demo is gone, and this process ends too
+standard output   one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`
+SIGTERM           stops the query, in the middle of a micro-batch if there is one
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any, TextIO
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groupsource import register
+
+LOOK_EVERY_S = 0.1
+
+SPARK_CONTEXT = "=== Streaming Query ==="
+"""Where the text of a failed query goes on with what Spark knows of it."""
+
+# The first compiler only: a JVM that lives for a minute on a small machine never earns back the second one's work.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+def main() -> int:
+    """Run until SIGTERM, a failure of the query, or the end of standard input; return the exit status."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    # What Spark's JVM and its Python workers print must not get between the events.
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    stopped = threading.Event()
+    signal.signal(signal.SIGTERM, lambda _number, _frame: stopped.set())
+    options: SimpleQueue[Mapping[str, str]] = SimpleQueue()
+    threading.Thread(target=_listen, args=(options,), daemon=True).start()
+    try:
+        spark = session(name, folder)
+        _tell(events, "ready")
+        chosen = _wait_for(options, stopped)
+        if chosen is not None:
+            _run(start(spark, folder, chosen), events, stopped)
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the demo shows it
+        # Spark's own part of the text, offsets and plans, says less and would push this out of sight.
+        print(traceback.format_exc().partition(SPARK_CONTEXT)[0])
+        _tell(events, "failed", message=str(error).partition("\n")[0])
+        return 1
+    _tell(events, "stopped")
+    return 0
+
+
+def session(name: str, folder: Path) -> SparkSession:
+    """A small Spark on one core, with the source registered; everything that it writes is below `folder`."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # Otherwise Spark looks the host's own name up, which takes seconds on a laptop without a network.
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    spark = (
+        SparkSession.builder.master("local[1]")
+        .appName(f"groupkafka demo, query {name}")
+        .config("spark.driver.memory", "512m")
+        .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Djava.io.tmpdir={folder / 'tmp'}")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.ui.enabled", "false")
+        .config("spark.ui.showConsoleProgress", "false")
+        .config("spark.local.dir", str(folder / "tmp"))
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.streaming.numRecentProgressUpdates", "20")
+        .getOrCreate()
+    )
+    register(spark)
+    return spark
+
+
+def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> StreamingQuery:
+    """Start the query, or start it again on its checkpoint: the demo's source into Parquet files."""
+    records = spark.readStream.format("groupkafka").options(**options).load()
+    counted = records.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS number", "partition", "offset")
+    return (
+        counted.writeStream.format("parquet")
+        .option("path", str(folder / "out"))
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(processingTime="500 milliseconds")
+        .start()
+    )
+
+
+def _run(query: StreamingQuery, events: TextIO, stopped: threading.Event) -> None:
+    _tell(events, "started")
+    told = ""
+    while query.isActive and not stopped.wait(LOOK_EVERY_S):
+        told = _tell_progress(query, events, told)
+    if not stopped.is_set():
+        error = query.exception()
+        raise RuntimeError("the query ended by itself") if error is None else error
+    query.stop()
+    _tell_progress(query, events, told)
+
+
+def _tell_progress(query: StreamingQuery, events: TextIO, told: str) -> str:
+    """Tell of the micro-batches since the one with the timestamp `told`; the timestamp of the newest."""
+    # Timestamps in ISO 8601 sort as text.
+    for progress in query.recentProgress:
+        if progress.timestamp > told:
+            told = progress.timestamp
+            source = progress.sources[0]
+            _tell(
+                events,
+                "progress",
+                batch=progress.batchId,
+                timestamp=told,
+                rows=progress.numInputRows,
+                end=source.endOffset,
+                latest=source.latestOffset,
+                durations=progress.durationMs,
+            )
+    return told
+
+
+def _tell(events: TextIO, event: str, **more: Any) -> None:
+    events.write(json.dumps({"event": event, **more}) + "\n")
+    events.flush()
+
+
+def _listen(options: SimpleQueue[Mapping[str, str]]) -> None:
+    for line in sys.stdin:
+        options.put(json.loads(line))
+    # Nobody is left to tell: Spark's JVM ends when it sees this process gone.
+    os._exit(1)
+
+
+def _wait_for(options: SimpleQueue[Mapping[str, str]], stopped: threading.Event) -> Mapping[str, str] | None:
+    while options.empty():
+        if stopped.wait(LOOK_EVERY_S):
+            return None
+    return options.get()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

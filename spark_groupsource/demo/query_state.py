@@ -1,0 +1,135 @@
+"""What the story knows of a query, through all its runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import deque
+from datetime import datetime
+from pathlib import Path
+
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.partition import TopicPartition
+
+from .query_process import Event, QueryProcess
+from .view import QueryScene, listed
+
+RATE_WINDOW_S = 4.0
+
+
+class DemoFailed(GroupKafkaError):
+    """A process of the demo failed, or a step took too long; the message ends with the end of the log."""
+
+
+class Rate:
+    """How many of something there were per second, over the last few seconds."""
+
+    def __init__(self) -> None:
+        self._recent: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        """So many more, now."""
+        self._recent.append((time.monotonic(), count))
+
+    def per_second(self) -> float:
+        """The mean over the window; it begins low and ends at 0."""
+        while self._recent and self._recent[0][0] < time.monotonic() - RATE_WINDOW_S:
+            self._recent.popleft()
+        return sum(count for _when, count in self._recent) / RATE_WINDOW_S
+
+
+class Query:
+    """One query through all its runs: its current process, and what its micro-batches have told."""
+
+    def __init__(self, name: str, folder: Path) -> None:
+        self.name = name
+        self.folder = folder
+        self.process = QueryProcess(name, folder)
+        self.status = "starting"
+        self.stream: str | None = None
+        self.generation: int | None = None
+        self.partitions: frozenset[TopicPartition] = frozenset()
+        self.planned_at = 0.0
+        """When its last micro-batch was triggered, in seconds since the epoch."""
+        self.lag = 0
+        self.rows_of_plan: dict[int, int] = {}
+        self.rate = Rate()
+        self._ended: list[QueryProcess] = []
+
+    @property
+    def output(self) -> Path:
+        """The folder of its file sink."""
+        return self.folder / "out"
+
+    def respawn(self) -> None:
+        """Start a process for the next run, which waits for `QueryProcess.begin`."""
+        # Not closed yet: what it started leaves the group just now, and must not be killed before it has.
+        self._ended.append(self.process)
+        self.process = QueryProcess(self.name, self.folder)
+        self.status = "starting"
+
+    def close(self) -> None:
+        """Kill what is left of all its processes."""
+        for process in (self.process, *self._ended):
+            process.close()
+
+    def take(self, event: Event) -> str | None:
+        """Take note of what its process told; returns a sentence when its partitions have changed.
+
+        Raises:
+            DemoFailed: the query has failed.
+        """
+        match event["event"]:
+            case "failed":
+                raise self.failed(event["message"])
+            case "ready":
+                self.status = "ready"
+            case "started":
+                self.status = "running"
+            case "stopped":
+                self.status, self.partitions, self.lag = "stopped", frozenset(), 0
+            case "progress" if event["end"] is not None:
+                return self._take_progress(event)
+        return None
+
+    @property
+    def has_stopped(self) -> bool:
+        """Whether its process has ended as it should, and all that it told has been taken note of."""
+        return self.process.ended and self.status == "stopped"
+
+    @property
+    def rows(self) -> int:
+        """Rows that its micro-batches have read."""
+        return sum(self.rows_of_plan.values())
+
+    def failed(self, why: str) -> DemoFailed:
+        """The error to raise: why, and the end of the log."""
+        return DemoFailed(f"Query {self.name}: {why}\nThe end of {self.process.log}:\n{self.process.last_lines()}")
+
+    def scene(self) -> QueryScene:
+        """What the view shows of it."""
+        return QueryScene(self.name, self.status, self.generation, self.partitions, self.rate.per_second(), self.rows, self.lag)
+
+    def _take_progress(self, event: Event) -> str | None:
+        # A replay plans nothing, so there is no report (JSON null) and no `latest`.
+        end, latest = json.loads(event["end"]), json.loads(event["latest"] or "null") or {}
+        if end["plan"] < 0:
+            return None  # a first micro-batch before there was a record
+        self.rate.add(event["rows"])
+        self.rows_of_plan[end["plan"]] = event["rows"]
+        self.stream = end["stream"]
+        self.lag = latest.get("totalLag", 0)
+        self.planned_at = datetime.fromisoformat(event["timestamp"].replace("Z", "+00:00")).timestamp()
+        before, generation = self.partitions, self.generation
+        if not before and generation == end["generation"]:
+            return None  # the replay of a plan from before it was stopped: these partitions may be another's by now
+        self.generation = end["generation"]
+        self.partitions = frozenset(
+            TopicPartition(topic, int(number)) for topic, numbers in end["ranges"].items() for number in numbers
+        )
+        if before == self.partitions:
+            return None
+        gained, lost = listed(self.partitions - before), listed(before - self.partitions)
+        changes = [f"gained {gained}"] * bool(gained) + [f"gave up {lost}"] * bool(lost)
+        moved = f"generation {self.generation}" if generation is None else f"generation {generation} -> {self.generation}"
+        return f"rebalance: {moved}, {self.name} {' and '.join(changes)}"

@@ -1,0 +1,176 @@
+"""What stands on the terminal while the demo runs: a live view, or plain lines where there is no terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from spark_groupsource.group_view import GroupView
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.render import partition_table, printable
+
+from .check import Check
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PLAIN_LINE_EVERY_S = 2.0
+MOST_NUMBERS = 10
+
+NEXT_STEPS = (
+    'README.md                 put format("groupkafka") into a query of your own',
+    "groupkafka broker         run this broker by itself and print its address",
+    "groupkafka describe -h    look at any consumer group as this demo did",
+)
+
+
+@dataclass(frozen=True)
+class QueryScene:
+    """One query now. `generation` and `partitions` are those of its last plan; `lag` is in records."""
+
+    name: str
+    status: str
+    generation: int | None = None
+    partitions: frozenset[TopicPartition] = frozenset()
+    rows_per_second: float = 0.0
+    rows: int = 0
+    lag: int = 0
+
+
+@dataclass(frozen=True)
+class Scene:
+    """Everything that the view shows at one moment; `group` is None until the group has been looked at."""
+
+    queries: tuple[QueryScene, ...]
+    produced: int = 0
+    produced_per_second: float = 0.0
+    group: GroupView | None = None
+
+
+class View:
+    """Shows scenes and tells events. Times are in seconds since it was made. Used on one thread."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._begin = time.monotonic()
+        self._progress = ""
+        self._next_line = 0.0
+        self._scene: Scene | None = None
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=4) if console.is_terminal else None
+
+    def __enter__(self) -> Self:
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def event(self, text: str) -> None:
+        """Tell something that has happened; it stays on the screen."""
+        self._progress = ""
+        self._console.print(Text(f"[{self._elapsed():5.1f} s] {printable(text)}", style="bold"), soft_wrap=True)
+
+    def progress(self, text: str) -> None:
+        """Tell how far something is that takes long."""
+        self._progress = text
+        if self._live is None and self._line_is_due():
+            self._console.print(Text(f"[{self._elapsed():5.1f} s]   {printable(text)}"), soft_wrap=True)
+
+    def show(self, scene: Scene) -> None:
+        """Show the scene: at once in the live view, every two seconds as a line."""
+        self._scene = scene
+        if self._live is None and self._line_is_due():
+            self._console.print(Text(f"[{self._elapsed():5.1f} s]   {_line(scene)}"), soft_wrap=True)
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _line_is_due(self) -> bool:
+        due = self._elapsed() >= self._next_line
+        if due:
+            self._next_line = self._elapsed() + PLAIN_LINE_EVERY_S
+        return due
+
+    def _render(self) -> Group:
+        parts: list[Text | Table] = [Text(f"\n{self._elapsed():5.0f} s  {printable(self._progress)}", style="dim")]
+        if self._scene is not None:
+            parts += [_queries(self._scene), Text(_totals(self._scene))]
+            if self._scene.group is not None and self._scene.group.partitions:
+                parts += [Text(), partition_table(self._scene.group.partitions, terminal=True)]
+        return Group(*parts)
+
+
+def _queries(scene: Scene) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
+    for name in ("QUERY", "STATUS", "GENERATION", "ROWS/S", "ROWS", "LAG"):
+        table.add_column(name, justify="left" if name in {"QUERY", "STATUS"} else "right")
+    table.add_column("PARTITIONS")
+    for query in scene.queries:
+        generation = "-" if query.generation is None else str(query.generation)
+        rate = f"{query.rows_per_second:.0f}"
+        table.add_row(query.name, query.status, generation, rate, str(query.rows), str(query.lag), listed(query.partitions))
+    return table
+
+
+def _totals(scene: Scene) -> str:
+    group = scene.group
+    seen = "" if group is None else f"; group {group.state}, {len(group.members)} members, lag {group.lag}, held {group.held}"
+    return f"producer {scene.produced_per_second:.0f}/s, {scene.produced} records{seen}"
+
+
+def _line(scene: Scene) -> str:
+    queries = [
+        f"{query.name} {query.status}"
+        + (f" generation {query.generation}" if query.generation is not None else "")
+        + (f" [{listed(query.partitions)}] {query.rows_per_second:.0f} rows/s lag {query.lag}" if query.partitions else "")
+        for query in scene.queries
+    ]
+    return " | ".join([*queries, _totals(scene)])
+
+
+def listed(partitions: Iterable[TopicPartition]) -> str:
+    """The partitions in one line, in order."""
+    return " ".join(map(str, sorted(partitions)))
+
+
+def print_check(check: Check, console: Console) -> None:
+    """Print the figures, by query and partition and in all."""
+    names = sorted({name for name, _partition in check.rows})
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("PARTITION")
+    for name in names:
+        table.add_column(f"READ BY {name}", justify="right")
+    table.add_column("READ", justify="right")
+    for partition in sorted({partition for _name, partition in check.rows}):
+        rows = [check.rows.get((name, partition), 0) for name in names]
+        table.add_row(str(partition), *map(str, rows), str(sum(rows)))
+    console.print()
+    console.print(table)
+    console.print()
+    verdict = "every record counted once" if check.exactly_once else "NOT every record was counted once"
+    console.print(
+        Text(f"produced {check.produced}, read {check.read}, lost {len(check.lost)}, doubled {len(check.doubled)}: {verdict}"),
+        style="bold green" if check.exactly_once else "bold red",
+        soft_wrap=True,
+    )
+    for what, numbers in (("lost", check.lost), ("doubled", check.doubled), ("never produced", check.unknown)):
+        if numbers:
+            more = ", ..." if len(numbers) > MOST_NUMBERS else ""
+            console.print(f"{what}: {', '.join(map(str, numbers[:MOST_NUMBERS]))}{more}", soft_wrap=True)
+
+
+def print_next_steps(console: Console) -> None:
+    """Print where to go on from here."""
+    console.print()
+    for line in NEXT_STEPS:
+        console.print(Text(line), soft_wrap=True)

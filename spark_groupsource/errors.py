@@ -1,0 +1,126 @@
+"""Everything this package raises, as one tree.
+
+GroupKafkaError
+├── OptionError                 a wrong, missing or conflicting option; nothing was started
+├── BrokerError                 what the brokers refused or did not answer
+│   ├── BrokerUnavailable       no broker answers at the bootstrap servers
+│   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
+│   ├── NotAuthorized           the user lacks an ACL on the group or on a topic
+│   └── TopicNotFound           a subscribed topic does not exist
+├── MembershipError             this driver and its group
+│   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
+│   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
+│   └── MembershipClosed        the member has left the group (the query is stopping)
+├── CommitError                 one commit of records; `retriable` says whether the same commit may be tried again
+│   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
+│   ├── CoordinatorUnavailable  the coordinator is loading or moving: try again
+│   ├── MemberUnknown           thrown out of the group: rejoin
+│   ├── CommitOutcomeUnknown    no answer: it may or may not have been written
+│   └── CommitRefused           the broker will never accept it (metadata too large, not authorized, ...)
+├── HandoffError                the rules of the hand-off (docs/handoff.md)
+│   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
+│   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
+│   └── ClaimLost               a range of a plan in flight is no longer this stream's
+├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
+└── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
+"""
+
+from __future__ import annotations
+
+
+class GroupKafkaError(Exception):
+    """Base of all errors of this package."""
+
+
+class OptionError(GroupKafkaError):
+    """An option is unknown, missing, malformed or in conflict with another one."""
+
+
+class BrokerError(GroupKafkaError):
+    """The brokers refused a request, or did not answer it."""
+
+
+class BrokerUnavailable(BrokerError):
+    """No broker answers at `kafka.bootstrap.servers`."""
+
+
+class AuthenticationFailed(BrokerError):
+    """The brokers refused the credentials or the certificate."""
+
+
+class NotAuthorized(BrokerError):
+    """The user lacks an ACL on the group or on a topic."""
+
+
+class TopicNotFound(BrokerError):
+    """A subscribed topic, or a partition of it, does not exist."""
+
+
+class MembershipError(GroupKafkaError):
+    """This driver is not, or no longer, a member of its group."""
+
+
+class AssignmentTimeout(MembershipError):
+    """The group gave no assignment within `assignmentTimeout`."""
+
+
+class MemberFenced(MembershipError):
+    """Another process joined with the same `kafka.group.instance.id` (KIP-345)."""
+
+
+class MembershipClosed(MembershipError):
+    """The member has left the group; nothing can be done in its name any more."""
+
+
+class CommitError(GroupKafkaError):
+    """A commit failed. `retriable`: the same commit may be sent again, once the consumer's callbacks have been served."""
+
+    retriable = False
+
+
+class GenerationChanged(CommitError):
+    """The group is moving to a new generation (classic) or the member to a new epoch (KIP-848)."""
+
+    retriable = True
+
+
+class CoordinatorUnavailable(CommitError):
+    """The group's coordinator is loading or moving to another broker."""
+
+    retriable = True
+
+
+class MemberUnknown(CommitError):
+    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out."""
+
+
+class CommitOutcomeUnknown(CommitError):
+    """The request got no answer: the commit may or may not have been written."""
+
+
+class CommitRefused(CommitError):
+    """The broker refuses this commit whenever it is sent."""
+
+
+class HandoffError(GroupKafkaError):
+    """A rule of the hand-off forbids to go on (docs/handoff.md)."""
+
+
+class CheckpointBehindGroup(HandoffError):
+    """The group knows plans of this stream that its checkpoint does not: it was restored, copied, or runs twice."""
+
+
+class ClaimTimeout(HandoffError):
+    """A range of a planned micro-batch still waits for the partition's new owner."""
+
+
+class ClaimLost(HandoffError):
+    """What the group holds about a range contradicts the plan that is being run."""
+
+
+class OffsetError(GroupKafkaError):
+    """An offset of the checkpoint is of a newer version, of another group or of other topics, or is malformed."""
+
+
+class DataLossError(GroupKafkaError):
+    """Records that should be read are gone: retention, a recreated topic, a removed partition (`failOnDataLoss`)."""

@@ -1,0 +1,439 @@
+/* Records that librdkafka has fetched into the buffers of an Arrow record batch, without a Python object for any.
+ *
+ * A plain shared library for ctypes: no Python API, and not linked to librdkafka, whose functions arrive as pointers from
+ * the copy that confluent-kafka has loaded (native.py, which says what is what in `struct intake`). One thread at a time.
+ *
+ * Two passes. `gs_take` consumes messages and keeps those of the range, and adds up their sizes; `gs_fill` copies them
+ * into one block of memory of just that size, which Python has allocated, and frees them one by one.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+/* To be raised with every change of the structs or functions below; native.py refuses any other. */
+#define GS_ABI 1
+
+#define NO_ERROR 0
+#define ERR_BAD_MSG (-199)
+#define ERR_NOENT (-156)
+
+#define EVENT_TEXT 512
+/* Librdkafka refills its queue while we take from it: no more than so many messages are out and not looked at. */
+#define MOST_AT_ONCE 1024
+/* What one header costs in offsets, bitmap and rounding, besides its bytes. */
+#define HEADER_OVERHEAD 16
+/* Arrow wants 8; cache lines like 64. */
+#define ALIGNMENT 64
+
+/* rd_kafka_message_t, which is public. */
+struct message {
+    int32_t err;
+    void *topic;
+    int32_t partition;
+    void *value; /* of an error: its text */
+    size_t value_size;
+    void *key;
+    size_t key_size;
+    int64_t offset;
+    void *private_;
+};
+
+struct library {
+    ptrdiff_t (*consume_batch_queue)(void *queue, int timeout_ms, struct message **into, size_t most);
+    void (*message_destroy)(struct message *);
+    const char *(*message_errstr)(const struct message *);
+    int64_t (*message_timestamp)(const struct message *, int32_t *type);
+    int32_t (*message_headers)(const struct message *, void **headers);
+    size_t (*header_cnt)(const void *headers);
+    int32_t (*header_get_all)(const void *headers, size_t index, const char **key, const void **value, size_t *size);
+};
+
+struct intake {
+    struct library library;
+    void *queue;
+    /* [0, rows) are in the batch, [seen, fetched) were consumed and not looked at; rows <= seen <= fetched <= row_limit. */
+    struct message **messages;
+    int64_t row_limit;
+    int64_t byte_limit;
+    int64_t with_headers;
+    int64_t rows;
+    int64_t seen;
+    int64_t fetched;
+    /* Of the rows. */
+    int64_t bytes;
+    int64_t key_bytes;
+    int64_t null_keys;
+    int64_t value_bytes;
+    int64_t null_values;
+    int64_t without_headers;
+    int64_t headers;
+    int64_t header_key_bytes;
+    int64_t header_value_bytes;
+    int64_t null_header_values;
+    int64_t odd_header_keys; /* which are not UTF-8 */
+    /* What one gs_take tells. */
+    int64_t next;
+    int64_t first; /* -1: none */
+    int64_t full;
+    int64_t event; /* 0: none */
+    int64_t event_offset;
+    int32_t event_error;
+    char event_text[EVENT_TEXT];
+};
+
+/* The buffers in the block of a batch, in their order. */
+enum section {
+    KEY_VALID,
+    KEY_OFFSETS,
+    KEY_DATA,
+    VALUE_VALID,
+    VALUE_OFFSETS,
+    VALUE_DATA,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    HEADERS_VALID,
+    HEADERS_OFFSETS,
+    HEADER_KEY_OFFSETS,
+    HEADER_KEY_DATA,
+    HEADER_VALUE_VALID,
+    HEADER_VALUE_OFFSETS,
+    HEADER_VALUE_DATA,
+    SECTIONS
+};
+
+/* The sizes of one record's parts; `headers` is NULL when there are none. */
+struct sizes {
+    void *headers;
+    int64_t count;
+    int64_t key_bytes;
+    int64_t value_bytes;
+    int64_t null_values;
+    int64_t odd_keys;
+    int64_t total;
+};
+
+EXPORT int64_t gs_abi(void) { return GS_ABI; }
+
+EXPORT int64_t gs_size_of_intake(void) { return (int64_t)sizeof(struct intake); }
+
+static int is_utf8(const unsigned char *text, size_t size) {
+    size_t at = 0;
+    while (at < size) {
+        unsigned char lead = text[at++];
+        unsigned char low = 0x80, high = 0xBF;
+        int more;
+        if (lead < 0x80)
+            continue;
+        if (lead >= 0xC2 && lead <= 0xDF)
+            more = 1;
+        else if (lead >= 0xE0 && lead <= 0xEF)
+            more = 2;
+        else if (lead >= 0xF0 && lead <= 0xF4)
+            more = 3;
+        else
+            return 0;
+        /* Overlong forms, surrogates, and what is beyond U+10FFFF. */
+        if (lead == 0xE0)
+            low = 0xA0;
+        else if (lead == 0xED)
+            high = 0x9F;
+        else if (lead == 0xF0)
+            low = 0x90;
+        else if (lead == 0xF4)
+            high = 0x8F;
+        for (; more > 0; more--, low = 0x80, high = 0xBF)
+            if (at == size || text[at] < low || text[at++] > high)
+                return 0;
+    }
+    return 1;
+}
+
+/* Returns NO_ERROR, or what librdkafka says to headers that it cannot read. */
+static int32_t measure(const struct intake *in, const struct message *message, struct sizes *sizes) {
+    memset(sizes, 0, sizeof(*sizes));
+    sizes->total = (int64_t)message->key_size + (int64_t)message->value_size;
+    if (!in->with_headers)
+        return NO_ERROR;
+    int32_t error = in->library.message_headers(message, &sizes->headers);
+    if (error == ERR_NOENT) {
+        sizes->headers = NULL;
+        return NO_ERROR;
+    }
+    if (error != NO_ERROR)
+        return error;
+    sizes->count = (int64_t)in->library.header_cnt(sizes->headers);
+    for (int64_t index = 0; index < sizes->count; index++) {
+        const char *key;
+        const void *value;
+        size_t size;
+        if (in->library.header_get_all(sizes->headers, (size_t)index, &key, &value, &size) != NO_ERROR)
+            return ERR_BAD_MSG;
+        size_t key_size = strlen(key);
+        sizes->key_bytes += (int64_t)key_size;
+        sizes->odd_keys += !is_utf8((const unsigned char *)key, key_size);
+        if (value == NULL)
+            sizes->null_values++;
+        else
+            sizes->value_bytes += (int64_t)size;
+    }
+    /* Spark shows null, not an empty list. */
+    if (sizes->count == 0)
+        sizes->headers = NULL;
+    sizes->total += sizes->key_bytes + sizes->value_bytes + sizes->count * HEADER_OVERHEAD;
+    return NO_ERROR;
+}
+
+static void drop_seen(struct intake *in) { in->library.message_destroy(in->messages[in->seen++]); }
+
+static void note_event(struct intake *in, int32_t error, const struct message *message) {
+    const char *text = error == message->err ? in->library.message_errstr(message) : "the record's headers cannot be read";
+    in->event = 1;
+    in->event_error = error;
+    in->event_offset = message->offset;
+    in->event_text[0] = '\0';
+    if (text != NULL)
+        strncat(in->event_text, text, EVENT_TEXT - 1);
+}
+
+static void accept(struct intake *in, const struct sizes *sizes) {
+    struct message *message = in->messages[in->seen++];
+    in->messages[in->rows++] = message;
+    in->next = message->offset + 1;
+    in->bytes += sizes->total;
+    in->key_bytes += message->key == NULL ? 0 : (int64_t)message->key_size;
+    in->null_keys += message->key == NULL;
+    in->value_bytes += message->value == NULL ? 0 : (int64_t)message->value_size;
+    in->null_values += message->value == NULL;
+    in->without_headers += sizes->headers == NULL;
+    in->headers += sizes->count;
+    in->header_key_bytes += sizes->key_bytes;
+    in->header_value_bytes += sizes->value_bytes;
+    in->null_header_values += sizes->null_values;
+    in->odd_header_keys += sizes->odd_keys;
+}
+
+/* Drops what was consumed and not looked at. */
+EXPORT void gs_forget_fetched(struct intake *in) {
+    while (in->seen < in->fetched)
+        drop_seen(in);
+    in->seen = in->fetched = in->rows;
+}
+
+/* Looks at what was consumed; returns whether there is something to tell before more is consumed. What comes after the last
+ * record of the range is of no concern, not even an error. */
+static int look(struct intake *in, int64_t end) {
+    while (in->seen < in->fetched && in->next < end) {
+        struct message *message = in->messages[in->seen];
+        struct sizes sizes;
+        int32_t error = message->err;
+        if (error == NO_ERROR) {
+            if (message->offset < in->next) {
+                drop_seen(in);
+                continue;
+            }
+            if (in->first < 0)
+                in->first = message->offset;
+            if (message->offset >= end) {
+                in->next = end;
+                gs_forget_fetched(in);
+                return 1;
+            }
+            error = measure(in, message, &sizes);
+        }
+        if (error != NO_ERROR) {
+            note_event(in, error, message);
+            drop_seen(in);
+            return 1;
+        }
+        if (in->rows > 0 && in->bytes + sizes.total > in->byte_limit) {
+            in->full = 1;
+            return 1;
+        }
+        accept(in, &sizes);
+        if (in->rows == in->row_limit) {
+            in->full = 1;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* How many messages to consume at once, so that what does not fit into the batch stays in librdkafka's queue. */
+static int64_t most_wanted(const struct intake *in, int64_t end) {
+    int64_t most = MOST_AT_ONCE;
+    if (in->rows > 0) {
+        int64_t fitting = (in->byte_limit - in->bytes) / (in->bytes / in->rows + 1) + 1;
+        if (fitting < most)
+            most = fitting;
+    }
+    if (in->row_limit - in->rows < most)
+        most = in->row_limit - in->rows;
+    if (end - in->next < most)
+        most = end - in->next;
+    return most;
+}
+
+/* Takes in records of [next, end) until the batch is full, something else than a record comes, or nothing is there. With
+ * nothing at once, waits for one message, and takes what came with it. */
+EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms) {
+    in->next = next;
+    in->first = -1;
+    in->full = 0;
+    in->event = 0;
+    while (!look(in, end)) {
+        int64_t wanted = most_wanted(in, end);
+        if (wanted <= 0)
+            return;
+        in->seen = in->fetched = in->rows;
+        /* Librdkafka waits until it has all that it was asked for. */
+        if (timeout_ms > 0)
+            wanted = 1;
+        ptrdiff_t got = in->library.consume_batch_queue(in->queue, timeout_ms, in->messages + in->rows, (size_t)wanted);
+        if (got <= 0)
+            return;
+        in->fetched = in->rows + got;
+        timeout_ms = 0;
+    }
+}
+
+/* Says where in the block each buffer begins and how long it is, in bytes; returns the size of the block. */
+EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *sizes) {
+    int64_t rows = in->rows;
+    int64_t bits = (rows + 7) / 8;
+    int64_t at = 0;
+    memset(sizes, 0, SECTIONS * sizeof(*sizes));
+    sizes[KEY_VALID] = in->null_keys > 0 ? bits : 0;
+    sizes[KEY_OFFSETS] = (rows + 1) * 4;
+    sizes[KEY_DATA] = in->key_bytes;
+    sizes[VALUE_VALID] = in->null_values > 0 ? bits : 0;
+    sizes[VALUE_OFFSETS] = (rows + 1) * 4;
+    sizes[VALUE_DATA] = in->value_bytes;
+    sizes[OFFSET] = rows * 8;
+    sizes[TIMESTAMP] = rows * 8;
+    sizes[TIMESTAMP_TYPE] = rows * 4;
+    if (in->with_headers) {
+        sizes[HEADERS_VALID] = in->without_headers > 0 ? bits : 0;
+        sizes[HEADERS_OFFSETS] = (rows + 1) * 4;
+        sizes[HEADER_KEY_OFFSETS] = (in->headers + 1) * 4;
+        sizes[HEADER_KEY_DATA] = in->header_key_bytes;
+        sizes[HEADER_VALUE_VALID] = in->null_header_values > 0 ? (in->headers + 7) / 8 : 0;
+        sizes[HEADER_VALUE_OFFSETS] = (in->headers + 1) * 4;
+        sizes[HEADER_VALUE_DATA] = in->header_value_bytes;
+    }
+    for (int section = 0; section < SECTIONS; section++) {
+        begins[section] = at;
+        at += (sizes[section] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    }
+    return at;
+}
+
+/* One column of bytes being written; `valid` is NULL when it has no null. */
+struct bytes_column {
+    uint8_t *valid;
+    int32_t *offsets;
+    uint8_t *data;
+    int64_t count;
+    int64_t size;
+};
+
+/* The bitmap of a column, with no bit set; NULL when it needs none. */
+static uint8_t *bitmap(uint8_t *block, const int64_t *begins, const int64_t *sizes, enum section section) {
+    return sizes[section] > 0 ? memset(block + begins[section], 0, (size_t)sizes[section]) : NULL;
+}
+
+static struct bytes_column bytes_column(uint8_t *valid, uint8_t *offsets, uint8_t *data) {
+    struct bytes_column column = {valid, (int32_t *)offsets, data, 0, 0};
+    column.offsets[0] = 0;
+    return column;
+}
+
+static void set_valid(uint8_t *bitmap, int64_t index) {
+    if (bitmap != NULL)
+        bitmap[index / 8] |= (uint8_t)(1 << (index % 8));
+}
+
+static void append(struct bytes_column *column, const void *bytes, size_t size) {
+    if (bytes != NULL) {
+        set_valid(column->valid, column->count);
+        memcpy(column->data + column->size, bytes, size);
+        column->size += (int64_t)size;
+    }
+    column->offsets[++column->count] = (int32_t)column->size;
+}
+
+static void append_headers(const struct intake *in, const struct message *message, struct bytes_column *keys,
+                           struct bytes_column *values) {
+    void *headers;
+    if (in->library.message_headers(message, &headers) != NO_ERROR)
+        return;
+    size_t count = in->library.header_cnt(headers);
+    for (size_t index = 0; index < count; index++) {
+        const char *key;
+        const void *value;
+        size_t size;
+        in->library.header_get_all(headers, index, &key, &value, &size);
+        append(keys, key, strlen(key));
+        append(values, value, size);
+    }
+}
+
+/* Copies the rows into the block, as gs_layout said, and frees them; the next batch begins with what was not looked at. */
+EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, const int64_t *sizes) {
+    struct bytes_column keys =
+        bytes_column(bitmap(block, begins, sizes, KEY_VALID), block + begins[KEY_OFFSETS], block + begins[KEY_DATA]);
+    struct bytes_column values =
+        bytes_column(bitmap(block, begins, sizes, VALUE_VALID), block + begins[VALUE_OFFSETS], block + begins[VALUE_DATA]);
+    int64_t *offsets = (int64_t *)(block + begins[OFFSET]);
+    int64_t *timestamps = (int64_t *)(block + begins[TIMESTAMP]);
+    int32_t *types = (int32_t *)(block + begins[TIMESTAMP_TYPE]);
+    uint8_t *headers_valid = bitmap(block, begins, sizes, HEADERS_VALID);
+    int32_t *headers_offsets = (int32_t *)(block + begins[HEADERS_OFFSETS]);
+    struct bytes_column header_keys, header_values;
+    if (in->with_headers) {
+        header_keys = bytes_column(NULL, block + begins[HEADER_KEY_OFFSETS], block + begins[HEADER_KEY_DATA]);
+        header_values = bytes_column(bitmap(block, begins, sizes, HEADER_VALUE_VALID), block + begins[HEADER_VALUE_OFFSETS],
+                                     block + begins[HEADER_VALUE_DATA]);
+        headers_offsets[0] = 0;
+    }
+    for (int64_t row = 0; row < in->rows; row++) {
+        struct message *message = in->messages[row];
+        int32_t type = 0;
+        append(&keys, message->key, message->key_size);
+        append(&values, message->value, message->value_size);
+        offsets[row] = message->offset;
+        /* From ms to µs. */
+        timestamps[row] = in->library.message_timestamp(message, &type) * 1000;
+        /* Librdkafka counts 0 not available, 1 create time, 2 log append time; Java's TimestampType.id, which is what
+         * Spark shows, is one less. */
+        types[row] = type - 1;
+        if (in->with_headers) {
+            append_headers(in, message, &header_keys, &header_values);
+            headers_offsets[row + 1] = (int32_t)header_keys.count;
+            if (headers_offsets[row + 1] > headers_offsets[row])
+                set_valid(headers_valid, row);
+        }
+        in->library.message_destroy(message);
+    }
+    memmove(in->messages, in->messages + in->seen, (size_t)(in->fetched - in->seen) * sizeof(*in->messages));
+    in->fetched -= in->seen;
+    in->seen = in->rows = 0;
+    in->bytes = in->key_bytes = in->null_keys = in->value_bytes = in->null_values = 0;
+    in->without_headers = in->headers = in->header_key_bytes = in->header_value_bytes = 0;
+    in->null_header_values = in->odd_header_keys = 0;
+}
+
+/* Frees all messages, those in the batch too. */
+EXPORT void gs_close(struct intake *in) {
+    gs_forget_fetched(in);
+    for (int64_t row = 0; row < in->rows; row++)
+        in->library.message_destroy(in->messages[row]);
+    in->rows = in->seen = in->fetched = 0;
+}

@@ -1,0 +1,151 @@
+"""The consumers of this process: one per reader and set of client settings, kept from task to task.
+
+Spark's Python workers are used again for later tasks, so a consumer that is kept saves the connections of a new one (30
+to 65 ms). A reading task borrows it: while it does, the consumer is in nobody else's hands. It never joins the group and
+never commits; `group.id` is the user's own, so that the ACLs and quotas that the driver needs suffice.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import KafkaError
+
+from spark_groupsource.errors import OptionError
+from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
+from spark_groupsource.fetch.refusals import without_secrets
+
+# A worker may serve several queries; the consumers of those that ended must not pile up.
+_MOST_KEPT = 4
+
+# What only a member of the group needs; the executors are none.
+_FOR_MEMBERS = (
+    "group.instance.id",
+    "group.protocol",
+    "group.protocol.type",
+    "group.remote.assignor",
+    "heartbeat.interval.ms",
+    "max.poll.interval.ms",
+    "partition.assignment.strategy",
+    "session.timeout.ms",
+)
+_DEFAULTS: dict[str, Any] = {
+    # Java's default, hence Spark's; librdkafka's is read_committed.
+    "isolation.level": "read_uncommitted",
+    # A Fetch that waits for records at the end of a log holds up all requests on its connection for so long (500 ms by
+    # default), the next range's among them.
+    "fetch.wait.max.ms": 10,
+    "fetch.queue.backoff.ms": 10,
+    # How far the prefetch goes. What it fetches beyond a range's end is thrown away.
+    "queued.max.messages.kbytes": 16 * 1024,
+}
+_FIXED: dict[str, Any] = {
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    # Offsets that are gone must be an error, never a silent jump.
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+}
+
+
+@dataclass(frozen=True)
+class _Key:
+    make: MakeConsumer
+    digest: str
+
+
+_kept: dict[_Key, FetchConsumer] = {}
+_living: dict[int, FetchConsumer] = {}
+
+
+@contextmanager
+def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchConsumer]:
+    """Lend the consumer of these settings, made by `make` if there is none; nothing is assigned to it.
+
+    After an error in the body it is closed, else kept for the next task. Two tasks at a time in one process get two.
+    Raises OptionError when librdkafka refuses the settings.
+    """
+    key = _Key(make, _digest(client))
+    consumer = _kept.pop(key, None) or make(client)
+    _living[id(consumer)] = consumer
+    consumer.told.clear()
+    clean = False
+    try:
+        yield consumer
+        clean = True
+    except GeneratorExit:
+        # The task has enough (a limit in the query), or is gone.
+        clean = True
+        raise
+    finally:
+        # In a forked child, another process's consumer must not be touched: its threads are not here, so it hangs.
+        if consumer.pid == os.getpid():
+            _give_back(key, consumer) if clean else _close(consumer)
+
+
+def close_kept() -> None:
+    """Close all consumers that this process keeps."""
+    while _kept:
+        _key, consumer = _kept.popitem()
+        _close(consumer)
+
+
+def consumer_settings(client: Mapping[str, str]) -> dict[str, Any]:
+    """Return the librdkafka settings of an executor's consumer: the user's, between our defaults and what must be so."""
+    settings: dict[str, Any] = {**_DEFAULTS, **client, **_FIXED}
+    for name in _FOR_MEMBERS:
+        settings.pop(name, None)
+    return settings
+
+
+def refused_settings(text: str, client: Mapping[str, str]) -> OptionError:
+    """Return the error for settings that librdkafka refuses, with its own words but for the secrets that it quotes.
+
+    To be raised `from None`: the original's text may quote a secret.
+    """
+    return OptionError(f"librdkafka refuses the kafka.* settings: {without_secrets(text, client)}")
+
+
+def most_telling(told: Mapping[int, KafkaError]) -> KafkaError | None:
+    """Return the error that says most of those told by callback: `all brokers down` only repeats the others."""
+    errors = sorted(told.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)
+    return errors[0] if errors else None
+
+
+def _give_back(key: _Key, consumer: FetchConsumer) -> None:
+    # Else it would go on to fetch, and the next task's first requests would wait behind that Fetch.
+    consumer.unassign()
+    previous = _kept.pop(key, None)
+    _kept[key] = consumer
+    if previous is not None:
+        _close(previous)
+    while len(_kept) > _MOST_KEPT:
+        _close(_kept.pop(next(iter(_kept))))
+
+
+def _close(consumer: FetchConsumer) -> None:
+    _living.pop(id(consumer), None)
+    consumer.close()
+
+
+def _digest(client: Mapping[str, str]) -> str:
+    return hashlib.sha256(repr(sorted(client.items())).encode()).hexdigest()
+
+
+def _abandon_inherited() -> None:
+    """Runs in a forked child: the parent's consumers are let alone for ever."""
+    for consumer in _living.values():
+        consumer.abandon()
+    _living.clear()
+    _kept.clear()
+
+
+os.register_at_fork(after_in_child=_abandon_inherited)
+# Else their threads would run on while the process takes down the libraries that they use.
+atexit.register(close_kept)

@@ -1,0 +1,214 @@
+"""The C API of the librdkafka inside confluent-kafka, and the C of this package that stands on it, for ctypes.
+
+Nothing is trusted unseen: the library must be the one that confluent-kafka itself uses, of a version whose API is known,
+with every function that is called; and the C must be of this version of the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Mapping
+from ctypes import POINTER, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
+from dataclasses import dataclass
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+from typing import Any
+
+import confluent_kafka
+import confluent_kafka.cimpl
+
+# The ABI of the public structs and functions is kept within a major version.
+_OLDEST = 0x02000000
+_BELOW = 0x03000000
+# GS_ABI of _native.c.
+_OUR_ABI = 1
+_EVENT_TEXT = 512
+
+CONSUMER = 1
+CONF_OK = 0
+
+ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
+LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
+
+
+class NativeUnavailable(Exception):
+    """The native reader cannot be used in this process; the text says why."""
+
+
+class PartitionStruct(ctypes.Structure):
+    """`rd_kafka_topic_partition_t`."""
+
+    _fields_ = [
+        ("topic", c_char_p),
+        ("partition", c_int32),
+        ("offset", c_int64),
+        ("metadata", c_void_p),
+        ("metadata_size", c_size_t),
+        ("opaque", c_void_p),
+        ("err", c_int),
+        ("private", c_void_p),
+    ]
+
+
+class PartitionListStruct(ctypes.Structure):
+    """`rd_kafka_topic_partition_list_t`."""
+
+    _fields_ = [("cnt", c_int), ("size", c_int), ("elems", POINTER(PartitionStruct))]
+
+
+class FunctionsStruct(ctypes.Structure):
+    """`struct library` of _native.c: what it calls of librdkafka, each field by its name after `rd_kafka_`."""
+
+    _fields_ = [
+        ("consume_batch_queue", c_void_p),
+        ("message_destroy", c_void_p),
+        ("message_errstr", c_void_p),
+        ("message_timestamp", c_void_p),
+        ("message_headers", c_void_p),
+        ("header_cnt", c_void_p),
+        ("header_get_all", c_void_p),
+    ]
+
+
+class IntakeStruct(ctypes.Structure):
+    """`struct intake` of _native.c, which says what the fields are."""
+
+    _fields_ = [
+        ("library", FunctionsStruct),
+        ("queue", c_void_p),
+        ("messages", c_void_p),
+        ("row_limit", c_int64),
+        ("byte_limit", c_int64),
+        ("with_headers", c_int64),
+        ("rows", c_int64),
+        ("seen", c_int64),
+        ("fetched", c_int64),
+        ("bytes", c_int64),
+        ("key_bytes", c_int64),
+        ("null_keys", c_int64),
+        ("value_bytes", c_int64),
+        ("null_values", c_int64),
+        ("without_headers", c_int64),
+        ("headers", c_int64),
+        ("header_key_bytes", c_int64),
+        ("header_value_bytes", c_int64),
+        ("null_header_values", c_int64),
+        ("odd_header_keys", c_int64),
+        ("next", c_int64),
+        ("first", c_int64),
+        ("full", c_int64),
+        ("event", c_int64),
+        ("event_offset", c_int64),
+        ("event_error", c_int32),
+        ("event_text", c_char * _EVENT_TEXT),
+    ]
+
+
+# By the name after `rd_kafka_`: what is returned, then the arguments. `rd_kafka_t *` and its like are addresses.
+_PARTITIONS = POINTER(PartitionListStruct)
+_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "version": (c_int, ()),
+    "err2str": (c_char_p, (c_int,)),
+    "conf_new": (c_void_p, ()),
+    "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
+    "conf_set_error_cb": (None, (c_void_p, ErrorCallback)),
+    "conf_set_log_cb": (None, (c_void_p, LogCallback)),
+    "conf_destroy": (None, (c_void_p,)),
+    "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
+    "set_log_queue": (c_int, (c_void_p, c_void_p)),
+    "poll_set_consumer": (c_int, (c_void_p,)),
+    "consumer_poll": (c_void_p, (c_void_p, c_int)),
+    "consumer_close": (c_int, (c_void_p,)),
+    "destroy": (None, (c_void_p,)),
+    "queue_get_consumer": (c_void_p, (c_void_p,)),
+    "queue_destroy": (None, (c_void_p,)),
+    "query_watermark_offsets": (c_int, (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int)),
+    "topic_partition_list_new": (_PARTITIONS, (c_int,)),
+    "topic_partition_list_add": (POINTER(PartitionStruct), (_PARTITIONS, c_char_p, c_int32)),
+    "topic_partition_list_destroy": (None, (_PARTITIONS,)),
+    "assign": (c_int, (c_void_p, _PARTITIONS)),
+    "position": (c_int, (c_void_p, _PARTITIONS)),
+    "consume_batch_queue": (c_ssize_t, (c_void_p, c_int, c_void_p, c_size_t)),
+    "message_destroy": (None, (c_void_p,)),
+    "message_errstr": (c_char_p, (c_void_p,)),
+    "message_timestamp": (c_int64, (c_void_p, POINTER(c_int32))),
+    "message_headers": (c_int, (c_void_p, POINTER(c_void_p))),
+    "header_cnt": (c_size_t, (c_void_p,)),
+    "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t))),
+}
+_OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
+    "abi": (c_int64, ()),
+    "size_of_intake": (c_int64, ()),
+    "take": (None, (POINTER(IntakeStruct), c_int64, c_int64, c_int)),
+    "layout": (c_int64, (POINTER(IntakeStruct), POINTER(c_int64), POINTER(c_int64))),
+    "fill": (None, (POINTER(IntakeStruct), c_void_p, POINTER(c_int64), POINTER(c_int64))),
+    "forget_fetched": (None, (POINTER(IntakeStruct),)),
+    "close": (None, (POINTER(IntakeStruct),)),
+}
+
+
+@dataclass(frozen=True)
+class Native:
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, `ours.take` is `gs_take`. Calls let other threads run."""
+
+    kafka: Any
+    ours: Any
+    functions: FunctionsStruct
+
+
+class _Functions:
+    """The functions of a library, by their names without its prefix."""
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, api: Mapping[str, tuple[Any, tuple[Any, ...]]]) -> None:
+        for name, (result, arguments) in api.items():
+            try:
+                function = getattr(library, prefix + name)
+            except AttributeError:
+                raise NativeUnavailable(f"there is no {prefix}{name} in {library._name}") from None
+            function.restype = result
+            function.argtypes = arguments
+            setattr(self, name, function)
+
+
+@functools.cache
+def why_unavailable() -> str | None:
+    """Return why the native reader cannot be used in this process, or None if it can."""
+    try:
+        native()
+    except NativeUnavailable as reason:
+        return str(reason)
+    return None
+
+
+@functools.cache
+def native() -> Native:
+    """Load both libraries and check them; raises NativeUnavailable."""
+    ours: Any = _Functions(_load(_our_file()), "gs_", _OUR_API)
+    if ours.abi() != _OUR_ABI or ours.size_of_intake() != ctypes.sizeof(IntakeStruct):
+        raise NativeUnavailable("its C was compiled for another version of this package: install the package again")
+    # The bundled librdkafka is among what this module of confluent-kafka is linked to; there its symbols are found.
+    kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__), "rd_kafka_", _API)
+    version, theirs = kafka.version(), confluent_kafka.libversion()[1]
+    if version != theirs or not _OLDEST <= version < _BELOW:
+        raise NativeUnavailable(
+            f"librdkafka is of version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: "
+            f"they must be the same, from 0x{_OLDEST:08x} and below 0x{_BELOW:08x}"
+        )
+    functions = FunctionsStruct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in FunctionsStruct._fields_})
+    return Native(kafka, ours, functions)
+
+
+def _our_file() -> str:
+    for suffix in EXTENSION_SUFFIXES:
+        file = Path(__file__).with_name(f"_native{suffix}")
+        if file.exists():
+            return str(file)
+    raise NativeUnavailable("its C was not compiled: there was no C compiler when the package was installed")
+
+
+def _load(file: str) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(file)
+    except OSError as error:
+        raise NativeUnavailable(f"{Path(file).name} cannot be loaded: {error}") from None

@@ -1,0 +1,143 @@
+"""The reader that is only Python over confluent-kafka: it works wherever confluent-kafka does."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import TopicPartition as ConfluentPartition
+
+from spark_groupsource.fetch import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings
+from spark_groupsource.fetch.consumers import consumer_settings, refused_settings
+from spark_groupsource.fetch.intake import Event, Intake, Taken
+from spark_groupsource.fetch.messages import headers_size, size, to_record_batch
+from spark_groupsource.fetch.reading import read_range
+from spark_groupsource.partition import TopicPartition
+
+
+def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+    """Hold the contract of `spark_groupsource.fetch.fetch`."""
+    return read_range(fetch_range, settings, PureConsumer)
+
+
+class PureConsumer:
+    """confluent-kafka's consumer, as a `FetchConsumer`. Raises OptionError when librdkafka refuses the settings."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets for ever.
+        told: dict[int, KafkaError] = {}
+        self.told = told
+        self.pid = os.getpid()
+        settings = {**consumer_settings(client), "error_cb": lambda error: told.__setitem__(error.code(), error)}
+        try:
+            self.consumer = Consumer(settings, logger=logging.getLogger("spark_groupsource.fetch.librdkafka"))
+        except (KafkaException, ValueError, TypeError) as error:
+            cause = error.args[0] if error.args else error
+            raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), client) from None
+
+    def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        """See `FetchConsumer`."""
+        found = self.consumer.get_watermark_offsets(ConfluentPartition(*partition), timeout=timeout_s, cached=False)
+        if found is None:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return found
+
+    def serve(self) -> None:
+        """See `FetchConsumer`."""
+        self.consumer.poll(0)
+
+    def assign(self, partition: TopicPartition, offset: int) -> None:
+        """See `FetchConsumer`."""
+        self.consumer.assign([ConfluentPartition(partition.topic, partition.partition, offset)])
+
+    def unassign(self) -> None:
+        """See `FetchConsumer`."""
+        self.consumer.unassign()
+
+    def position(self, partition: TopicPartition) -> int:
+        """See `FetchConsumer`."""
+        return self.consumer.position([ConfluentPartition(*partition)])[0].offset
+
+    def intake(self, partition: TopicPartition, include_headers: bool) -> Intake:
+        """See `FetchConsumer`."""
+        return _PureIntake(self.consumer, partition, include_headers)
+
+    def close(self) -> None:
+        """See `FetchConsumer`."""
+        self.consumer.close()
+
+    def abandon(self) -> None:
+        """See `FetchConsumer`. A reference that is never given back keeps Python from freeing it, at exit too."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.consumer))
+
+
+class _PureIntake:
+    """An `Intake` of `Message` objects."""
+
+    def __init__(self, consumer: Consumer, partition: TopicPartition, include_headers: bool) -> None:
+        self._consumer = consumer
+        self._partition = partition
+        self._include_headers = include_headers
+        self._fetched: deque[Message] = deque()
+        self._rows: list[Message] = []
+        self._bytes = 0
+
+    def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
+        """See `Intake`."""
+        if not self._fetched:
+            # `consume` waits until it has all that it was asked for.
+            wanted = 1 if wait_s > 0 else min(BATCH_ROWS - len(self._rows), end - next_offset)
+            self._fetched.extend(self._consumer.consume(wanted, wait_s))
+        first = None
+        # What comes after the last record of the range is of no concern, not even an error.
+        while self._fetched and next_offset < end:
+            message = self._fetched[0]
+            # What was consumed has an offset; the type is of what was produced, too.
+            offset = message.offset() or 0
+            error = message.error()
+            if error is not None:
+                self._fetched.popleft()
+                return Taken(first, next_offset, event=Event(error, offset))
+            if offset < next_offset:
+                self._fetched.popleft()
+                continue
+            if first is None:
+                first = offset
+            if offset >= end:
+                self._fetched.clear()
+                return Taken(first, end)
+            more = self._size(message)
+            if self._rows and self._bytes + more > BATCH_BYTES:
+                return Taken(first, next_offset, full=True)
+            self._rows.append(self._fetched.popleft())
+            self._bytes += more
+            next_offset = offset + 1
+            if len(self._rows) == BATCH_ROWS:
+                return Taken(first, next_offset, full=True)
+        return Taken(first, next_offset)
+
+    def forget_fetched(self) -> None:
+        """See `Intake`."""
+        self._fetched.clear()
+
+    def batch(self) -> pa.RecordBatch | None:
+        """See `Intake`."""
+        if not self._rows:
+            return None
+        batch = to_record_batch(*self._partition, self._rows, self._include_headers)
+        self._rows = []
+        self._bytes = 0
+        return batch
+
+    def close(self) -> None:
+        """See `Intake`."""
+        self._fetched.clear()
+        self._rows.clear()
+
+    def _size(self, message: Message) -> int:
+        return size(message) + (headers_size(message) if self._include_headers else 0)

@@ -1,0 +1,227 @@
+"""Reading one range, whatever the records are taken in with: where it ends, what is lost, and how long to wait.
+
+One consumer, one partition. The bounds of the partition's log are asked for first, because librdkafka is silent about a
+topic that does not exist, and while nothing is assigned, because a Fetch that waits at the end of a log holds up all
+other requests. Then the range is read from its start until one of these tells that it is at its end:
+
+- the record before `end`, or one at `end` or beyond, which is dropped;
+- the end of the partition, at `end` or beyond;
+- the consumer's position at `end`, which moves past transaction markers and aborted records.
+
+A gap is no loss: the broker refuses a Fetch below its log start, which comes as an error and not as a jump.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator
+
+import pyarrow as pa
+from confluent_kafka import KafkaError
+
+from spark_groupsource.fetch import FetchRange, FetchSettings
+from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
+from spark_groupsource.fetch.consumers import borrowed, most_telling
+from spark_groupsource.fetch.data_loss import LogBounds, Loss, losses, report, without
+from spark_groupsource.fetch.intake import Event, FetchConsumer, MakeConsumer, Taken
+from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, refusal, timed_out
+from spark_groupsource.partition import TopicPartition
+
+logger = logging.getLogger(__name__)
+
+# The longest single wait in librdkafka, which no signal interrupts.
+_WAIT_S = 0.5
+# The longest request for bounds while records are awaited.
+_ASK_S = 1.0
+# With nothing for so long, the log's bounds are looked at: the topic may be gone, which librdkafka tells late or never.
+_SILENCE_S = 5.0
+# The same at the end of the partition, which should not come before the end of the range.
+_EARLY_END_S = 0.25
+# Between two assignments after an error that the log's bounds do not explain: twice as long each time.
+_FIRST_PAUSE_S = 0.1
+_LONGEST_PAUSE_S = 5.0
+
+
+def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
+    """Hold the contract of `spark_groupsource.fetch.fetch` with a consumer that `make` made."""
+    if fetch_range.start < fetch_range.end:
+        with borrowed(make, settings.client) as consumer:
+            reading = _Reading(consumer, fetch_range, settings)
+            try:
+                yield from reading.batches()
+            finally:
+                reading.close()
+
+
+class _Reading:
+    """One range being read.
+
+    `_next` is the first offset that is not known to be read, empty or lost; `_end` (exclusive) comes down when the log
+    turns out to be cut. The range is done when they meet.
+    """
+
+    def __init__(self, consumer: FetchConsumer, fetch_range: FetchRange, settings: FetchSettings) -> None:
+        self._consumer = consumer
+        self._range = fetch_range
+        self._settings = settings
+        self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
+        self._intake = consumer.intake(self._partition, settings.include_headers)
+        self._doing = f"Reading {fetch_range}"
+        self._next = fetch_range.start
+        self._end = fetch_range.end
+        self._assigned_at = fetch_range.start
+        # Whether something of the assignment has come, and what lies before it was checked.
+        self._begun = False
+        self._position_is_ours = False
+        self._in_doubt = False
+        self._last_error: KafkaError | None = None
+        # Times of `time.monotonic`, in s: of the last progress, and when to look at the bounds without any.
+        self._progress_at = 0.0
+        self._look_at = 0.0
+        self._pause_s = _FIRST_PAUSE_S
+        self._progress()
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield the range's records; see the module."""
+        timeout_ms = self._settings.poll_timeout_ms
+        self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
+        self._assign()
+        while self._next < self._end:
+            before = self._next
+            taken = self._take()
+            self._accept(taken)
+            if taken.full and (batch := self._intake.batch()) is not None:
+                yield batch
+                # The time until the next batch was asked for is not ours.
+                self._progress()
+            elif self._next > before:
+                self._progress()
+            elif self._next < self._end:
+                self._no_progress()
+        # Not one Fetch more than needed, however long Spark takes over the last batch.
+        self._consumer.unassign()
+        if (batch := self._intake.batch()) is not None:
+            yield batch
+
+    def close(self) -> None:
+        """Let go of the records that are not yielded; before the consumer is closed, on which they depend."""
+        self._intake.close()
+
+    def _assign(self) -> None:
+        self._assigned_at = self._next
+        self._begun = False
+        self._position_is_ours = False
+        self._in_doubt = False
+        self._intake.forget_fetched()
+        if self._next < self._end:
+            self._consumer.assign(self._partition, self._next)
+
+    def _take(self) -> Taken:
+        # Waiting comes last: the rest of the range may be without records.
+        taken = self._intake.take(self._next, self._end, 0)
+        if taken.nothing and not self._moved_past_hidden():
+            taken = self._intake.take(self._next, self._end, _WAIT_S)
+        return taken
+
+    def _moved_past_hidden(self) -> bool:
+        """Move to the consumer's position, past transaction markers and aborted records; return whether that is further."""
+        position = self._consumer.position(self._partition)
+        if position < 0:
+            self._position_is_ours = True
+        # For a moment after `assign` the position is that of an earlier assignment: it is believed once it was seen unset,
+        # or once something of this assignment has come.
+        if not self._position_is_ours or position <= self._next:
+            return False
+        self._begin(min(position, self._end))
+        self._next = min(position, self._end)
+        return True
+
+    def _accept(self, taken: Taken) -> None:
+        if taken.first is not None:
+            self._position_is_ours = True
+            self._begin(min(taken.first, self._end))
+            self._next = taken.next
+        if taken.event is not None:
+            self._accept_event(taken.event)
+
+    def _accept_event(self, event: Event) -> None:
+        if event.error.code() == KafkaError._PARTITION_EOF:
+            self._position_is_ours = True
+            if event.offset >= self._end:
+                self._begin(self._end)
+                self._next = self._end
+            else:
+                self._look_at = min(self._look_at, time.monotonic() + _EARLY_END_S)
+            return
+        self._last_error = event.error
+        if event.error.code() in BOUNDS_IN_DOUBT:
+            self._in_doubt = True
+            return
+        refused = refusal(event.error, self._doing)
+        if refused is not None:
+            raise refused
+
+    def _begin(self, first: int) -> None:
+        """See, once per assignment, that what lies before its first record was not deleted while it was made.
+
+        `first` is the offset of the record, or the first offset that is not known to be without one.
+        """
+        if self._begun:
+            return
+        self._begun = True
+        if first > self._assigned_at:
+            timeout_ms = self._settings.poll_timeout_ms
+            try:
+                bounds = ask_bounds(self._consumer, self._partition, 0, timeout_ms / 1000, self._doing)
+            except NoAnswer as silence:
+                raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
+            if bounds is not None:
+                bounds = LogBounds(bounds.low, max(bounds.high, first))
+            self._report(losses(self._assigned_at, first, bounds))
+
+    def _no_progress(self) -> None:
+        now = time.monotonic()
+        timeout_ms = self._settings.poll_timeout_ms
+        overdue = now >= self._progress_at + timeout_ms / 1000
+        if not (overdue or self._in_doubt or now >= self._look_at):
+            return
+        answers = True
+        try:
+            bounds = ask_bounds(self._consumer, self._partition, self._end, _ASK_S, self._doing)
+        except NoAnswer as silence:
+            answers = False
+            self._last_error = silence.error
+        else:
+            if self._leave_out_lost(bounds):
+                self._progress()
+                self._assign()
+                return
+        if overdue:
+            raise_if_refused(self._consumer, self._doing_at())
+            raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_telling(self._consumer.told), answers)
+        self._look_at = now + _SILENCE_S
+        if self._in_doubt:
+            # The log has what the broker has just refused to read: its leader moved, or the log was cut and has grown again.
+            logger.warning("%s: %s; trying again", self._doing_at(), self._last_error)
+            time.sleep(self._pause_s)
+            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._assign()
+
+    def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
+        """Report what is gone of the rest of the range, and leave it out; return whether that was anything."""
+        found = losses(self._next, self._end, bounds)
+        self._report(found)
+        self._next, self._end = without(found, self._next, self._end)
+        return bool(found)
+
+    def _report(self, found: list[Loss]) -> None:
+        report(self._range, found, self._settings.fail_on_data_loss)
+
+    def _progress(self) -> None:
+        self._pause_s = _FIRST_PAUSE_S
+        self._progress_at = time.monotonic()
+        self._look_at = self._progress_at + _SILENCE_S
+
+    def _doing_at(self) -> str:
+        return f"{self._doing}, at offset {self._next}"

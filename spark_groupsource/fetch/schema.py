@@ -1,0 +1,39 @@
+"""The columns of a Kafka record in Spark, as DDL for Spark and as a schema for Arrow.
+
+Both are those of Spark's own Kafka source (`KafkaRecordToRowConverter`).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+RECORD_DDL = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
+HEADERS_DDL = "headers array<struct<key string, value binary>>"
+
+# `element` is the name that Spark gives to what is in an array; Arrow's own default is `item`.
+HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+
+_RECORD_FIELDS = [
+    pa.field("key", pa.binary()),
+    pa.field("value", pa.binary()),
+    pa.field("topic", pa.string()),
+    pa.field("partition", pa.int32()),
+    pa.field("offset", pa.int64()),
+    pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+    pa.field("timestampType", pa.int32()),
+]
+_WITHOUT_HEADERS = pa.schema(_RECORD_FIELDS)
+_WITH_HEADERS = pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS_TYPE)])
+
+
+def spark_schema(include_headers: bool) -> str:
+    """Return the schema as Spark's DDL; `include_headers` adds the column `headers` at the end."""
+    return f"{RECORD_DDL}, {HEADERS_DDL}" if include_headers else RECORD_DDL
+
+
+def arrow_schema(include_headers: bool) -> pa.Schema:
+    """Return the schema of every batch.
+
+    It equals `to_arrow_schema(schema, timezone="UTC")` of PySpark, which from 4.3 on refuses batches of any other.
+    """
+    return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS

@@ -1,0 +1,430 @@
+"""The group member: the one thread that owns the consumer.
+
+librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits for ever. So
+one thread polls, serves the other threads' commands between polls and, while it waits in `on_revoke`, inside the callback.
+The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and what the group has given
+to this member is kept here.
+
+The life of a partition, as told to the `Holder`:
+
+    acquired    on_assign: the holder writes the group's record in its own name (handoff.adopt), now or in a later `idle`
+    draining    on_revoke: left out of new plans; the callback waits until the holder has nothing in flight for it, or
+                `drain_timeout_s` is over, or the member is closing
+    released    the end of on_revoke: the group may give it to another member
+    lost        on_lost: the member was thrown out; another member may have it already
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol, TypeVar
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from .broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
+from .errors import GroupKafkaError, MembershipClosed, MembershipError, OptionError
+from .generation import generation_of
+from .partition import TopicPartition
+
+log = logging.getLogger(__name__)
+librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
+
+T = TypeVar("T")
+
+POLL_INTERVAL_S = 0.05
+"""How long a callback of the group may wait while there are no commands. Commands are served at once."""
+
+TROUBLE_INTERVAL_S = 30.0
+"""How often the same trouble with the brokers is logged while it lasts."""
+
+EAGER_STRATEGIES = frozenset({"range", "roundrobin"})
+
+
+class State(Enum):
+    """Where a member is in its life."""
+
+    NEW = "new"
+    JOINING = "joining"
+    MEMBER = "member"
+    DRAINING = "draining"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+PREDECESSORS: Mapping[State, frozenset[State]] = {
+    State.NEW: frozenset(),
+    State.JOINING: frozenset({State.NEW, State.MEMBER, State.JOINING}),
+    State.MEMBER: frozenset({State.JOINING, State.MEMBER, State.DRAINING}),
+    State.DRAINING: frozenset({State.MEMBER}),
+    State.LEAVING: frozenset({State.NEW, State.JOINING, State.MEMBER, State.DRAINING}),
+    State.LEFT: frozenset({State.LEAVING}),
+    State.FAILED: frozenset({State.LEAVING}),
+}
+"""The states that each state may follow. Losing the partitions leads from MEMBER back to JOINING."""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the group has given to this member. Never edited: a new one replaces it.
+
+    `generation` is the generation (classic) or the member epoch (KIP-848), -1 before the first. `draining` are those of
+    `partitions` that the group has asked back.
+    """
+
+    partitions: frozenset[TopicPartition] = frozenset()
+    draining: frozenset[TopicPartition] = frozenset()
+    generation: int = -1
+    member_id: str = ""
+
+
+class Holder(Protocol):
+    """Who keeps the partitions' records. Every method is called on the consumer's thread, and must not raise for what passes."""
+
+    def acquired(self, partitions: frozenset[TopicPartition]) -> None:
+        """The group gave these; called with none too, when only the generation changed."""
+
+    def draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """The group asked these back: plan nothing new for them."""
+
+    def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Whether a planned or claimed range of these is not yet confirmed."""
+
+    def released(self, partitions: frozenset[TopicPartition]) -> None:
+        """These are about to be given back; the last chance to commit for them."""
+
+    def lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """These are another member's by now: forget them."""
+
+    def idle(self) -> None:
+        """Called between polls: do again what could not be done before."""
+
+
+@dataclass
+class _Command:
+    run: Callable[[], Any]
+    # A SimpleQueue: unlike a Future's lock it cannot be held by the very thread that a signal handler interrupts.
+    reply: SimpleQueue[tuple[bool, Any]] = field(default_factory=SimpleQueue)
+
+
+class Member:
+    """One membership in one group, from `start` to `close`. `call` and `close` may be used from any thread."""
+
+    def __init__(
+        self,
+        consumer_settings: Mapping[str, str],
+        subscription: list[str],
+        *,
+        drain_timeout_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Make the consumer; nothing is sent to the group before `start`.
+
+        Args:
+            consumer_settings: librdkafka settings of a group member.
+            subscription: topic names, or one pattern that starts with `^`.
+            drain_timeout_s: seconds that `on_revoke` waits for what is in flight; 0 lets go at once.
+            clock: seconds, monotonic.
+
+        Raises:
+            OptionError: librdkafka refuses a setting.
+        """
+        strategies = consumer_settings.get("partition.assignment.strategy", "")
+        self._eager = strategies.split(",")[0] in EAGER_STRATEGIES
+        self._incremental_epochs = consumer_settings.get("group.protocol") == "consumer"
+        self._group_id = consumer_settings["group.id"]
+        self._subscription = subscription
+        self._drain_timeout_s = drain_timeout_s
+        self._clock = clock
+        self._commands: SimpleQueue[_Command | None] = SimpleQueue()
+        self._state = State.NEW
+        self._failure: GroupKafkaError | None = None
+        self._closing = False
+        self._last_trouble: KafkaError | None = None
+        self._silent_until = 0.0
+        self._joined = threading.Event()
+        self._assignment = Assignment()
+        self._holder: Holder
+        try:
+            self.consumer = Consumer(dict(consumer_settings), logger=librdkafka_log, error_cb=self._on_error)
+        except KafkaException as refused:
+            raise OptionError(f"The Kafka client refuses a setting: {refused.args[0].str()}") from None
+        self._thread = threading.Thread(target=self._run, name=f"groupkafka-{self._group_id}", daemon=True)
+
+    # Called from any thread.
+
+    @property
+    def assignment(self) -> Assignment:
+        """The newest assignment; a value, safe to read from any thread."""
+        return self._assignment
+
+    @property
+    def state(self) -> State:
+        """Where the member is now."""
+        return self._state
+
+    @property
+    def last_trouble(self) -> KafkaError | None:
+        """What librdkafka complained of last, to tell why nothing comes."""
+        return self._last_trouble
+
+    def start(self, holder: Holder) -> None:
+        """Join the group; returns at once. `holder` is told of every change, on the consumer's thread."""
+        self._holder = holder
+        self._thread.start()
+
+    def wait_joined(self, timeout_s: float) -> bool:
+        """Wait until the group has given the first assignment, perhaps an empty one; false when the time is over.
+
+        Raises:
+            GroupKafkaError: the member failed instead.
+        """
+        deadline = self._clock() + timeout_s
+        while not self._joined.wait(min(0.1, max(0.0, deadline - self._clock()))):
+            self._raise_failure()
+            if self._clock() >= deadline:
+                return False
+        self._raise_failure()
+        return True
+
+    def call(self, run: Callable[[], T]) -> T:
+        """Run something on the consumer's thread, with no callback of the group in between, and give its result.
+
+        Raises:
+            MembershipClosed: the member has left; or whatever ended the member, or `run` raised.
+        """
+        command = _Command(run)
+        self._commands.put(command)
+        while True:
+            try:
+                succeeded, value = command.reply.get(timeout=0.5)
+            except Empty:
+                if self._thread.is_alive():
+                    continue
+                self._raise_failure()
+                raise MembershipClosed(f"This driver has left the group {self._group_id}.") from None
+            if not succeeded:
+                raise value
+            result: T = value
+            return result
+
+    def close(self, timeout_s: float = 10.0) -> None:
+        """Leave the group (a static member stays in it until its session is over) and end the thread.
+
+        Waits at most `timeout_s` seconds. Safe in a signal handler, and when called again.
+        """
+        self._closing = True
+        self._commands.put(None)
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(timeout_s)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # Everything below runs on the consumer's thread.
+
+    def _move(self, state: State) -> None:
+        if self._state not in PREDECESSORS[state]:
+            raise MembershipError(f"illegal transition of a group member: {self._state.value} -> {state.value}")
+        self._state = state
+
+    def _run(self) -> None:
+        try:
+            self._move(State.JOINING)
+            self.consumer.subscribe(
+                self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
+            )
+            while not self._closing and self._failure is None:
+                self._serve(POLL_INTERVAL_S)
+                self._poll()
+                self._refresh_generation()
+                self._holder.idle()
+        except GroupKafkaError as error:
+            self._fail(error)
+        except KafkaException as error:
+            self._fail(explain(error.args[0], f"as a member of group {self._group_id}"))
+        except Exception as error:  # noqa: BLE001 -- whatever ends this thread has to reach the query
+            self._fail(MembershipError(f"the member of group {self._group_id} ended: {error!r}"))
+        finally:
+            self._leave()
+
+    def _leave(self) -> None:
+        self._closing = True
+        self._move(State.LEAVING)
+        try:
+            self.consumer.close()
+        except (KafkaException, RuntimeError) as error:
+            log.warning("leaving group %s: %s", self._group_id, error)
+        self._assignment = Assignment()
+        self._move(State.LEFT if self._failure is None else State.FAILED)
+        self._joined.set()
+        self._refuse_commands()
+
+    def _refuse_commands(self) -> None:
+        while True:
+            try:
+                command = self._commands.get_nowait()
+            except Empty:
+                return
+            if command is not None:
+                closed = MembershipClosed(f"This driver has left the group {self._group_id}.")
+                command.reply.put((False, self._failure or closed))
+
+    def _fail(self, error: GroupKafkaError) -> None:
+        if self._failure is None:
+            self._failure = error
+
+    def _serve(self, timeout_s: float) -> None:
+        """Run the commands that have come; wait at most `timeout_s` seconds for the first."""
+        try:
+            command = self._commands.get(timeout=timeout_s)
+            while command is not None:
+                try:
+                    command.reply.put((True, command.run()))
+                except Exception as error:  # noqa: BLE001 -- it is the caller's, on the other thread
+                    command.reply.put((False, error))
+                command = self._commands.get_nowait()
+        except Empty:
+            return
+
+    def _poll(self) -> None:
+        message = self.consumer.poll(0)
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            raise MembershipError("the group's consumer fetched a record, which it must never do")
+        if error.code() == KafkaError._MAX_POLL_EXCEEDED:
+            log.warning("group %s: this driver was paused past kafka.max.poll.interval.ms; it rejoins", self._group_id)
+        elif error.code() in TOPIC_ERRORS and self._joined.is_set():
+            log.warning("group %s: %s", self._group_id, error.str())
+        elif error.fatal() or error.code() in ENDING_ERRORS:
+            raise explain(error, f"as a member of group {self._group_id}")
+        else:
+            self._on_error(error)
+
+    def _on_error(self, error: KafkaError) -> None:
+        """librdkafka's error callback: trouble that it goes on to overcome by itself, unless it is fatal."""
+        repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
+        self._last_trouble = error
+        if (
+            error.fatal()
+            or error.code() == KafkaError._FATAL
+            or (error.code() == KafkaError._AUTHENTICATION and not self._joined.is_set())
+        ):
+            self._fail(explain(error, f"as a member of group {self._group_id}"))
+        elif not repeated or self._clock() >= self._silent_until:
+            self._silent_until = self._clock() + TROUBLE_INTERVAL_S
+            log.warning("group %s: %s", self._group_id, error.str())
+
+    def _refresh_generation(self) -> None:
+        """Under KIP-848 the member epoch rises without a callback, and callbacks still see the old one."""
+        if self._incremental_epochs and self._state is State.MEMBER and not self._closing:
+            generation = generation_of(self.consumer)
+            if generation != self._assignment.generation:
+                self._publish(self._assignment.partitions, generation=generation)
+
+    def _publish(
+        self,
+        partitions: Iterable[TopicPartition],
+        *,
+        draining: Iterable[TopicPartition] = (),
+        generation: int | None = None,
+    ) -> None:
+        before = self._assignment
+        after = Assignment(
+            frozenset(partitions),
+            frozenset(draining),
+            before.generation if generation is None else generation,
+            before.member_id if self._closing else self.consumer.memberid() or "",
+        )
+        self._assignment = after
+        log.info(
+            "group %s generation %d: gained [%s] lost [%s] kept [%s]%s",
+            self._group_id,
+            after.generation,
+            _listed(after.partitions - before.partitions),
+            _listed(before.partitions - after.partitions),
+            _listed(after.partitions & before.partitions),
+            f" draining [{_listed(after.draining)}]" if after.draining else "",
+        )
+
+    def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
+        gained = _plain(assigned)
+        if self._eager:
+            consumer.assign([])
+        else:
+            consumer.incremental_assign([])
+        if self._closing:
+            return
+        self._move(State.MEMBER)
+        self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
+        self._guarded(lambda: self._holder.acquired(gained))
+        self._joined.set()
+
+    def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
+        going = _plain(revoked)
+        self._guarded(lambda: self._drain(going))
+        self._guarded(lambda: self._holder.released(going))
+        if self._eager:
+            consumer.unassign()
+        else:
+            consumer.incremental_unassign([])
+        if not self._closing:
+            self._publish(self._assignment.partitions - going)
+
+    def _drain(self, going: frozenset[TopicPartition]) -> None:
+        self._holder.draining(going)
+        if self._closing or not self._holder.in_flight(going):
+            return
+        self._move(State.DRAINING)
+        self._publish(self._assignment.partitions, draining=going)
+        deadline = self._clock() + self._drain_timeout_s
+        while not self._closing and self._holder.in_flight(going):
+            left = deadline - self._clock()
+            if left <= 0:
+                log.warning(
+                    "group %s: [%s] are let go with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
+                    self._group_id,
+                    _listed(going),
+                )
+                break
+            self._serve(min(left, POLL_INTERVAL_S))
+        self._move(State.MEMBER)
+
+    def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
+        gone = _plain(lost)
+        log.warning("group %s: thrown out of the group; [%s] are lost, and this driver rejoins", self._group_id, _listed(gone))
+        self._guarded(lambda: self._holder.lost(gone))
+        if self._eager:
+            consumer.unassign()
+        else:
+            consumer.incremental_unassign([])
+        if not self._closing:
+            self._move(State.JOINING)
+            self._publish(self._assignment.partitions - gone)
+
+    def _guarded(self, step: Callable[[], None]) -> None:
+        """An exception must not leave a callback: librdkafka would assign the partitions and fetch them."""
+        try:
+            step()
+        except GroupKafkaError as error:
+            self._fail(error)
+        except Exception as error:  # noqa: BLE001
+            self._fail(MembershipError(f"in a callback of group {self._group_id}: {error!r}"))
+
+
+def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition(partition.topic, partition.partition) for partition in partitions)
+
+
+def _listed(partitions: Iterable[TopicPartition]) -> str:
+    return " ".join(str(partition) for partition in sorted(partitions))

@@ -1,0 +1,110 @@
+"""The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
+
+`{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}}}` for every partition that was
+owned, those with nothing new included (`[[to,to]]`). The ranges carry their own starts because Spark keeps only end offsets,
+and the start of a partition that was just acquired stands nowhere else. Spark compares offsets as JSON text: keys are sorted.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from .commit_record import Offset, PlanNumber, StreamName
+from .errors import OffsetError
+from .partition import OffsetRange, TopicPartition
+
+VERSION = 1
+
+PartitionNumber = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
+Bounds = tuple[Offset, Offset]
+
+
+class PlanOffset(BaseModel):
+    """One plan of one stream. `plan` counts from 0; -1 is the offset before the first plan."""
+
+    model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
+
+    v: Annotated[int, Field(ge=1, le=1)] = 1
+    stream: StreamName
+    plan: PlanNumber
+    generation: int
+    member: str
+    group: str
+    ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
+
+    @model_validator(mode="after")
+    def _ordered(self) -> PlanOffset:
+        for topic, partitions in self.ranges.items():
+            for partition, bounds in partitions.items():
+                if len(bounds) != 1 or bounds[0][0] > bounds[0][1]:
+                    raise ValueError(f"{topic}-{partition}: one range with start <= end is expected")
+        return self
+
+    @classmethod
+    def first(cls, group: str) -> PlanOffset:
+        """The offset of a stream that has planned nothing; draws the stream's name."""
+        return cls(stream=secrets.token_hex(8), plan=-1, generation=-1, member="", group=group, ranges={})
+
+    @classmethod
+    def build(
+        cls,
+        *,
+        stream: str,
+        plan: int,
+        generation: int,
+        member: str,
+        group: str,
+        ranges: Mapping[TopicPartition, OffsetRange],
+    ) -> PlanOffset:
+        """The offset of plan `plan` with one range for each owned partition."""
+        by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
+        for partition in sorted(ranges):
+            bounds = ranges[partition]
+            by_topic.setdefault(partition.topic, {})[str(partition.partition)] = ((bounds.start, bounds.end),)
+        return cls(stream=stream, plan=plan, generation=generation, member=member, group=group, ranges=by_topic)
+
+    @classmethod
+    def parse(cls, offset: Mapping[str, Any], group: str) -> PlanOffset:
+        """Read an offset that Spark hands back from the checkpoint.
+
+        Raises:
+            OffsetError: written by a newer version, by another source, or by a query in another group than `group`.
+        """
+        version = offset.get("v")
+        if isinstance(version, int) and version > VERSION:
+            raise OffsetError(
+                f"The checkpoint was written by a newer version of spark_groupsource (offset format {version}; this one "
+                f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
+            )
+        try:
+            parsed = cls.model_validate_json(json.dumps(offset))
+        except ValidationError as error:
+            raise OffsetError(
+                "The checkpoint holds an offset that the groupkafka source did not write "
+                f"({error.errors(include_url=False, include_input=False)[0]['msg']}). Each query needs a checkpoint of its own; "
+                "one that the built-in kafka source wrote cannot be continued."
+            ) from None
+        if parsed.group != group:
+            raise OffsetError(
+                f"The checkpoint belongs to the consumer group {parsed.group!r}, but kafka.group.id is {group!r}. Set "
+                f"kafka.group.id to {parsed.group!r}, or start with a new checkpoint."
+            )
+        return parsed
+
+    def by_partition(self) -> dict[TopicPartition, OffsetRange]:
+        """The plan's ranges, empty ones included."""
+        return {
+            TopicPartition(topic, int(partition)): OffsetRange(*bounds[0])
+            for topic, partitions in self.ranges.items()
+            for partition, bounds in partitions.items()
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """What Spark stores: plain dicts and lists, keys sorted at every level."""
+        plain: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json"), sort_keys=True))
+        return plain

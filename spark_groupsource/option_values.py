@@ -1,0 +1,109 @@
+"""How the text of one option is read: each function gives the value or raises ValueError with what is expected."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+from .partition import TopicPartition
+
+EARLIEST = -2
+LATEST = -1
+"""What stands for the first and the next offset of a partition in the JSON of `startingOffsets`, as in Spark."""
+
+MAX_LONG = 2**63 - 1
+MAX_INT = 2**31 - 1
+
+TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+_UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_000_000, "h": 3_600_000_000, "d": 86_400_000_000}
+
+
+def boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise ValueError("true or false is expected")
+    return text.strip().lower() == "true"
+
+
+def whole_number(low: int, high: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or not low <= int(text) <= high:
+            raise ValueError(f"a whole number from {low} to {high} is expected")
+        return int(text)
+
+    return read
+
+
+def duration_ms(text: str) -> int:
+    """A duration as Spark's JavaUtils.timeStringAsMs reads it, in ms; a number without a unit is in ms."""
+    match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
+    unit = match and _UNITS_US.get(match[2] or "ms")
+    if not match or not unit or not 0 < int(match[1]) * unit // 1_000 <= MAX_INT:
+        raise ValueError("a duration such as 500ms, 30s or 2m is expected (units us, ms, s, m or min, h, d; without one, ms)")
+    return int(match[1]) * unit // 1_000
+
+
+def choice(*allowed: str) -> Callable[[str], str]:
+    def read(text: str) -> str:
+        if text.strip().lower() not in allowed:
+            raise ValueError(f"{' or '.join(allowed)} is expected")
+        return text.strip().lower()
+
+    return read
+
+
+def topic_names(text: str) -> tuple[str, ...]:
+    topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
+    if not topics:
+        raise ValueError("one or more names of topics are expected, with commas between them")
+    for topic in topics:
+        if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
+            raise ValueError(
+                f"{topic!r} cannot be a topic's name (letters, digits, '.', '_' and '-' only); a regular expression goes into "
+                "subscribePattern"
+            )
+    return topics
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    if len(dict(pairs)) < len(pairs):
+        raise ValueError("a name stands twice")
+    return dict(pairs)
+
+
+def _partition(topic: str, text: str) -> TopicPartition:
+    if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > MAX_INT:
+        raise ValueError(f"{text!r} is not a partition of topic {topic!r}: a number from 0 is expected")
+    return TopicPartition(topic, int(text))
+
+
+def offset_value(partition: TopicPartition, offset: object) -> int:
+    if isinstance(offset, str) and re.fullmatch(r"-?[0-9]{1,19}", offset):
+        offset = int(offset)  # Spark takes it too
+    if type(offset) is not int or not EARLIEST <= offset <= MAX_LONG:
+        raise ValueError(
+            f"{offset!r} is not an offset of {partition}: a number from 0, {EARLIEST} (earliest) or {LATEST} (latest) is expected"
+        )
+    return offset
+
+
+def starting_offsets_value(text: str) -> str | dict[TopicPartition, int]:
+    form = 'earliest, latest, or JSON such as {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}} is expected'
+    if text.strip().lower() in ("earliest", "latest"):
+        return text.strip().lower()
+    try:
+        topics = json.loads(text, object_pairs_hook=_unique)
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{form} ({error})") from None
+    if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
+        raise ValueError(form)
+    offsets: dict[TopicPartition, int] = {}
+    for topic, partitions in topics.items():
+        for number, offset in partitions.items():
+            partition = _partition(topic, number)
+            offsets[partition] = offset_value(partition, offset)
+    if not offsets:
+        raise ValueError(f"{form}; it names no partition")
+    return offsets

@@ -1,0 +1,357 @@
+"""Every option of the source: one model, one place.
+
+Names, defaults and meanings are those of Spark's own Kafka source, with `kafka.group.id` required, and the few that only a
+group member needs. `kafka.*` is translated by kafka_settings. Whatever is wrong is told in one error, before anything is
+started, and no error and no `repr` shows a secret.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
+from pydantic_core import ErrorDetails
+
+from .kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
+from .kafka_settings import Settings, option_error, shown, translation_of
+from .option_values import (
+    MAX_INT,
+    MAX_LONG,
+    boolean,
+    choice,
+    duration_ms,
+    starting_offsets_value,
+    topic_names,
+    whole_number,
+)
+from .partition import TopicPartition
+from .topic_pattern import TopicPattern, parse_topic_pattern
+
+_NOT_YET = "it is not supported yet by groupkafka; leave it out"
+
+REFUSED: Mapping[str, str] = {
+    "assign": (
+        "a consumer group assigns the partitions itself. Write subscribe with the topics' names, or read fixed partitions with "
+        'Spark\'s own source, format("kafka")'
+    ),
+    "endingOffsets": _NOT_YET,
+    "endingOffsetsByTimestamp": _NOT_YET,
+    "endingTimestamp": _NOT_YET,
+    "groupIdPrefix": _NOT_YET + ". The group is named by kafka.group.id",
+    "maxRecordsPerPartition": _NOT_YET,
+    "maxTriggerDelay": _NOT_YET,
+    "minOffsetsPerTrigger": _NOT_YET,
+    "minPartitions": _NOT_YET,
+    "outstandingClaims": _NOT_YET,
+    "outstandingClaims.grace": _NOT_YET,
+    "startingOffsetsByTimestamp": _NOT_YET,
+    "startingOffsetsByTimestampStrategy": _NOT_YET,
+    "startingTimestamp": _NOT_YET,
+}
+"""Options that are known and not taken, and why."""
+
+REQUIRED: Mapping[str, str] = {
+    "bootstrap.servers": "kafka.bootstrap.servers is missing: name one or more brokers, as host:port,host:port.",
+    "group.id": (
+        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Name the group; queries and other "
+        "consumers with the same name share the topics' partitions."
+    ),
+}
+
+CLIENT_DEFAULTS: Mapping[str, str] = {
+    "client.id": "groupkafka",
+    "isolation.level": "read_uncommitted",  # as Java's; librdkafka's own default is read_committed
+    "log_level": "4",  # warnings; librdkafka tells more, on stderr
+}
+"""What every client is given unless the user says otherwise."""
+
+MEMBER_DEFAULTS: Mapping[str, str] = {
+    "group.protocol": "classic",
+    "max.poll.interval.ms": "300000",
+    "topic.metadata.refresh.interval.ms": "10000",  # new topics and partitions are noticed within 10 s, not 5 minutes
+}
+
+CLASSIC_DEFAULTS: Mapping[str, str] = {
+    "heartbeat.interval.ms": "1000",  # a member learns of a rebalance by its next heartbeat
+    "partition.assignment.strategy": "cooperative-sticky",
+}
+
+POSITIONS_ARE_OURS: Mapping[str, str] = {
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+}
+"""No client may choose or commit an offset by itself."""
+
+MEMBER_ONLY = frozenset(
+    {
+        "coordinator.query.interval.ms",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+FETCH_ONLY = frozenset(
+    {
+        "check.crcs",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "max.partition.fetch.bytes",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+    }
+)
+
+INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
+"""Kafka's own topics, which Java's consumer leaves out of a pattern (`exclude.internal.topics`)."""
+
+
+class Options(BaseModel):
+    """What the user asked for. Made by `parse`; cannot be changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = None
+    """Names of topics, in the order given."""
+
+    topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = Field(
+        default=None, alias="subscribePattern"
+    )
+
+    starting_offsets: Annotated[
+        Literal["earliest", "latest"] | Mapping[TopicPartition, int], PlainValidator(starting_offsets_value)
+    ] = Field(default="latest", alias="startingOffsets")
+    """Where to start in partitions that the group has no commit for: one word, or an offset (or -2 earliest, -1 latest) each."""
+
+    fail_on_data_loss: Annotated[bool, BeforeValidator(boolean)] = Field(default=True, alias="failOnDataLoss")
+
+    max_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
+        default=None, alias="maxOffsetsPerTrigger"
+    )
+    """At most so many offsets in one micro-batch, over all partitions."""
+
+    include_headers: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="includeHeaders")
+
+    poll_timeout_ms: Annotated[int, BeforeValidator(whole_number(1, MAX_INT))] = Field(
+        default=120_000, alias="kafkaConsumer.pollTimeoutMs"
+    )
+    """How long a task waits for records of its range, in ms."""
+
+    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
+        default=3, alias="fetchOffset.numRetries"
+    )
+
+    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
+        default=10, alias="fetchOffset.retryIntervalMs"
+    )
+    """The pause between two attempts at fetching offsets, in ms."""
+
+    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = "drain"
+    """What becomes of a partition that the group asks back: finish its micro-batch first, or let it go at once."""
+
+    drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=30_000, alias="handoff.drainTimeout")
+    """How long `handoff=drain` holds a partition back, in ms; below `max_poll_interval_ms`."""
+
+    assignment_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=120_000, alias="assignmentTimeout")
+    """How long to wait for the group's first assignment, in ms."""
+
+    exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = Field(
+        default=True, alias="kafka.exclude.internal.topics"
+    )
+    """Whether a pattern leaves out Kafka's own topics, as Java's consumer does."""
+
+    kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
+    """The `kafka.*` that the user gave, translated. Contains secrets; does not show them."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> Options:
+        """Read the options that Spark hands over; names in any case.
+
+        Raises:
+            OptionError: with every mistake: the option, its value unless that is a secret, and what is allowed.
+        """
+        given = {name.lower(): value for name, value in options.items()}
+        problems: list[str] = []
+        values = {name: given.pop(name.lower()) for name in _option_names() if name.lower() in given}
+        translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if _is_kafka(name)})
+        problems += _unusable_names(name for name in given if not _is_kafka(name))
+        problems += _missing(set(values), {name.removeprefix("kafka.") for name in given if _is_kafka(name)}, set(given))
+        problems += translation.problems
+        problems += _wrong_servers(translation.settings.get("bootstrap.servers"))
+        try:
+            parsed = cls.model_validate({**values, "kafka": translation.settings})
+        except ValidationError as error:
+            problems += (_sentence(one, values) for one in error.errors(include_url=False, include_input=False))
+        else:
+            problems += parsed._conflicts()
+        if problems:
+            raise option_error(tuple(problems))
+        return parsed
+
+    def _conflicts(self) -> Iterator[str]:
+        """Options that are right by themselves and do not go together."""
+        if self.handoff == "drain" and self.drain_timeout_ms >= self.max_poll_interval_ms:
+            yield (
+                f"handoff.drainTimeout ({self.drain_timeout_ms} ms) has to be below kafka.max.poll.interval.ms "
+                f"({self.max_poll_interval_ms} ms), after which the group throws the member out."
+            )
+        if isinstance(self.starting_offsets, Mapping) and (self.subscribe or self.topic_pattern):
+            strangers = sorted({partition.topic for partition in self.starting_offsets if not self.matches(partition.topic)})
+            if strangers:
+                yield f"startingOffsets names topics that are not subscribed to: {', '.join(strangers)}."
+        if self.topic_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
+            internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.topic_pattern.common, topic)]
+            if internal:
+                yield (
+                    f"subscribePattern = {self.topic_pattern.given!r} matches Kafka's own {', '.join(internal)}, which the "
+                    "broker does not leave out with kafka.group.protocol=consumer: begin it with what the topics' names begin "
+                    "with, such as [^_], or set kafka.exclude.internal.topics=false to read them."
+                )
+
+    @property
+    def subscribe_pattern(self) -> str | None:
+        """`subscribePattern` as it was given."""
+        return self.topic_pattern.given if self.topic_pattern else None
+
+    @property
+    def group_id(self) -> str:
+        """The consumer group (`kafka.group.id`)."""
+        return self.kafka["group.id"]
+
+    @property
+    def group_instance_id(self) -> str | None:
+        """The static member's name (`kafka.group.instance.id`, KIP-345)."""
+        return self.kafka.get("group.instance.id")
+
+    @property
+    def group_protocol(self) -> Literal["classic", "consumer"]:
+        """The rebalance protocol; `consumer` is KIP-848's."""
+        return "consumer" if self.kafka.get("group.protocol") == "consumer" else "classic"
+
+    @property
+    def assignment_strategy(self) -> str:
+        """The assignors that the member offers (classic), or the broker's (KIP-848), `server` when the broker chooses."""
+        if self.group_protocol == "consumer":
+            return self.kafka.get("group.remote.assignor", "server")
+        return self.member_settings()["partition.assignment.strategy"]
+
+    @property
+    def read_committed(self) -> bool:
+        """Whether records of open and aborted transactions are left out (`kafka.isolation.level`)."""
+        return self.client_settings()["isolation.level"] == "read_committed"
+
+    @property
+    def max_poll_interval_ms(self) -> int:
+        """The longest time between two polls of the member, in ms."""
+        return int(self.kafka.get("max.poll.interval.ms", MEMBER_DEFAULTS["max.poll.interval.ms"]))
+
+    def client_settings(self) -> dict[str, str]:
+        """What every client is made with; of a consumer's own settings only `isolation.level`. Contains secrets."""
+        theirs = {name: value for name, value in self.kafka.items() if name not in MEMBER_ONLY | FETCH_ONLY}
+        return {**CLIENT_DEFAULTS, **theirs}
+
+    def member_settings(self) -> dict[str, str]:
+        """What the driver's group member is made with; it fetches no records. Contains secrets."""
+        return {
+            **CLIENT_DEFAULTS,
+            **MEMBER_DEFAULTS,
+            **(CLASSIC_DEFAULTS if self.group_protocol == "classic" else {}),
+            **self._left_out(),
+            **self.kafka,
+            **POSITIONS_ARE_OURS,
+        }
+
+    def fetch_settings(self) -> dict[str, str]:
+        """What executors' consumers are made with, which are assigned ranges and never join the group. Contains secrets."""
+        theirs = {name: value for name, value in self.kafka.items() if name not in MEMBER_ONLY or name == "group.id"}
+        return {**CLIENT_DEFAULTS, **theirs, **POSITIONS_ARE_OURS}
+
+    def _left_out(self) -> dict[str, str]:
+        # Under KIP-848 the broker resolves the pattern, and topics that librdkafka ignores would stay assigned to nobody.
+        if self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic":
+            return {"topic.blacklist": ",".join(f"^{topic}$" for topic in INTERNAL_TOPICS)}
+        return {}
+
+    def subscription(self) -> list[str]:
+        """What to give to `Consumer.subscribe`: topics, or one pattern."""
+        return [f"^({self.topic_pattern.common})$"] if self.topic_pattern else list(self.subscribe or ())
+
+    def matches(self, topic: str) -> bool:
+        """Whether the query subscribes to this topic."""
+        if self.topic_pattern is None:
+            return topic in (self.subscribe or ())
+        if self.exclude_internal_topics and topic in INTERNAL_TOPICS:
+            return False
+        return re.fullmatch(self.topic_pattern.common, topic) is not None
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        for name, value in super().__repr_args__():
+            if name != "topic_pattern":
+                yield name, value
+        yield "subscribe_pattern", self.subscribe_pattern
+        yield "kafka", self.kafka
+
+
+def _option_names() -> list[str]:
+    return [field.alias or name for name, field in Options.model_fields.items() if name != "kafka"]
+
+
+def _is_kafka(name: str) -> bool:
+    return name.startswith("kafka.")
+
+
+def _sentence(error: ErrorDetails, values: Mapping[str, str]) -> str:
+    name = str(error["loc"][0])
+    return f"{name} = {shown(name, values[name])}: {error.get('ctx', {}).get('error', error['msg'])}."
+
+
+def _missing(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
+    """What has to be there and is not, and what excludes each other."""
+    if {"subscribe", "subscribePattern"} <= options:
+        yield "subscribe and subscribePattern exclude each other: give one of them."
+    elif not options & {"subscribe", "subscribePattern"} and "assign" not in given:
+        yield "subscribe or subscribePattern is missing: name the topics to read, or give a regular expression for them."
+    aliases = {"bootstrap.servers": "metadata.broker.list"}
+    for name, message in REQUIRED.items():
+        if name not in kafka and aliases.get(name) not in kafka:
+            yield message
+
+
+def _unusable_names(names: Iterator[str]) -> Iterator[str]:
+    """Names that are no options here; their values are not shown, for they might be secrets of misspelt names."""
+    refused = {name.lower(): name for name in REFUSED}
+    known = {name.lower(): name for name in _option_names()}
+    for name in sorted(names):
+        if name in refused:
+            yield f"{refused[name]}: {REFUSED[refused[name]]}."
+        elif name in KNOWN_NAMES or name in PRODUCER_ONLY:
+            yield f"{name}: there is no option of this name. Did you mean kafka.{name}?"
+        else:
+            nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            hint = f"Did you mean {' or '.join(known[near] for near in nearest)}?" if nearest else _list_of_options(known)
+            yield f"{name}: there is no option of this name. {hint}"
+
+
+def _list_of_options(known: Mapping[str, str]) -> str:
+    names = sorted(name for name in known.values() if not _is_kafka(name))
+    return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
+
+
+def _wrong_servers(servers: str | None) -> Iterator[str]:
+    """Servers without a port: librdkafka would take 9092, where Java's client refuses."""
+    for server in (servers or "").split(","):
+        address = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip())
+        if servers is not None and (not address or not 0 < int(address[1]) < 65536):
+            yield f"kafka.bootstrap.servers = {servers!r}: host:port, with commas between several, is expected."
+            return

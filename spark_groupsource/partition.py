@@ -1,0 +1,30 @@
+"""The two coordinates that everything else is written in: a partition, and a range of its offsets."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class TopicPartition(NamedTuple):
+    """One partition of one topic."""
+
+    topic: str
+    partition: int
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+
+class OffsetRange(NamedTuple):
+    """Offsets from `start` (inclusive) to `end` (exclusive)."""
+
+    start: int
+    end: int
+
+    def __str__(self) -> str:
+        return f"[{self.start}, {self.end})"
+
+    @property
+    def size(self) -> int:
+        """Number of offsets in the range; at most so many records, fewer on compacted or transactional topics."""
+        return self.end - self.start

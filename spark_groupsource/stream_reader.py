@@ -1,0 +1,119 @@
+"""What Spark drives: its calls, its offsets as dicts and its limits, turned into steps of the cycle (cycle.py).
+
+Spark calls on the runner's main thread, one call at a time. It builds the reader in a planning process too, and pickles it
+for the executors: so a constructor joins nothing, and the pickled reader carries no running cycle.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from types import FrameType
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from .cycle import Cycle
+from .fetch import FetchRange, FetchSettings, fetch
+from .offset import PlanOffset
+from .options import Options
+
+
+class RangePartition(InputPartition):
+    """One Spark task's work: a range of one Kafka partition."""
+
+    def __init__(self, offsets: FetchRange) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+
+class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """What Spark drives. Cheap to build and to pickle; joins the group when a query starts to plan."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+        self._fetch_settings = FetchSettings(
+            client=options.fetch_settings(),
+            include_headers=options.include_headers,
+            fail_on_data_loss=options.fail_on_data_loss,
+            poll_timeout_ms=options.poll_timeout_ms,
+        )
+        self._cycle: Cycle | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_cycle": None}
+
+    def initialOffset(self) -> dict[str, Any]:
+        """The offset before the first plan. Called on a restart of batch 0 too: it decides nothing."""
+        return self._running().first.to_json()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Plan the next micro-batch. `start` itself when there is nothing new."""
+        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), _max_rows(limit))
+        return start if planned is None else planned.to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """`maxOffsetsPerTrigger`; Spark ignores it under Trigger.Once."""
+        limit = self._options.max_offsets_per_trigger
+        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the target: what is in the subscribed topics now, whoever owns the partitions."""
+        self._running().fix_target()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """End offset and lag of each owned partition at the last plan, for StreamingQueryProgress."""
+        return self._running().report()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted one."""
+        group = self._options.group_id
+        granted = self._running().claim(PlanOffset.parse(start, group), PlanOffset.parse(end, group))
+        return [
+            RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
+            for partition, offsets in sorted(granted.items())
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: the records of one range, as Arrow record batches of Spark's Kafka schema."""
+        assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
+        return fetch(partition.offsets, self._fetch_settings)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Spark has `end` in its commit log."""
+        self._running().committed(PlanOffset.parse(end, self._options.group_id))
+
+    def stop(self) -> None:
+        """Leave the group."""
+        if self._cycle is not None:
+            self._cycle.stop()
+
+    def _running(self) -> Cycle:
+        if self._cycle is None:
+            self._cycle = Cycle(self._options)
+            _leave_on_sigterm(self._cycle)
+        return self._cycle
+
+
+def _max_rows(limit: ReadLimit) -> int | None:
+    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
+
+
+def _leave_on_sigterm(cycle: Cycle) -> None:
+    """Leave the group when Spark stops the query: the JVM sends SIGTERM to the runner and does not wait for `stop`."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        cycle.stop()
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, leave)

@@ -1,0 +1,175 @@
+"""What the brokers know of the subscribed topics: which partitions exist, where they begin and where they end.
+
+An AdminClient asks: one request for each broker, whatever the number of partitions, and nothing is said to the group.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from .broker_errors import explain
+from .errors import AuthenticationFailed, BrokerUnavailable, NotAuthorized, OptionError, TopicNotFound
+from .partition import TopicPartition
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+class Subscription(Protocol):
+    """Which topics a query reads."""
+
+    @property
+    def subscribe(self) -> tuple[str, ...] | None:
+        """Names, or `None` when a pattern is subscribed."""
+
+    def matches(self, topic: str) -> bool:
+        """Whether the topic is subscribed."""
+
+
+class Topics:
+    """The subscribed topics as the brokers tell them now."""
+
+    def __init__(
+        self,
+        client_settings: Mapping[str, str],
+        subscription: Subscription,
+        *,
+        read_committed: bool,
+        patience_s: float,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """
+        Args:
+            client_settings: librdkafka settings that every client needs.
+            subscription: which topics are meant.
+            read_committed: ends are last stable offsets instead of high watermarks.
+            patience_s: how long a partition's end may stay unknown, in seconds, before `ends` raises.
+            clock: seconds, monotonic.
+
+        Raises:
+            OptionError: librdkafka refuses a setting.
+        """
+        self._trouble: KafkaError | None = None
+        try:
+            settings: dict[str, Any] = {**client_settings, "error_cb": self._note_trouble}
+            settings.pop("isolation.level", None)  # a consumer's; librdkafka warns of it here
+            self._admin = AdminClient(settings, logger=librdkafka_log)
+        except KafkaException as refused:
+            raise OptionError(f"The Kafka client refuses a setting: {refused.args[0].str()}") from None
+        self._subscription = subscription
+        self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
+        self._patience_s = patience_s
+        self._clock = clock
+        self._unknown_since: dict[TopicPartition, float] = {}
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of the subscribed topics; of a pattern perhaps none.
+
+        Raises:
+            TopicNotFound, NotAuthorized: for a topic that is subscribed by name.
+            BrokerUnavailable, AuthenticationFailed: no broker answers, or none lets this user in.
+        """
+        if self._subscription.subscribe is None:
+            found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
+            return sorted(
+                TopicPartition(name, partition)
+                for name, topic in found.topics.items()
+                if self._subscription.matches(name)
+                for partition in topic.partitions
+            )
+        futures = self._described(self._subscription.subscribe)
+        described = [self._asked(future.result, f"looking up topic {name!r}") for name, future in futures.items()]
+        return sorted(TopicPartition(topic.name, partition.id) for topic in described for partition in topic.partitions)
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The end of each partition (exclusive): high watermark, or last stable offset.
+
+        A partition whose leader cannot tell now is left out.
+
+        Raises:
+            BrokerUnavailable: a partition has been left out for longer than the patience.
+            TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
+        """
+        known = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        now = self._clock()
+        self._unknown_since = {
+            partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
+        }
+        for partition, since in self._unknown_since.items():
+            if now - since > self._patience_s:
+                raise BrokerUnavailable(
+                    f"The leader of {partition} has not told its end offset for {now - since:.0f} s"
+                    f"{self._trouble_said()}. Check that its broker is up and can be reached from this driver."
+                )
+        return known
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """The log start offset of each partition (inclusive); of those only whose leader can tell now.
+
+        Raises:
+            TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
+        """
+        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+
+    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        asked = {KafkaTopicPartition(*partition): spec for partition in partitions}
+        if not asked:
+            return {}
+        futures: Mapping[KafkaTopicPartition, Future[Any]] = self._admin.list_offsets(
+            asked, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S
+        )
+        known = {}
+        for partition, future in futures.items():
+            try:
+                offset = self._asked(future.result, f"asking for an offset of {partition.topic}-{partition.partition}").offset
+            except (BrokerUnavailable, TopicNotFound):
+                continue  # no leader now, or just created, or just deleted: the caller's patience decides
+            if offset >= 0:  # of a partition whose leader did not answer, -1001 comes without an error
+                known[TopicPartition(partition.topic, partition.partition)] = offset
+        self._look_up_leaders({partition.topic for partition in partitions if partition not in known})
+        return known
+
+    def _look_up_leaders(self, topics: Iterable[str]) -> None:
+        """Have librdkafka forget which broker led a partition, and in which epoch: asking for offsets does not do that."""
+        for future in self._described(topics).values():
+            try:
+                future.result()
+            except KafkaException as failed:
+                log.info("looking up partition leaders: %s", failed.args[0].str())
+
+    def _described(self, topics: Iterable[str]) -> Mapping[str, Future[Any]]:
+        names = sorted(topics)
+        # Unlike list_topics(name) this never creates a topic.
+        return self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
+
+    def _asked(self, request: Callable[[], T], doing: str) -> T:
+        try:
+            return request()
+        except KafkaException as failed:
+            error = explain(failed.args[0], doing)
+        self._admin.poll(0)
+        if isinstance(error, BrokerUnavailable) and self._trouble is not None:
+            error = explain(self._trouble, doing)
+        if isinstance(error, TopicNotFound | NotAuthorized | AuthenticationFailed):
+            raise error
+        raise BrokerUnavailable(str(error))
+
+    def _note_trouble(self, error: KafkaError) -> None:
+        """librdkafka's error callback. That all brokers are down says less than the error that came before."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._trouble is None:
+            self._trouble = error
+
+    def _trouble_said(self) -> str:
+        return f" ({self._trouble.str()})" if self._trouble is not None else ""

@@ -1,0 +1,85 @@
+"""One broker for the whole session, and what every test against it needs."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Protocol
+
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+
+Record = tuple[bytes | str | None, bytes | str | None]
+
+
+class MakeTopic(Protocol):
+    """Creates a topic with a name of its own, and returns the name."""
+
+    def __call__(self, partitions: int = 1, config: Mapping[str, str] | None = None) -> str: ...
+
+
+class Produce(Protocol):
+    """Writes (key, value) records, to one partition if it is given, and returns when the broker has them all."""
+
+    def __call__(self, topic: str, records: Sequence[Record], partition: int | None = None) -> None: ...
+
+
+# Started in the background, as CI may be, a shell has this process ignore SIGINT, and every process that a test starts would.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Short sessions under KIP-848, where the broker sets them for all members.
+SHORT_SESSIONS = {
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.heartbeat.interval.ms": "500",
+}
+
+
+@pytest.fixture(scope="session")
+def cluster() -> Iterator[Cluster]:
+    """A single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
+    with Cluster(config=SHORT_SESSIONS) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def admin(cluster: Cluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
+
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def topic(cluster: Cluster, request: pytest.FixtureRequest) -> MakeTopic:
+    def make_topic(partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
+        words = "".join(char if char.isalnum() else "-" for char in request.node.name)
+        name = f"{words[:60]}-{next(_numbers)}"
+        cluster.create_topic(name, partitions, config)
+        return name
+
+    return make_topic
+
+
+@pytest.fixture(scope="session")
+def produce(cluster: Cluster) -> Produce:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+
+    def produce(topic: str, records: Sequence[Record], partition: int | None = None) -> None:
+        errors: list[KafkaError] = []
+
+        def report(error: KafkaError | None, _message: Message) -> None:
+            if error is not None:
+                errors.append(error)
+
+        for key, value in records:
+            producer.produce(topic, value, key, -1 if partition is None else partition, on_delivery=report)
+            producer.poll(0)
+        left = producer.flush(60)
+        assert not errors, errors
+        assert left == 0, f"{left} records have no answer after 60 s"
+
+    return produce

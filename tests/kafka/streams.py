@@ -1,0 +1,53 @@
+"""A stream without Spark: a real member of a real group, with the ledger that a query's driver keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.handoff import Stream
+from spark_groupsource.ledger import Ledger
+from spark_groupsource.membership import Member
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.topics import Topics
+
+from ..waiting import until
+
+
+class MemberStream:
+    """One member of a group that adopts what it is given, from the earliest offset on."""
+
+    def __init__(self, name: str, options: Mapping[str, str], callbacks: Mapping[str, Any] | None = None) -> None:
+        self.options = Options.parse(options)
+        topics = Topics(self.options.client_settings(), self.options, read_committed=False, patience_s=60)
+        settings = {**self.options.member_settings(), **(callbacks or {})}
+        self.member = Member(settings, self.options.subscription(), drain_timeout_s=self.options.drain_timeout_ms / 1000)
+        self.coordinator = Coordinator(self.member.consumer, self.options.group_id)
+        self.ledger = Ledger(Stream(name), self.coordinator, starting_offsets=topics.starts, all_partitions=topics.partitions)
+
+    @property
+    def owned(self) -> set[TopicPartition]:
+        """What this member has adopted and may plan."""
+        return set(self.ledger.positions)
+
+    def start(self) -> MemberStream:
+        self.member.start(self.ledger)
+        return self
+
+    def until_owning(self, count: int) -> float:
+        """Wait until the member owns exactly `count` partitions; the seconds it took."""
+        return until(lambda: len(self.owned) == count, f"{count} partitions; owned: {sorted(self.owned)}")
+
+
+@contextmanager
+def member_stream(name: str, options: Mapping[str, str]) -> Iterator[MemberStream]:
+    """A stream that has joined the group, and leaves it at the end."""
+    stream = MemberStream(name, options).start()
+    try:
+        assert stream.member.wait_joined(90)
+        yield stream
+    finally:
+        stream.member.close()

@@ -1,0 +1,330 @@
+"""The development broker against real Kafka: what starts, what stops, what stays, and what must never be left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import textwrap
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._config import ConfigResource
+
+from spark_groupsource.broker import BrokerStartError, Cluster, jars
+from spark_groupsource.broker import cluster as cluster_module
+from spark_groupsource.broker.addresses import Identity, choose_identity
+
+if TYPE_CHECKING:
+    from tests.conftest import MakeTopic, Produce
+
+LIMIT_S = 60.0
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not condition():
+        assert time.monotonic() < limit, f"still not after {LIMIT_S:.0f} s: {what}"
+        time.sleep(0.05)
+
+
+def lives(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def records_of(bootstrap_servers: str, topic: str, count: int, group: str | None = None) -> list[bytes | None]:
+    """Read `count` records of a topic as a member of a group."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group or f"reader-{uuid.uuid4()}",
+            "auto.offset.reset": "earliest",
+            "log_level": 0,
+        }
+    )
+    try:
+        consumer.subscribe([topic])
+        values: list[bytes | None] = []
+        limit = time.monotonic() + LIMIT_S
+        while len(values) < count and time.monotonic() < limit:
+            message = consumer.poll(0.2)
+            if message is not None and message.error() is None:
+                values.append(message.value())
+        return values
+    finally:
+        consumer.close()
+
+
+def write(cluster: Cluster, topic: str, numbers: range) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
+    for number in numbers:
+        producer.produce(topic, str(number), str(number))
+    assert producer.flush(LIMIT_S) == 0
+
+
+class TestOneNode:
+    def test_a_member_that_joins_first_reads_what_was_written(self, cluster: Cluster, topic: MakeTopic, produce: Produce) -> None:
+        name = topic(partitions=3)
+        produce(name, [(str(number), str(number)) for number in range(30)])
+        values = records_of(cluster.bootstrap_servers, name, 30)
+        assert sorted(int(value or b"") for value in values) == list(range(30))
+
+    def test_a_created_topic_has_its_leaders_and_its_settings(self, admin: AdminClient, topic: MakeTopic) -> None:
+        name = topic(partitions=6, config={"retention.ms": "60000"})
+        partitions = admin.list_topics(name, timeout=10).topics[name].partitions
+        assert [one.leader for one in partitions.values()] == [1] * 6
+        resource = ConfigResource(ConfigResource.Type.TOPIC, name)
+        assert admin.describe_configs([resource])[resource].result()["retention.ms"].value == "60000"
+
+    def test_the_first_member_waits_for_no_other(self, admin: AdminClient) -> None:
+        resource = ConfigResource(ConfigResource.Type.BROKER, "1")
+        settings = admin.describe_configs([resource])[resource].result()
+        assert settings["group.initial.rebalance.delay.ms"].value == "0"
+        assert settings["auto.create.topics.enable"].value == "false"
+
+    def test_kafkas_own_tools_run_against_it(self, cluster: Cluster, topic: MakeTopic, produce: Produce) -> None:
+        name = topic()
+        produce(name, [("k", "v")])
+        records_of(cluster.bootstrap_servers, name, 1, group=f"group-of-{name}")
+        command = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+        argv = cluster.tool(command, "--bootstrap-server", cluster.bootstrap_servers, "--list")
+        outcome = subprocess.run(argv, capture_output=True, text=True, timeout=LIMIT_S, check=True)
+        assert f"group-of-{name}" in outcome.stdout.splitlines()
+        assert outcome.stderr == ""
+
+    def test_it_starts_without_the_network_and_in_silence(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(jars, "run_ivy", lambda *_: pytest.fail("the jars are in the cache: Ivy is not needed"))
+        with Cluster() as second:
+            assert second.version == cluster.version
+            folder = second.nodes[0].log.parent.parent
+            assert folder.exists()
+        assert not folder.exists()
+        assert capfd.readouterr() == ("", "")
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Cluster]:
+    """A node that may be stopped, killed and paused: the shared one may not."""
+    with Cluster() as running:
+        yield running
+
+
+class TestLifeOfANode:
+    @pytest.mark.parametrize("how", ["stop", "kill"])
+    def test_port_and_data_survive(self, own: Cluster, how: str) -> None:
+        topic = f"survives-{how}"
+        own.create_topic(topic)
+        write(own, topic, range(100))
+        node = own.nodes[0]
+        pid, address = node.pid, own.bootstrap_servers
+        node.stop() if how == "stop" else node.kill()
+        assert not lives(pid)
+        assert not node.running
+        node.start()
+        assert (node.pid != pid, own.bootstrap_servers) == (True, address)
+        assert records_of(address, topic, 100) == [str(number).encode() for number in range(100)]
+
+    def test_a_paused_node_is_silent_until_it_is_resumed(self, own: Cluster) -> None:
+        node = own.nodes[0]
+        client = AdminClient({"bootstrap.servers": own.bootstrap_servers, "log_level": 0})
+        client.list_topics(timeout=10)
+        node.pause()
+        with pytest.raises(KafkaException):
+            client.list_topics(timeout=1)
+        assert lives(node.pid)
+        node.resume()
+        assert client.list_topics(timeout=LIMIT_S).brokers
+
+    def test_a_paused_node_stops(self, own: Cluster) -> None:
+        node = own.nodes[0]
+        node.pause()
+        node.stop()
+        assert not lives(node.pid)
+        node.start()
+
+
+def test_three_nodes_go_on_without_one_of_them_and_take_it_back() -> None:
+    with Cluster(nodes=3) as cluster:
+        cluster.create_topic("orders", partitions=6, config={"min.insync.replicas": "2"})
+        write(cluster, "orders", range(60))
+        victim = cluster.nodes[1]
+        victim.kill()
+        write(cluster, "orders", range(60, 120))
+        victim.start()
+        others = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
+        assert others == cluster.bootstrap_servers
+        client = AdminClient({"bootstrap.servers": others, "log_level": 0})
+        wait_until(lambda: set(client.list_topics(timeout=10).brokers) == {1, 2, 3}, "three brokers")
+        values = records_of(cluster.bootstrap_servers, "orders", 120)
+        assert sorted(int(value or b"") for value in values) == list(range(120))
+
+
+class TestANamedDataFolder:
+    def test_it_keeps_records_and_address_between_clusters(self, tmp_path: Path) -> None:
+        with Cluster(data_dir=tmp_path / "data") as first:
+            address = first.bootstrap_servers
+            first.create_topic("kept")
+            write(first, "kept", range(2))
+        with Cluster(data_dir=tmp_path / "data") as second:
+            assert second.bootstrap_servers == address
+            assert records_of(address, "kept", 2) == [b"0", b"1"]
+
+    def test_a_cluster_of_another_size_is_refused(self) -> None:
+        earlier = choose_identity(1, None, None)
+        with pytest.raises(BrokerStartError, match="size 1, not 3"):
+            choose_identity(3, None, earlier)
+
+    def test_damaged_state_is_named(self, tmp_path: Path) -> None:
+        (tmp_path / "cluster.json").write_text('{"ports": [1]}')
+        with pytest.raises(BrokerStartError, match=r"cluster\.json"):
+            Cluster(data_dir=tmp_path).start()
+
+
+class TestFailures:
+    def test_a_node_that_dies_tells_the_end_of_its_log(self) -> None:
+        with pytest.raises(BrokerStartError, match=r"(?s)node\.log.*log\.retention\.ms") as caught:
+            Cluster(config={"log.retention.ms": "for ever"}).start()
+        log = Path(str(caught.value).split("its log, ")[1].split(":\n")[0])
+        assert "for ever" in log.read_text()
+        shutil.rmtree(log.parent.parent)
+
+    def test_a_port_in_use_is_named(self) -> None:
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            port = taken.getsockname()[1]
+            with pytest.raises(BrokerStartError, match=f"Port {port} of 127.0.0.1 is in use"):
+                Cluster(port=port).start()
+
+    def test_a_port_that_is_taken_meanwhile_costs_another_try(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        chosen: list[Identity] = []
+        lines: list[str] = []
+        with socket.socket() as thief:
+
+            def choose(count: int, port: int | None, earlier: Identity | None) -> Identity:
+                chosen.append(choose_identity(count, port, earlier))
+                if len(chosen) == 1:
+                    thief.bind(("127.0.0.1", chosen[0].nodes[0].port))
+                    thief.listen()
+                return chosen[-1]
+
+            monkeypatch.setattr(cluster_module, "choose_identity", choose)
+            with Cluster(progress=lines.append) as cluster:
+                assert cluster.bootstrap_servers == chosen[1].bootstrap_servers
+        assert any("trying others" in line for line in lines)
+
+    @pytest.mark.parametrize(("nodes", "port"), [(2, None), (3, 9092)])
+    def test_impossible_shapes_are_refused(self, nodes: int, port: int | None) -> None:
+        with pytest.raises(ValueError, match="node"):
+            Cluster(nodes=nodes, port=port)
+
+
+# A process that starts a node, says what there is to kill and to remove, and then lives on or ends.
+PARENT = """
+    import os, sys, time
+    from spark_groupsource.broker import Cluster
+
+    cluster = Cluster()
+    cluster.start()
+    node = cluster.nodes[0]
+    copy = 0
+    {before}
+    print(node.pid, node.log.parent.parent, copy, flush=True)
+    {after}
+"""
+# The copy has the pipe that the watcher reads, and outlives its parent.
+FORK = "copy = os.fork() or (time.sleep(600), os._exit(0))"
+
+
+class TestTheParentsEnd:
+    @pytest.mark.parametrize(
+        ("before", "after", "number"),
+        [
+            pytest.param("", "time.sleep(600)", signal.SIGKILL, id="killed"),
+            pytest.param("node.pause()", "time.sleep(600)", signal.SIGKILL, id="killed-while-the-node-is-paused"),
+            pytest.param(FORK, "time.sleep(600)", signal.SIGKILL, id="killed-with-a-forked-copy"),
+            pytest.param("", "sys.exit(0)", None, id="exit-without-stop"),
+        ],
+    )
+    def test_no_jvm_and_no_folder_is_left(self, before: str, after: str, number: signal.Signals | None) -> None:
+        script = textwrap.dedent(PARENT).format(before=before, after=after)
+        with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as parent:
+            assert parent.stdout is not None
+            pid, folder, copy = parent.stdout.readline().split()
+            if number is not None:
+                parent.send_signal(number)
+            parent.wait(LIMIT_S)
+            wait_until(lambda: not lives(int(pid)), "the JVM is gone")
+            wait_until(lambda: not Path(folder).exists(), "the folder is gone")
+            if int(copy):
+                os.kill(int(copy), signal.SIGKILL)
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux's kernel tells a child of its parent's end")
+def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
+    node = own.nodes[0]
+    assert node._watcher is not None
+    os.kill(node._watcher.pid, signal.SIGKILL)
+    wait_until(lambda: not lives(node.pid), "the JVM is gone")
+    assert not node.running
+
+
+COMMAND = [sys.executable, "-c", "from spark_groupsource.broker.command import broker; broker()"]
+
+
+class TestTheCommand:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+    def test_it_prints_the_address_and_ends_when_asked(self, number: signal.Signals, tmp_path: Path) -> None:
+        with subprocess.Popen(
+            [*COMMAND, "--data", str(tmp_path / "data")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        ) as process:
+            assert process.stdout is not None
+            key, address = process.stdout.readline().strip().split("=")
+            assert key == "bootstrap.servers"
+            assert AdminClient({"bootstrap.servers": address}).list_topics(timeout=10).brokers
+            # As a terminal does it: to the whole process group.
+            os.killpg(process.pid, number)
+            rest, said = process.communicate(timeout=LIMIT_S)
+        assert (process.returncode, rest) == (0, "")
+        assert "stopped" in said
+        host, port = address.split(":")
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection((host, int(port)))
+
+    def test_it_says_what_is_wrong_in_one_line(self) -> None:
+        outcome = subprocess.run([*COMMAND, "--version", "new"], capture_output=True, text=True, check=False)
+        assert (outcome.returncode, outcome.stdout) == (1, "")
+        assert outcome.stderr == "Error: 'new' is no Kafka version: write one as 4.1.0, or a series as 4.1.\n"
+
+
+@pytest.mark.versions
+@pytest.mark.parametrize("version", ["3.9.1", "4.1"])
+def test_other_versions_start_restart_and_serve_groups(version: str) -> None:
+    with Cluster(version=version) as cluster:
+        assert cluster.version.startswith(version)
+        cluster.create_topic("orders", partitions=2)
+        write(cluster, "orders", range(20))
+        cluster.nodes[0].kill()
+        cluster.nodes[0].start()
+        write(cluster, "orders", range(20, 40))
+        values = records_of(cluster.bootstrap_servers, "orders", 40)
+        assert sorted(int(value or b"") for value in values) == list(range(40))

@@ -1,0 +1,54 @@
+"""Brokers that are down for a while: what can be read is read, and what cannot is neither lost nor guessed."""
+
+from __future__ import annotations
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
+
+from ..waiting import until
+
+
+def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(count):
+        producer.produce(topic, b"x", partition=number % partitions)
+    assert producer.flush(60) == 0
+
+
+def test_a_partition_without_a_leader_waits_and_the_others_are_read() -> None:
+    """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
+    with Cluster(nodes=3) as cluster:
+        cluster.create_topic("orders", 3, replication=1)
+        fill(cluster, "orders", 3, 30)
+        found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=60)
+        leaders = {number: partition.leader for number, partition in found.topics["orders"].partitions.items()}
+        assert len(set(leaders.values())) == 3, leaders
+        down = leaders[2]
+        node = next(one for one in cluster.nodes if one.id == down)
+        node.kill()
+        cycle = Cycle(
+            Options.parse(
+                {
+                    "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                    "kafka.group.id": "billing",
+                    "subscribe": "orders",
+                    "startingOffsets": "latest",
+                }
+            )
+        )
+        try:
+            member = cycle.first
+            until(lambda: cycle.plan(member, None) is None and len(cycle._ledger.positions) == 2, "two of three partitions")
+            assert dict(cycle._ledger.positions) == {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 10}
+            fill(cluster, "orders", 2, 4)
+            until(lambda: cycle.plan(member, None), "records of the partitions that are there")
+            node.start()
+            until(lambda: len(cycle._ledger.positions) == 3, "the third partition")
+            assert cycle._ledger.positions[TopicPartition("orders", 2)] == 10
+        finally:
+            cycle.stop()

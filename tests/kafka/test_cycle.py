@@ -1,0 +1,434 @@
+"""The micro-batch cycle of one or two streams in one group, step by step, without Spark: who reads which range, and when."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import re
+import threading
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange, read_commit
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.errors import CheckpointBehindGroup, ClaimTimeout, CommitRefused, DataLossError
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.options import Options
+
+from ..conftest import MakeTopic, Produce
+from ..waiting import until
+
+Claimed = dict[int, tuple[int, int]]
+
+
+class Query:
+    """A query's checkpoint, and the run of it that is alive: what Spark would do, one call at a time."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.given = options
+        self._options = Options.parse(options)
+        self.cycle = Cycle(self._options)
+        self.done = self.cycle.first
+        self.logged = self.done
+
+    def plan(self) -> bool:
+        """latestOffset, and the offset log; whether there is something to read."""
+        planned = self.cycle.plan(self.done, self._options.max_offsets_per_trigger)
+        if planned is not None:
+            self.logged = planned
+        return planned is not None
+
+    def claim(self) -> Claimed:
+        """partitions(start, end): what the tasks read, as {partition: (from, to)}."""
+        granted = self.cycle.claim(self.done, self.logged)
+        return {partition.partition: (offsets.start, offsets.end) for partition, offsets in granted.items()}
+
+    def finish(self) -> None:
+        """The sink and the commit log."""
+        self.done = self.logged
+
+    def run_batch(self) -> Claimed:
+        until(self.plan, "something to read")
+        claimed = self.claim()
+        self.finish()
+        return claimed
+
+    def until_planning(self, partitions: int) -> None:
+        """Wait until the query may plan exactly so many partitions."""
+
+        def enough() -> bool:
+            self.plan()
+            return len(self.cycle._ledger.positions) == partitions
+
+        until(enough, f"{partitions} partitions to plan")
+
+    def restart(self) -> None:
+        """The driver is gone, and a new one starts on the same checkpoint."""
+        self.cycle.stop()
+        self.cycle = Cycle(self._options)
+
+
+@pytest.fixture
+def query(cluster: Cluster) -> Iterator[Callable[..., Query]]:
+    made: list[Query] = []
+
+    def make_query(topic: str, **more: str) -> Query:
+        made.append(
+            Query(
+                {
+                    "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                    "kafka.group.id": f"group-of-{topic}",
+                    **({} if "kafka.group.protocol" in more else {"kafka.session.timeout.ms": "6000"}),
+                    "subscribe": topic,
+                    "startingOffsets": "earliest",
+                    **more,
+                }
+            )
+        )
+        return made[-1]
+
+    yield make_query
+    for one in made:
+        one.cycle.stop()
+
+
+@pytest.fixture
+def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign | None]:
+    def read(topic: str, partition: int) -> CommitRecord | Foreign | None:
+        future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"group-of-{topic}")])[f"group-of-{topic}"]
+        for found in future.result(30).topic_partitions:
+            if (found.topic, found.partition) == (topic, partition):
+                return read_commit(found.offset, found.metadata)
+        return None
+
+    return read
+
+
+MakeQuery = Callable[..., Query]
+RecordOf = Callable[[str, int], CommitRecord | Foreign | None]
+
+
+def test_a_range_is_claimed_then_confirmed_and_the_next_starts_behind_it(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    assert a.plan()
+    adopted = record_of(name, 0)
+    assert isinstance(adopted, CommitRecord)
+    assert (adopted.next, adopted.logged, adopted.open) == (0, -1, ())
+    assert a.claim() == {0: (0, 10)}
+    assert a.claim() == {0: (0, 10)}, "claiming again gives the same"
+    claimed = record_of(name, 0)
+    assert isinstance(claimed, CommitRecord)
+    assert (claimed.offset, claimed.next, claimed.logged, claimed.done, claimed.open) == (0, 10, 0, -1, ((0, 10),))
+    a.finish()
+    assert not a.plan(), "nothing new: the claim is confirmed at once"
+    confirmed = record_of(name, 0)
+    assert isinstance(confirmed, CommitRecord)
+    assert (confirmed.offset, confirmed.next, confirmed.done, confirmed.open) == (10, 10, 0, ())
+    produce(name, [(None, b"x")] * 5)
+    assert a.run_batch() == {0: (10, 15)}
+
+
+def test_an_empty_first_batch_does_not_disturb_a_rebalance(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    """Batch 0 always runs: with nothing there, Spark claims the offset before the first plan."""
+    name = topic(partitions=2)
+    a, b = query(name), query(name)
+    assert not a.plan()
+    assert a.claim() == {}
+    b.plan()
+    a.until_planning(1)
+    b.until_planning(1)
+    produce(name, [(None, b"x")] * 4, partition=0)
+    produce(name, [(None, b"x")] * 4, partition=1)
+    assert a.run_batch() | b.run_batch() == {0: (0, 4), 1: (0, 4)}
+
+
+def in_background(step: Callable[[], object]) -> threading.Thread:
+    thread = threading.Thread(target=step)
+    thread.start()
+    return thread
+
+
+def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confirmed(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    name = topic(partitions=2)
+    for partition in (0, 1):
+        produce(name, [(None, b"x")] * 10, partition=partition)
+    a, b = query(name), query(name)
+    assert a.plan()
+    assert a.claim() == {0: (0, 10), 1: (0, 10)}
+    joining = in_background(lambda: b.until_planning(1))
+    until(lambda: a.cycle._member is not None and a.cycle._member.assignment.draining, "a drains a partition")
+    (going,) = a.cycle._member.assignment.draining  # type: ignore[union-attr]
+    produce(name, [(None, b"y")] * 3, partition=0)
+    produce(name, [(None, b"y")] * 3, partition=1)
+    assert not b.cycle._ledger.positions, "b has nothing while a's micro-batch runs"
+    a.finish()
+    assert a.run_batch() == {1 - going.partition: (10, 13)}, "the partition that stays is read meanwhile"
+    joining.join()
+    record = record_of(name, going.partition)
+    assert isinstance(record, CommitRecord)
+    assert (record.next, record.open, record.owed) == (10, (), ())
+    assert b.run_batch() == {going.partition: (10, 13)}, "b goes on exactly behind a"
+
+
+@pytest.mark.parametrize("how", [{"handoff": "immediate"}, {"handoff.drainTimeout": "500ms"}])
+def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, how: dict[str, str]
+) -> None:
+    name = topic(partitions=2)
+    for partition in (0, 1):
+        produce(name, [(None, b"x")] * 10, partition=partition)
+    a, b = query(name, **how), query(name)
+    assert a.plan()
+    a.claim()
+    b.until_planning(1)
+    (moved,) = b.cycle._ledger.positions
+    record = record_of(name, moved.partition)
+    assert isinstance(record, CommitRecord)
+    assert record.owed == (OwedRange(a.done.stream, 0, 0, 10),)
+    assert (record.offset, record.next) == (0, 10), "lag tools see what is not durably processed"
+    produce(name, [(None, b"y")] * 3, partition=moved.partition)
+    assert b.run_batch() == {moved.partition: (10, 13)}, "the next owner goes on behind the claim"
+    assert a.claim() == {0: (0, 10), 1: (0, 10)}, "the claim still holds for its own stream"
+    a.finish()
+    a.plan()
+
+    def settled() -> bool:
+        b.plan()
+        found = record_of(name, moved.partition)
+        return isinstance(found, CommitRecord) and not found.owed and found.offset == 13
+
+    until(settled, "b drops the range that a has confirmed")
+
+
+def test_a_driver_that_dies_with_a_claim_reads_it_after_its_restart_and_nobody_else_does(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a, b = query(name), query(name)
+    assert a.plan()
+    assert a.claim() == {0: (0, 10)}
+    a.cycle.stop()
+    b.until_planning(1)
+    assert not b.plan(), "the range is a's"
+    produce(name, [(None, b"y")] * 5)
+    assert b.run_batch() == {0: (10, 15)}
+    a.restart()
+    assert a.claim() == {0: (0, 10)}, "the replay reads exactly what was planned"
+
+
+def test_a_plan_that_was_never_claimed_is_left_on_a_replay_and_its_records_come_in_the_next(
+    topic: MakeTopic, produce: Produce, query: MakeQuery
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    assert a.plan()
+    a.restart()
+    assert a.claim() == {}
+    a.finish()
+    assert a.run_batch() == {0: (0, 10)}
+
+
+def test_a_replay_leaves_what_another_stream_has_taken(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a, b = query(name), query(name)
+    assert a.plan()
+    a.cycle.stop()
+    assert b.run_batch() == {0: (0, 10)}
+    a.restart()
+    assert a.claim() == {}, "b reads it"
+
+
+def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_moved(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    """The broker would take the commit: it fences the member, not the plan."""
+    name = topic(partitions=2)
+    for partition in (0, 1):
+        produce(name, [(None, b"x")] * 10, partition=partition)
+    a, b = query(name, handoff="immediate"), query(name)
+    assert a.plan()
+    b.until_planning(1)
+    (moved,) = b.cycle._ledger.positions
+    assert b.run_batch() == {moved.partition: (0, 10)}
+    assert a.claim() == {1 - moved.partition: (0, 10)}
+    record = record_of(name, moved.partition)
+    assert isinstance(record, CommitRecord)
+    assert (record.stream, record.next) == (b.done.stream, 10)
+
+
+def test_a_static_driver_that_was_killed_gets_its_partitions_back_under_the_new_protocol(
+    topic: MakeTopic, produce: Produce, query: MakeQuery
+) -> None:
+    """KIP-848 refuses the new member until the killed one's session is over: it tries again until then."""
+    name = topic(partitions=2)
+    produce(name, [(None, b"x")] * 10, partition=0)
+    static = {"kafka.group.protocol": "consumer", "kafka.group.instance.id": "driver-1"}
+    a = query(name, **static)
+    killed = multiprocessing.get_context("spawn").Process(target=join_and_hang, args=(dict(a.given),))
+    killed.start()
+    try:
+        until(lambda: members_of(a.given) == 1, "the first driver is a member")
+    finally:
+        killed.kill()
+        killed.join()
+    assert a.run_batch() == {0: (0, 10)}
+
+
+def join_and_hang(options: dict[str, str]) -> None:
+    one = Query(options)
+    while True:
+        one.plan()
+
+
+def members_of(options: Mapping[str, str]) -> int:
+    admin = AdminClient({"bootstrap.servers": options["kafka.bootstrap.servers"]})
+    group = options["kafka.group.id"]
+    try:
+        return len(admin.describe_consumer_groups([group])[group].result(30).members)
+    except KafkaException:
+        return 0  # no such group yet
+
+
+def test_a_claim_that_waits_too_long_says_for_what(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
+) -> None:
+    """The partition went to an ordinary consumer that has committed nothing: nobody can know what it reads."""
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name, assignmentTimeout="5s")
+    assert a.plan()
+    a.cycle.stop()
+    settings = {
+        "bootstrap.servers": cluster.bootstrap_servers,
+        "group.id": f"group-of-{name}",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "enable.auto.commit": "false",
+    }
+    ordinary = Consumer(settings)
+    ordinary.subscribe([name])
+    until(lambda: ordinary.poll(0.1) is not None, "the ordinary consumer reads the partition")
+    leaving = threading.Event()
+
+    def poll_on() -> None:
+        while not leaving.is_set():
+            ordinary.poll(0.1)
+
+    polling = in_background(poll_on)
+    a.restart()
+    with pytest.raises(ClaimTimeout, match=rf"waits for {name}-0 \[0, 10\)"):
+        a.claim()
+    leaving.set()
+    polling.join()
+    ordinary.close()
+
+
+def test_a_checkpoint_that_was_set_back_is_refused(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    before = a.done
+    a.run_batch()
+    produce(name, [(None, b"x")] * 10)
+    a.run_batch()
+    a.plan()
+    a.restart()
+    a.done = a.logged = before
+    with pytest.raises(CheckpointBehindGroup, match="newest plan in this query's checkpoint is -1"):
+        a.plan()
+
+
+def test_another_clients_commit_is_where_the_query_goes_on(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
+    outsider.commit(offsets=[TopicPartition(name, 0, 7, metadata='{"v":1,"s":"evil","n":99}')], asynchronous=False)
+    outsider.close()
+    assert record_of(name, 0) == Foreign(7)
+    assert query(name).run_batch() == {0: (7, 10)}
+
+
+def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_streams(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
+) -> None:
+    name = topic()
+    owed = tuple(OwedRange(f"stream-that-never-came-back-{number:03}", 0, number, number + 1) for number in range(100))
+    full = CommitRecord(stream="b", logged=0, done=0, next=100, owed=owed[:80])
+    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
+    committed = TopicPartition(name, 0, full.offset, metadata=full.metadata())
+    outsider.commit(offsets=[committed], asynchronous=False)
+    outsider.close()
+    assert len(full.metadata()) < 4095
+    longer = full.model_copy(update={"owed": owed})
+    a = query(name)
+    produce(name, [(None, b"x")] * 110)
+    until(a.plan, "the partition")
+    coordinator = a.cycle._ledger._coordinator
+    partition = next(iter(a.cycle._ledger.positions))
+    with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record takes \d+ bytes .* stream-that-never-came-back-099"):
+        a.cycle._member.call(lambda: coordinator.commit({partition: longer}))  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_that_was_made_anew_is_data_loss(
+    topic: MakeTopic,
+    produce: Produce,
+    query: MakeQuery,
+    admin: AdminClient,
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+    fail: bool,
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name, failOnDataLoss=str(fail))
+    a.run_batch()
+    a.plan()
+    a.cycle.stop()
+    admin.delete_topics([name])[name].result(30)
+    until(lambda: name not in admin.list_topics(timeout=30).topics, "the topic is gone")
+    cluster.create_topic(name)
+    # Kafka drops the offsets of a deleted topic, in its own time; here they have survived.
+    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
+    record = CommitRecord(stream=a.done.stream, logged=0, done=0, next=10)
+    outsider.commit(offsets=[TopicPartition(name, 0, 10, metadata=record.metadata())], asynchronous=False)
+    outsider.close()
+    a.restart()
+    told = rf"{name}-0 ends at 0, the group is at 10"
+    if fail:
+        with pytest.raises(DataLossError, match=told):
+            a.plan()
+    else:
+        assert not a.plan()
+        assert re.search(told, caplog.text)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        producer.produce(name, b"new")
+        assert producer.flush(30) == 0
+        assert a.run_batch() == {0: (0, 1)}
+
+
+def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(
+    topic: MakeTopic, produce: Produce, query: MakeQuery
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, b"x")] * 10, partition=1)
+    a = query(name)
+    assert a.plan()
+    offset = a.logged.to_json()
+    assert offset["ranges"] == {name: {"0": [[0, 0]], "1": [[0, 10]]}}
+    assert offset["generation"] == a.cycle._member.assignment.generation  # type: ignore[union-attr]
+    assert PlanOffset.parse(json.loads(json.dumps(offset)), f"group-of-{name}") == a.logged

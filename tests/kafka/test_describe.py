@@ -1,0 +1,218 @@
+"""`groupkafka describe`: what a user sees of a group, against a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cli import main
+from spark_groupsource.command_config import parse_properties
+from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.group_view import GroupDescriber, GroupNotFound
+from spark_groupsource.version import __version__
+
+from ..conftest import MakeTopic, Produce
+from ..waiting import until
+
+Describe = Callable[..., Result]
+
+BELL_AND_RED = "\x07\x1b[31m"
+
+
+@pytest.fixture
+def describe(cluster: Cluster) -> Describe:
+    def run(group: str, *more: str) -> Result:
+        arguments = ["describe", "--bootstrap-server", cluster.bootstrap_servers, "--group", group, *more]
+        return CliRunner().invoke(main, arguments)
+
+    return run
+
+
+@contextmanager
+def joined(cluster: Cluster, group: str, topic: str, count: int, **settings: str) -> Iterator[Consumer]:
+    """A plain consumer that has joined the group and owns `count` partitions."""
+    more = {key.replace("_", "."): value for key, value in settings.items()}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "session.timeout.ms": 6000, **more})
+    consumer.subscribe([topic])
+    try:
+        until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == count, f"{count} partitions")
+        yield consumer
+    finally:
+        consumer.close()
+
+
+def commit(consumer: Consumer, topic: str, partition: int, offset: int, metadata: str = "") -> None:
+    consumer.commit(offsets=[KafkaTopicPartition(topic, partition, offset, metadata)], asynchronous=False)
+
+
+def row(output: str, topic: str, partition: int) -> list[str]:
+    """The cells of a partition's row."""
+    rows = [line.split() for line in output.splitlines() if line.split()[:2] == [topic, str(partition)]]
+    assert len(rows) == 1, output
+    return rows[0]
+
+
+def test_each_partition_shows_committed_end_lag_and_member(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, describe: Describe
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 10, 0)
+    with joined(cluster, f"group-of-{name}", name, 2, client_id="reader") as consumer:
+        commit(consumer, name, 0, 4)
+        shown = describe(f"group-of-{name}")
+    assert shown.exit_code == 0, shown.output
+    assert "stable, 1 member" in shown.output
+    assert "classic, assignor range" in shown.output
+    assert cluster.bootstrap_servers in shown.output
+    assert row(shown.output, name, 0) == [name, "0", "4", "10", "6", "0", "reader@127.0.0.1", "-"]
+    assert row(shown.output, name, 1) == [name, "1", "-", "0", "-", "0", "reader@127.0.0.1", "-"]
+
+
+def test_claimed_and_owed_ranges_are_held_and_listed(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, describe: Describe
+) -> None:
+    name = topic()
+    produce(name, [(None, "x")] * 10, 0)
+    record = CommitRecord(stream="alpha", logged=7, done=6, next=9, open=(OpenRange(6, 9),), owed=(OwedRange("beta", 3, 2, 4),))
+    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
+        commit(consumer, name, 0, record.offset, record.metadata())
+        shown = describe(f"group-of-{name}").output
+    cells = row(shown, name, 0)
+    assert cells[2:6] == ["2", "10", "8", "5"]
+    assert cells[-1] == "alpha"
+    assert f"{name}-0 [6, 9) 3 offsets: stream alpha, plan 7 (in flight)" in shown
+    assert f"{name}-0 [2, 4) 2 offsets: stream beta, plan 3 (owed: its query reads them when it restarts)" in shown
+
+
+def test_nothing_that_clients_chose_reaches_the_terminal_raw(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, client_id=f"[bold]{BELL_AND_RED}x") as consumer:
+        commit(consumer, name, 0, 0, f"{BELL_AND_RED}secret words")
+        shown = describe(f"group-of-{name}").output
+    assert "\x1b" not in shown
+    assert "\x07" not in shown
+    assert "secret words" not in shown
+    assert "[bold]\\x07\\x1b[31mx@127.0.0.1" in shown
+
+
+def test_members_without_partitions_are_listed(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, client_id="busy") as busy:
+        idle = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": f"group-of-{name}",
+                "client.id": "z-idle",
+                "group.instance.id": "spare",
+            }
+        )
+        idle.subscribe([name])
+
+        def both_are_in() -> bool:
+            busy.poll(0.1)
+            idle.poll(0.1)
+            text = describe(f"group-of-{name}").output
+            return "stable, 2 members" in text and "members without partitions" in text
+
+        until(both_are_in, "two members of which one is idle")
+        listed = describe(f"group-of-{name}").output.partition("members without partitions:\n")[2]
+        idle.close()
+    assert "/spare@127.0.0.1" in listed or "busy@127.0.0.1" in listed
+
+
+def test_a_kip_848_group_is_described_too(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
+    name = topic()
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}", "group.protocol": "consumer"}
+    )
+    consumer.subscribe([name])
+    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 1, "a partition")
+    shown = describe(f"group-of-{name}").output
+    consumer.close()
+    assert "consumer, assignor uniform" in shown
+    assert "@127.0.0.1" in row(shown, name, 0)[6]
+
+
+def test_a_group_whose_members_have_gone_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
+        commit(consumer, name, 0, 0)
+    shown = describe(f"group-of-{name}")
+    assert "empty, 0 members" in shown.output
+    assert row(shown.output, name, 0)[2:] == ["0", "0", "0", "0", "-", "-"]
+
+
+def test_a_partition_of_a_deleted_topic_is_shown_without_an_end(
+    topic: MakeTopic, admin: AdminClient, cluster: Cluster, describe: Describe
+) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1):
+        admin.delete_topics([name])[name].result()
+        until(lambda: row(describe(f"group-of-{name}").output, name, 0)[3] == "-", "the end is unknown")
+
+
+def test_a_group_that_does_not_exist_is_an_error_that_names_it(describe: Describe, cluster: Cluster) -> None:
+    shown = describe("no-such-group")
+    assert shown.exit_code == 1
+    assert "There is no consumer group 'no-such-group'" in shown.output
+    assert "Traceback" not in shown.output
+    with pytest.raises(GroupNotFound):
+        GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe("no-such-group")
+
+
+def test_no_broker_is_an_error_within_seconds() -> None:
+    begin = time.monotonic()
+    shown = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", "g"])
+    assert time.monotonic() - begin < 30
+    assert shown.exit_code == 1
+    assert "describing group g" in shown.output
+    assert "kafka.bootstrap.servers" in shown.output
+
+
+def test_command_config_is_translated_and_its_secrets_are_not_shown(describe: Describe, tmp_path: Path) -> None:
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "# a comment\n"
+        "security.protocol = SASL_PLAINTEXT\n"
+        "sasl.mechanism: PLAIN\n"
+        "sasl.jaas.config=org.apache.kafka.common.security.plain.PlainLoginModule required \\\n"
+        '    username="user" password="hunter2";\n'
+    )
+    shown = describe("g", "--command-config", str(file))
+    assert shown.exit_code == 1  # the broker speaks PLAINTEXT only
+    assert "hunter2" not in shown.output
+    file.write_text("sasl.jaas.config=nonsense hunter2\nsecurity.protokol=SSL\n")
+    shown = describe("g", "--command-config", str(file))
+    assert shown.exit_code == 1
+    assert "hunter2" not in shown.output
+    assert "security.protokol" in shown.output
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "a=1\n b : two words \n\n! no\nc 3\nd\\:e=x\\=y\nf=l\\\n   m\\u0041\ng=\nh=C:\\\\keys\n"
+    assert parse_properties(text) == {
+        "a": "1",
+        "b": "two words ",
+        "c": "3",
+        "d:e": "x=y",
+        "f": "lmA",
+        "g": "",
+        "h": "C:\\keys",
+    }
+
+
+def test_every_command_has_help() -> None:
+    for command in ("describe", "demo", "broker"):
+        shown = CliRunner().invoke(main, [command, "--help"])
+        assert shown.exit_code == 0
+        assert len(shown.output) > 200
+    assert CliRunner().invoke(main, ["--version"]).output == f"groupkafka, version {__version__}\n"

@@ -1,0 +1,87 @@
+"""`make native-check`: the native reader's tests, its C under AddressSanitizer and UndefinedBehaviorSanitizer.
+
+A copy of the package with the C compiled that way comes first on the path, and the sanitizer is loaded before Python.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+FLAGS = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
+SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+# The sanitizers write past Python: not captured, or a report would go down with the process.
+PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
+TESTS = (
+    [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py")],
+    [*PYTEST, str(PROJECT / "tests/kafka/test_fetch.py"), "-k", "native or both_readers"],
+)
+# Java, which the tests start, is to be without the sanitizer. Without arguments: is this the copy, and does it load?
+RUN = """
+import os, sys
+del os.environ["LD_PRELOAD"]
+if sys.argv[1:]:
+    import pytest
+    sys.exit(pytest.main(sys.argv[1:]))
+from spark_groupsource.fetch import librdkafka
+librdkafka.native()
+sys.exit(not librdkafka.__file__.startswith(os.getcwd()))
+"""
+ENVIRONMENT = {
+    # Python and the libraries keep much to the end; what the C must free is counted by its tests.
+    "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
+    "UBSAN_OPTIONS": "print_stacktrace=1",
+    # So that the sanitizer sees each buffer, and not a pool.
+    "PYTHONMALLOC": "malloc",
+    "ARROW_DEFAULT_MEMORY_POOL": "system",
+}
+
+
+def main() -> int:
+    compiler = os.environ.get("CC", "cc")
+    if shutil.which(compiler) is None:
+        return refuse(f"There is no C compiler ({compiler}). Install one, for example: apt install gcc")
+    runtimes = [runtime(compiler, name) for name in ("libasan.so", "libubsan.so")]
+    if None in runtimes:
+        return refuse(
+            f"{compiler} has no shared libasan and libubsan. Install them (apt install gcc; dnf install libasan libubsan), or "
+            "set CC=gcc if this is another compiler."
+        )
+    with tempfile.TemporaryDirectory(prefix="groupsource-native-") as folder:
+        package = Path(folder) / "spark_groupsource"
+        shutil.copytree(PROJECT / "spark_groupsource", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
+        library = package / "fetch" / f"_native{EXTENSION_SUFFIXES[0]}"
+        subprocess.run([compiler, *FLAGS, *SANITIZERS, "-o", str(library), str(package / "fetch" / "_native.c")], check=True)
+        environment = {
+            **os.environ,
+            **ENVIRONMENT,
+            "PYTHONPATH": os.pathsep.join([folder, str(PROJECT)]),
+            "LD_PRELOAD": ":".join(str(each) for each in runtimes),
+        }
+        for arguments in ([], *TESTS):
+            # In that folder, so that not even the current directory stands before it on the path.
+            done = subprocess.run([sys.executable, "-c", RUN, *arguments], cwd=folder, env=environment, check=False)
+            if done.returncode != 0:
+                return done.returncode
+    return 0
+
+
+def runtime(compiler: str, name: str) -> Path | None:
+    """The shared runtime of a sanitizer; the compiler gives the bare name back when it has none."""
+    found = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
+    return Path(found) if os.path.isabs(found) and Path(found).exists() else None
+
+
+def refuse(reason: str) -> int:
+    print(f"make native-check: {reason}", file=sys.stderr)
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

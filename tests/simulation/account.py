@@ -1,0 +1,111 @@
+"""What must hold at any time, and in the end: nothing lost, nothing doubled, nothing held for ever."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+
+from spark_groupsource.commit_record import CommitRecord, GroupCommit, OwedRange
+from spark_groupsource.partition import TopicPartition
+
+from .checkpoint import Checkpoint, Offsets
+from .group import partition
+
+
+class Violation(Exception):
+    """Something that must never happen, by its name."""
+
+    def __init__(self, name: str, detail: str) -> None:
+        super().__init__(f"{name}: {detail}")
+        self.name = name
+
+
+class Account:
+    """Where each offset of each partition has been."""
+
+    def __init__(self, partitions: int, *, other_client: bool) -> None:
+        self.output: list[list[str]] = [[] for _ in range(partitions)]
+        """Who wrote each offset to a sink; empty when nobody did."""
+        self.durable: list[set[int]] = [set() for _ in range(partitions)]
+        """Offsets that are in a sink by a plan that is in its stream's commit log, or that another client answers for."""
+        self.graceful = True
+        """Nothing has died, or let go of what it had claimed, so far."""
+        self.moved = False
+        """A tool moved the committed offsets, or they expired when more than one plan knew of them."""
+        self._other_client = other_client
+
+    def clone(self) -> Account:
+        """An independent copy."""
+        twin = copy.copy(self)
+        twin.output = [list(written) for written in self.output]
+        twin.durable = [set(offsets) for offsets in self.durable]
+        return twin
+
+    @property
+    def exactly_once(self) -> bool:
+        """Whether nothing may be read twice. With other clients in the group that takes graceful hand-offs."""
+        return not self.moved and (self.graceful or not self._other_client)
+
+    def append(self, number: int, records: int = 1) -> None:
+        """The partition has that many records more."""
+        self.output[number].extend([""] * records)
+
+    def written(self, number: int, offset: int, who: str) -> None:
+        """A record reaches a sink."""
+        before = self.output[number][offset]
+        if before and self.exactly_once:
+            raise Violation("doubled", f"{partition(number)} offset {offset}: {before}, and again by {who}")
+        if self.graceful and offset and not self.output[number][offset - 1]:
+            # `handoff=drain` keeps the order of a partition across members.
+            raise Violation("out of order", f"{partition(number)} offset {offset} by {who} before the one below it")
+        self.output[number][offset] = who
+
+    def committed_elsewhere(self, number: int, position: int, *, skipped: bool = False) -> None:
+        """Another client, or a tool, answers for everything below the position."""
+        self.durable[number].update(range(position))
+        for offset in range(position) if skipped else ():
+            self.output[number][offset] = self.output[number][offset] or "skipped"
+
+    def confirmed(self, sink: Offsets) -> None:
+        """A plan is in its stream's commit log."""
+        for where, offsets in sink.items():
+            self.durable[where.partition].update(range(*offsets))
+
+    def check_record(self, where: TopicPartition, record: CommitRecord, streams: Sequence[Checkpoint]) -> None:
+        """Hold a record against what is durable, when the coordinator takes it."""
+        durable = self.durable[where.partition]
+        if ahead := [offset for offset in range(record.offset) if offset not in durable]:
+            raise Violation("committed ahead of durable", f"{where}: {record.offset} is committed, {ahead} are not durable")
+        held = {offset for offsets in record.unconfirmed for offset in range(*offsets)}
+        if lost := [offset for offset in range(record.next) if offset not in durable and offset not in held]:
+            raise Violation("let slip", f"{where}: {lost} are neither durable nor held: {record.metadata()}")
+        for entry in (*record.owed, *(OwedRange(record.stream, record.logged, *offsets) for offsets in record.open)):
+            self._check_owed(where, entry, streams)
+
+    def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Sequence[Checkpoint]) -> None:
+        """Every held range has a stream that takes it when it restarts, or that has had it."""
+        checkpoint = next(each for each in streams if each.letter == entry.stream[0])
+        if checkpoint.named == entry.stream and checkpoint.committed >= entry.plan >= 0:
+            return
+        newest = checkpoint.newest()
+        planned = newest.by_partition().get(where) if newest.plan == entry.plan else None
+        if checkpoint.named != entry.stream or planned != entry.range:
+            raise Violation("owed to nobody", f"{where}: {entry}; the newest plan of {checkpoint.named} has {planned}")
+
+    def check_end(self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str]) -> None:
+        """Hold the end against what is promised. `owners`: the streams that own a partition."""
+        for number, written in enumerate(self.output):
+            if missing := [offset for offset, who in enumerate(written) if not who]:
+                raise Violation("lost", f"{partition(number)} {missing} reached no sink")
+        for where, held in commits.items():
+            if not isinstance(held, CommitRecord):
+                raise Violation("not adopted", f"{where} belongs to a stream and the group holds {held}")
+            # A stream that owns nothing cannot show that it has confirmed.
+            if held.open or any(entry.stream in owners for entry in held.owed):
+                raise Violation("held for ever", f"{where}: {held.metadata()}")
+            if held.next != len(self.output[where.partition]):
+                raise Violation("lost", f"{where}: the owner stands at {held.next}")
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for accounts from which the same can follow."""
+        return (tuple(map(tuple, self.output)), tuple(map(frozenset, self.durable)), self.graceful, self.moved)

@@ -1,0 +1,68 @@
+"""What survives a driver: its stream's checkpoint, as Spark keeps it, and its sink."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+Offsets: TypeAlias = Mapping[TopicPartition, OffsetRange]
+
+GROUP_ID = "orders-to-lake"
+
+
+@dataclass
+class Checkpoint:
+    """One stream's offset log and commit log, and its sink, which keeps the first attempt of each plan."""
+
+    letter: str
+    named: str = ""
+    """The stream's name in batch 0, which Spark always writes, whether there is a plan or not."""
+    batches: int = 0
+    offset_log: list[str] = field(default_factory=list)
+    """The plans. Only batch 0 can be without one."""
+    committed: int = -1
+    """The newest plan in the commit log."""
+    granted: dict[int, Offsets] = field(default_factory=dict)
+    """What the first attempt of each plan read."""
+    sink: dict[int, Offsets] = field(default_factory=dict)
+    drivers: int = 0
+    """Drivers that have been started on it so far."""
+    torn: bool = False
+    """Whether two drivers have run on it at once, or an older copy was put back."""
+
+    def clone(self) -> Checkpoint:
+        """An independent copy."""
+        twin = copy.copy(self)
+        twin.offset_log = list(self.offset_log)
+        twin.granted, twin.sink = dict(self.granted), dict(self.sink)
+        return twin
+
+    @property
+    def logged(self) -> int:
+        """The newest plan in the offset log."""
+        return len(self.offset_log) - 1
+
+    def first(self) -> PlanOffset:
+        """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
+        name = self.named or f"{self.letter}{self.drivers}"
+        return PlanOffset(stream=name, plan=-1, generation=-1, member="", group=GROUP_ID, ranges={})
+
+    def newest(self) -> PlanOffset:
+        """The newest plan as Spark hands it back."""
+        return PlanOffset.parse(json.loads(self.offset_log[-1]), GROUP_ID) if self.offset_log else self.first()
+
+    def read_all(self) -> bool:
+        """Whether the newest plan left nothing to others."""
+        last = self.newest().by_partition()
+        granted = self.granted.get(self.logged, last)
+        return all(where in granted for where, offsets in last.items() if offsets.size)
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for checkpoints that Spark would treat alike."""
+        return (self.named, self.drivers, self.batches, self.committed, tuple(self.offset_log), tuple(self.sink))

@@ -1,0 +1,211 @@
+"""Histories that broke an earlier version of the rules, and those that a random search is too unlikely to find."""
+
+from __future__ import annotations
+
+from .history import script
+
+TWO_DRIVERS = script("""
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    start B
+    join B.1
+    move 0 B.1#1
+    revoke A.1
+    let go A.1
+    assign B.1
+    on_assign B.1
+    write A.1
+    second A
+    claim A.2
+    sink A.2
+    commit A.2
+    move 0 A.1#1
+    revoke B.1
+    let go B.1
+    assign A.1
+    on_assign A.1
+    acknowledge A.1
+    claim A.1
+""")
+"""Plan 0 of A is made by its first driver, and run by its second one while B has the partition: it leaves the range to B, which
+reads nothing of it and gives the partition back to A's first driver. If that one may still claim the range for plan 0, then
+the sink, which has plan 0, ignores it."""
+
+OWING_ITSELF = script("""
+    append 0
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 1
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    sink A.1
+    commit A.1
+    second A
+    join A.2
+    sync A.1
+    durable A.1
+    plan A.1 1
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    start B
+    join B.1
+    sync A.1
+    move 0 B.1#1
+    revoke A.1
+    let go A.1
+    assign B.1
+    on_assign B.1
+    crash A.1
+    sync B.1
+    move 0 A.2#1
+    revoke B.1
+    let go B.1
+    assign A.2
+    on_assign A.2
+""")
+"""A's second driver, which knows plan 0 only, gets a partition whose record owes a range to plan 1 of A. If it takes the
+partition all the same, it waits for itself: its own commit log never shows plan 1."""
+
+OWED_TO_ONESELF = script("""
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    start B
+    join B.1
+    sync A.1
+    move 0 B.1#1
+    revoke A.1
+    let go A.1
+    assign B.1
+    on_assign B.1
+    move 0 A.1#1
+    sync B.1
+    revoke B.1
+    let go B.1
+    assign A.1
+    on_assign A.1
+    sink A.1
+    commit A.1
+""")
+"""A's range goes to B with the partition and comes back with it, before A's plan is durable. Nothing new comes after that, so
+that nothing but A's own commit log can tell that the range is no longer owed."""
+
+RESTORED_CHECKPOINT = script("""
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    sink A.1
+    commit A.1
+    append 0
+    durable A.1
+    plan A.1 None
+    propose A.1
+    start B
+    join B.1
+    sync A.1
+    move 0 B.1#1
+    sync A.1
+    revoke A.1
+    let go A.1
+    assign B.1
+    on_assign B.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    move 0 A.1#1
+    sync B.1
+    revoke B.1
+    let go B.1
+    assign A.1
+    on_assign A.1
+    sink A.1
+    commit A.1
+    crash A.1
+    throw out A.1#1
+    restore A
+    start A
+    join A.2
+    move 0 A.2#1
+    assign A.2
+    on_assign A.2
+    durable A.2
+    plan A.2 None
+    propose A.2
+    write A.2
+    acknowledge A.2
+    claim A.2
+    sink A.2
+    commit A.2
+""")
+"""Plan 1 of A is durable, and only the record that A wrote when it got the partition back tells of it. Somebody restores A's
+checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
+
+LATE_CONFIRMATION = script("""
+    append 0
+    append 0
+    start B
+    join B.1
+    move 0 B.1#1
+    assign B.1
+    on_assign B.1
+    durable B.1
+    plan B.1 1
+    propose B.1
+    write B.1
+    acknowledge B.1
+    claim B.1
+    sink B.1
+    commit B.1
+    durable B.1
+    plan B.1 None
+    propose B.1
+    write B.1
+    acknowledge B.1
+    start A
+    join A.1
+    move 0 A.1#1
+    sync B.1
+    cut B.1 late
+    revoke B.1
+    claim B.1
+    sink B.1
+    commit B.1
+    durable B.1
+    arrive 0
+""")
+"""B closes plan 0 while it gives the partition back, and gets no answer. If it went on to claim plan 1, the late request would
+take the claim back."""

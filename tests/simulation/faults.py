@@ -1,0 +1,282 @@
+"""Faults to seed: each is one mistake that the hand-off could have, and that the simulation has to notice.
+
+A fault replaces one of the rules that the ledger uses, or one step of the ledger or of the world; everything else stays real.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+from unittest.mock import patch
+
+from spark_groupsource import handoff
+from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit
+from spark_groupsource.errors import CommitError, GenerationChanged
+from spark_groupsource.handoff import Decision, Stream, Verdict
+from spark_groupsource.ledger import Claims, Ledger
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+from .checkpoint import Offsets
+from .counterexamples import LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
+from .driver import Driver, FakeCoordinator
+from .world import Setting, World
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One mistake. `rules` replace those of handoff.py in the ledger."""
+
+    name: str
+    rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    world: type[World] = World
+    setting: Setting | None = None
+    """Where to look for it, when that takes more than a moment everywhere."""
+
+    @contextmanager
+    def seeded(self) -> Iterator[None]:
+        """While the context lasts, the ledger makes this mistake."""
+        with ExitStack() as stack:
+            for rule, mistaken in self.rules.items():
+                stack.enter_context(patch(f"spark_groupsource.ledger.{rule}", mistaken))
+            yield
+
+
+# Mistakes in the rules.
+
+
+def _owed_dropped(*arguments: Any, **named: Any) -> CommitRecord:
+    return handoff.adopt(*arguments, **named).model_copy(update={"owed": ()})
+
+
+def _position_from_committed_offset(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    adopted = handoff.adopt(stream, where, commit, **named)
+    return adopted.model_copy(update={"next": adopted.offset, "owed": (), "open": ()})
+
+
+def _owed_dropped_without_evidence(record: CommitRecord, done: handoff.Evidence) -> CommitRecord:
+    return record.model_copy(update={"owed": ()}) if record.owed else record
+
+
+def _claimed_without_owning(*arguments: Any, **named: Any) -> Verdict:
+    return handoff.claim(*arguments, **{**named, "owned": True, "held_since_planned": True})
+
+
+def _everything_replayed(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return verdict if verdict.decision is Decision.CLAIM else Verdict(Decision.READ)
+
+
+def _left_out_too_early(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return Verdict(Decision.LEAVE) if verdict.decision is Decision.WAIT else verdict
+
+
+def _claimed_by_another_run(*arguments: Any, **named: Any) -> Verdict:
+    return handoff.claim(*arguments, **{**named, "held_since_planned": True})
+
+
+def _confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitRecord:
+    return handoff.confirm(record, replace(stream, durable=stream.logged))
+
+
+def _adopted_with_the_durable_plan(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    adopted = handoff.adopt(stream, *arguments, **named)
+    return adopted if adopted.open else adopted.model_copy(update={"logged": stream.durable, "done": stream.durable})
+
+
+def _open_claims_forgotten(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    if isinstance(commit, CommitRecord) and commit.stream != stream.name:
+        commit = commit.model_copy(update={"open": ()})
+    return handoff.adopt(stream, where, commit, **named)
+
+
+def _evidence_from_logged_plans(commits: Iterable[GroupCommit]) -> dict[str, int]:
+    return {commit.stream: commit.logged for commit in commits if isinstance(commit, CommitRecord)}
+
+
+def _foreign_commit_ignored(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    return handoff.adopt(stream, where, None if isinstance(commit, Foreign) else commit, **named)
+
+
+def _place_in_the_last_plan_ignored(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    return handoff.adopt(replace(stream, ranges={}), *arguments, **named)
+
+
+def _newer_plan_overlooked(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    with patch("spark_groupsource.handoff._newest_plan", return_value=-1):
+        return handoff.adopt(stream, *arguments, **named)
+
+
+def _adopted_off_by(by: int) -> Callable[..., CommitRecord]:
+    def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+        adopted = handoff.adopt(stream, where, commit, **named)
+        another = not isinstance(commit, CommitRecord) or commit.stream != stream.name
+        return adopted.model_copy(update={"next": max(0, adopted.next + by)}) if another and not adopted.owed else adopted
+
+    return faulty
+
+
+def _next_off_by(by: int) -> Callable[..., Verdict]:
+    def faulty(*arguments: Any, **named: Any) -> Verdict:
+        verdict = handoff.claim(*arguments, **named)
+        if verdict.decision is not Decision.CLAIM or verdict.write is None:
+            return verdict
+        return Verdict(verdict.decision, verdict.write.model_copy(update={"next": verdict.write.next + by}))
+
+    return faulty
+
+
+# Mistakes in the ledger's steps.
+
+
+class _NothingWritten(FakeCoordinator):
+    def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Nothing reaches the group."""
+
+
+class _NoAdoption(Ledger):
+    def _adopt(self) -> None:
+        real = self._coordinator
+        assert isinstance(real, FakeCoordinator)
+        self._coordinator = _NothingWritten(real.world, real.driver)
+        super()._adopt()
+        self._coordinator = real
+
+
+class _AdoptedAlthoughRefused(_NoAdoption):
+    def _adopt(self) -> None:
+        try:
+            Ledger._adopt(self)
+        except CommitError:
+            super()._adopt()
+
+
+class _LostButKept(Ledger):
+    def lost(self, partitions: frozenset[TopicPartition]) -> None:
+        self._draining -= partitions
+
+
+class _OwedToItselfForEver(Ledger):
+    def settle(self) -> None:
+        stream, self._stream = self._stream, replace(self._stream, name="-", durable=-1)
+        try:
+            super().settle()
+        finally:
+            self._stream = stream
+
+
+class _UnansweredConfirmationIgnored(Ledger):
+    def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
+        with suppress(CommitError):
+            self._write_confirmed(partitions)
+
+
+class _ClaimsCountBeforeTheyAreWritten(Ledger):
+    def claim(self, stream: Stream) -> Claims:
+        try:
+            return super().claim(stream)
+        except CommitError:
+            return Claims(granted={w: r for w, r in stream.ranges.items() if r.size}, left_to_others={}, waiting={})
+
+
+def _with_ledger(ledger: type[Ledger]) -> type[World]:
+    return type("World", (World,), {"ledger_type": ledger})
+
+
+# Mistakes in the order of steps, and in what the tasks read.
+
+
+class _ClaimedBeforeTheOffsetLog(Driver):
+    def do_propose(self) -> bool:
+        done = super().do_propose()
+        if self.stage == "write":
+            self.ledger.claim(self.as_logged())
+        return done
+
+
+class _ClaimsEarly(World):
+    driver_type = _ClaimedBeforeTheOffsetLog
+
+
+class _SentAgain(World):
+    """An unanswered commit is sent again in the background, under the generation of that time, and counts as refused."""
+
+    def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:  # noqa: ARG002
+        self.late.append((driver.member or "", -1, dict(records)))
+        raise GenerationChanged("no answer; sent again")
+
+    def do_arrive(self, index: int) -> bool:
+        if index < len(self.late) and self.late[index][1] == -1:
+            member, _, records = self.late[index]
+            self.late[index] = (member, self.group.epochs.get(member, -1), records)
+        return super().do_arrive(index)
+
+
+def _reading(change: Callable[[OffsetRange], OffsetRange]) -> type[World]:
+    class Faulty(World):
+        def read(self, granted: Offsets) -> Offsets:
+            return {where: change(offsets) for where, offsets in granted.items()}
+
+    return Faulty
+
+
+FAULTS = (
+    # Of the ten of docs/handoff.md, those that any history may show.
+    Fault("owed list dropped at acquisition", {"adopt": _owed_dropped}),
+    Fault("position from the committed offset", {"adopt": _position_from_committed_offset}),
+    Fault("owed entry dropped without evidence", {"settle": _owed_dropped_without_evidence}),
+    Fault("no ownership check at claim", {"claim": _claimed_without_owning}),
+    Fault("replay of everything", {"claim": _everything_replayed}),
+    Fault("a range left out before that was stable", {"claim": _left_out_too_early}),
+    Fault("confirmation before durable", {"confirm": _confirmed_before_durable}),
+    Fault("claim before the offset log", world=_ClaimsEarly),
+    Fault("no adoption", world=_with_ledger(_NoAdoption)),
+    # Both ends of a range.
+    Fault("the new owner starts one too early", {"adopt": _adopted_off_by(-1)}),
+    Fault("the new owner starts one too late", {"adopt": _adopted_off_by(1)}),
+    Fault("the next plan starts one too early", {"claim": _next_off_by(-1)}),
+    Fault("the next plan starts one too late", {"claim": _next_off_by(1)}),
+    Fault("a task reads one too few at the start", world=_reading(lambda r: OffsetRange(r.start + 1, r.end))),
+    Fault("a task reads one too few at the end", world=_reading(lambda r: OffsetRange(r.start, r.end - 1))),
+    Fault("a task reads one too many at the start", world=_reading(lambda r: OffsetRange(max(0, r.start - 1), r.end))),
+    # Commits.
+    Fault("a commit sent again after an unknown outcome", world=_SentAgain),
+    Fault("adoption counts although it was refused", world=_with_ledger(_AdoptedAlthoughRefused)),
+    Fault("claims count although they were refused", world=_with_ledger(_ClaimsCountBeforeTheyAreWritten)),
+    # More.
+    Fault("open claims of the earlier owner forgotten", {"adopt": _open_claims_forgotten}),
+    Fault("evidence from plans that are only logged", {"evidence": _evidence_from_logged_plans}),
+    Fault("a lost partition is kept", world=_with_ledger(_LostButKept)),
+    Fault("another client's commit ignored", {"adopt": _foreign_commit_ignored}),
+    Fault(
+        "an expired record's place in the last plan ignored",
+        {"adopt": _place_in_the_last_plan_ignored},
+        setting=Setting(1, 1, 5, expiry=True),
+    ),
+)
+
+UNLIKELY_FAULTS = (
+    (
+        Fault("adoption that writes the durable plan instead of the logged one", {"adopt": _adopted_with_the_durable_plan}),
+        RESTORED_CHECKPOINT,
+    ),
+    (
+        Fault("a plan claimed by a run that has not held the partition since", {"claim": _claimed_by_another_run}),
+        TWO_DRIVERS,
+    ),
+    (
+        Fault("a partition taken although it tells of a newer plan of this stream", {"adopt": _newer_plan_overlooked}),
+        OWING_ITSELF,
+    ),
+    (
+        Fault("a range owed to oneself is never settled", world=_with_ledger(_OwedToItselfForEver)),
+        OWED_TO_ONESELF,
+    ),
+    (
+        Fault("a confirmation without an answer is taken for a refused one", world=_with_ledger(_UnansweredConfirmationIgnored)),
+        LATE_CONFIRMATION,
+    ),
+)
+"""Those that take an unlikely history to show, and such a history."""

@@ -1,0 +1,113 @@
+"""A fake group coordinator: members, who has which partition, and one fenced register per partition.
+
+What it keeps of Kafka's: a commit is taken from a member of the current generation and from nobody else; who owns the
+partition is not asked. A partition goes to another member only after its owner has given it back, or was thrown out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from spark_groupsource.commit_record import GroupCommit, read_commit
+from spark_groupsource.errors import GenerationChanged, MemberUnknown
+from spark_groupsource.partition import TopicPartition
+
+Protocol = Literal["classic", "consumer"]
+Register = tuple[int, str]
+"""A committed offset and its metadata."""
+
+
+def partition(number: int) -> TopicPartition:
+    """The topic's partition of this number."""
+    return TopicPartition("orders", number)
+
+
+def as_commit(register: Register | None) -> GroupCommit:
+    """What a member makes of a register."""
+    return None if register is None else read_commit(*register)
+
+
+@dataclass
+class Group:
+    """The coordinator's side of a group."""
+
+    protocol: Protocol
+    registers: list[Register | None]
+    owner: list[str | None]
+    """The member that has the partition, as far as the coordinator knows."""
+    target: list[str | None]
+    """The member that is to have it."""
+    epochs: dict[str, int] = field(default_factory=dict)
+    """Each member's epoch (KIP-848), or the group's generation (classic)."""
+    joins: dict[str, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, partitions: int, protocol: Protocol) -> Group:
+        """An empty group."""
+        return cls(protocol, [None] * partitions, [None] * partitions, [None] * partitions)
+
+    def clone(self) -> Group:
+        """An independent copy."""
+        return Group(
+            self.protocol, list(self.registers), list(self.owner), list(self.target), dict(self.epochs), dict(self.joins)
+        )
+
+    def read(self, number: int) -> GroupCommit:
+        """What the group holds for a partition; anybody may ask."""
+        return as_commit(self.registers[number])
+
+    def fence(self, member: str | None, epoch: int) -> None:
+        """Refuse a commit of a member that is not of the current generation."""
+        if member is None or member not in self.epochs:
+            raise MemberUnknown("the coordinator does not know this member")
+        if self.epochs[member] != epoch:
+            raise GenerationChanged("illegal generation")
+
+    def join(self, name: str) -> str:
+        """A new member; the group moves to a new generation."""
+        self.joins[name] = self.joins.get(name, 0) + 1
+        member = f"{name}#{self.joins[name]}"
+        self.epochs[member] = max(self.epochs.values(), default=0)
+        self.move_on(member)
+        return member
+
+    def remove(self, member: str) -> None:
+        """The member leaves, or its session is over."""
+        del self.epochs[member]
+        self.owner = [None if owner == member else owner for owner in self.owner]
+        self.target = [None if target == member else target for target in self.target]
+        self.move_on(None)
+
+    def move_on(self, member: str | None) -> None:
+        """A new generation for all (classic), or a new epoch for the member whose assignment changes (KIP-848)."""
+        for each in self.epochs:
+            if self.protocol == "classic" or each == member:
+                self.epochs[each] += 1
+
+    def to_revoke(self, member: str | None) -> list[int]:
+        """Partitions that the member has and is to give back."""
+        if member not in self.epochs:
+            return []
+        return [number for number, owner in enumerate(self.owner) if owner == member and self.target[number] != member]
+
+    def to_assign(self, member: str | None) -> list[int]:
+        """Free partitions that the member is to have."""
+        if member not in self.epochs:
+            return []
+        return [number for number, target in enumerate(self.target) if target == member and self.owner[number] is None]
+
+    def assign(self, member: str) -> list[int]:
+        """Give the member what is free and meant for it."""
+        given = self.to_assign(member)
+        for number in given:
+            self.owner[number] = member
+        self.move_on(member)
+        return given
+
+    def release(self, member: str, numbers: list[int]) -> None:
+        """The member has given the partitions back."""
+        for number in numbers:
+            if self.owner[number] == member:
+                self.owner[number] = None
+        self.move_on(member if member in self.epochs else None)

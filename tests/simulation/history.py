@@ -1,0 +1,302 @@
+"""Histories: drawn from a seed, replayed from their actions, shrunk to the ones that matter, or tried exhaustively."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from .account import Violation
+from .driver import Driver
+from .world import FAULTS, LETTERS, Action, Setting, World
+
+PATIENCE = 8
+"""Rounds in which every step that is due was tried and nothing came of any: then nothing ever will."""
+
+WEIGHTS = {
+    "append": 6,
+    "move": 4,
+    "ask": 3,
+    "let go": 6,
+    "throw out": 2,
+    "crash": 2,
+    "cut": 2,
+    "second": 2,
+    "other joins": 2,
+    "expire": 9,
+}
+"""How often a kind of action is drawn, where 1 is not said."""
+
+ROUNDS = 3000
+"""Rounds within which a healed world has to come to rest."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A history that breaks a rule."""
+
+    setting: Setting
+    actions: tuple[Action, ...]
+    violation: Violation
+
+    def __str__(self) -> str:
+        steps = "\n".join("    " + " ".join(map(str, action)) for action in self.actions)
+        return f"{self.violation}\n  in {self.setting}\n  after\n{steps}\n  and then no more faults"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """The ledger's warnings are of no interest here, and formatting them takes most of the time."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+def draw_setting(chance: random.Random) -> Setting:
+    """One to four streams, one to six partitions; every third with something else than healthy streams of its own."""
+    kind = chance.randrange(6)
+    return Setting(
+        streams=chance.choice((1, 2, 2, 2, 3, 3, 4)),
+        partitions=chance.choice((1, 1, 2, 2, 2, 3, 4, 6)),
+        records=chance.choice((2, 3, 5, 8)),
+        protocol=chance.choice(("classic", "consumer")),
+        second_drivers=kind == 0,
+        other_client=kind == 1,
+        expiry=kind == 2,
+    )
+
+
+def run(seed: int, world_type: Callable[[Setting], World] = World, setting: Setting | None = None) -> Failure | None:
+    """Draw and run the history of this seed."""
+    chance = random.Random(seed)
+    world = world_type(setting or draw_setting(chance))
+    done: list[Action] = []
+    try:
+        _live(world, chance, done)
+        world.heal()
+        _rest(world, chance, done)
+    except Violation as violation:
+        return Failure(world.setting, tuple(done), violation)
+    return None
+
+
+def _live(world: World, chance: random.Random, done: list[Action]) -> None:
+    trouble = chance.choice((0.0, 0.02, 0.05, 0.12))
+    outside = chance.choice((0.05, 0.1, 0.2))
+    frozen: dict[str, int] = {}
+    for step in range(chance.choice((40, 100, 200, 300))):
+        due, may = world.actions()
+        if chance.random() < trouble:
+            pool = _of_one_kind([action for action in may if action[0] in FAULTS], chance)
+        elif chance.random() < outside:
+            pool = _of_one_kind([action for action in may if action[0] not in FAULTS or action[0] == "move"], chance)
+        else:
+            pool = [action for action in due if len(action) < 2 or frozen.get(action[1], 0) < step]
+        if not pool:
+            continue
+        action = chance.choice(pool)
+        done.append(action)
+        world.apply(action)
+        if world.drivers and chance.random() < trouble / 2:
+            # A pause: of a garbage collector, a virtual machine, a slow checkpoint store.
+            frozen[chance.choice(list(world.drivers))] = step + chance.choice((10, 40))
+
+
+def _of_one_kind(actions: Sequence[Action], chance: random.Random) -> list[Action]:
+    """Those of one kind; else kinds with many targets would crowd out the others."""
+    kinds = sorted({action[0] for action in actions})
+    if not kinds:
+        return []
+    kind = chance.choices(kinds, [WEIGHTS.get(kind, 1) for kind in kinds])[0]
+    return [action for action in actions if action[0] == kind]
+
+
+def _rest(world: World, chance: random.Random | None, done: list[Action]) -> None:
+    """Take every step that is due until nothing comes of any, and look at what became of it."""
+    idle = 0
+    for _ in range(ROUNDS):
+        due, _ = world.actions()
+        if chance is not None:
+            chance.shuffle(due)
+        came = False
+        for action in due:
+            done.append(action)
+            came = world.apply(action) or came
+        idle = 0 if came else idle + 1
+        if idle > PATIENCE:
+            world.check_end()
+            return
+    raise Violation("no end", "the world never comes to rest")
+
+
+def replay(setting: Setting, actions: Sequence[Action], world_type: Callable[[Setting], World] = World) -> Violation | None:
+    """Do these actions, those that cannot be done left out, and then let the world come to rest."""
+    return finish(world_type(setting), actions)
+
+
+def finish(world: World, actions: Sequence[Action]) -> Violation | None:
+    """The same, in a given world."""
+    try:
+        for action in actions:
+            world.apply(action)
+        world.heal()
+        _rest(world, None, [])
+    except Violation as violation:
+        return violation
+    return None
+
+
+def shrink(failure: Failure, world_type: Callable[[Setting], World] = World) -> Failure:
+    """Leave out what the violation can do without, until nothing more can go."""
+    actions, violation = list(failure.actions), failure.violation
+
+    def fails_too(fewer: list[Action]) -> bool:
+        nonlocal actions, violation
+        found = replay(failure.setting, fewer, world_type)
+        if found is None or found.name != violation.name:
+            return False
+        actions, violation = fewer, found
+        return True
+
+    before = len(actions) + 1
+    while len(actions) < before:
+        before = len(actions)
+        size = before // 2
+        while size:
+            at = 0
+            while at < len(actions):
+                if not fails_too(actions[:at] + actions[at + size :]):
+                    at += size
+            size //= 2
+        for letter, number in itertools.product(LETTERS, range(1, 10)):
+            if ("start", letter) in actions:
+                fails_too(_without_driver(actions, letter, number))
+    return Failure(failure.setting, tuple(actions), violation)
+
+
+def _without_driver(actions: Sequence[Action], letter: str, number: int) -> list[Action]:
+    """The history as if this driver had not been started; later ones of its stream move up."""
+    kept: list[Action] = []
+    starts = 0
+    for action in actions:
+        if action[0] in {"start", "second"} and action[1] == letter:
+            starts += 1
+            if starts != number:
+                kept.append(action)
+            continue
+        numbers = [int(found) for word in action[1:] for found in re.findall(rf"^{letter}\.(\d+)", str(word))]
+        if number not in numbers:
+            kept.append(tuple(_moved_up(word, letter, number) for word in action))
+    return kept
+
+
+def _moved_up(word: object, letter: str, number: int) -> object:
+    if not isinstance(word, str):
+        return word
+    return re.sub(rf"^{letter}\.(\d+)", lambda found: f"{letter}.{int(found[1]) - (int(found[1]) > number)}", word)
+
+
+def script(text: str) -> list[Action]:
+    """The actions of a printed history: one to a line."""
+    return [_action(line.split()) for line in text.strip().splitlines()]
+
+
+def _action(words: list[str]) -> Action:
+    kind = next(kind for kind in (words[:2], words[:1]) if _is_kind(kind))
+    arguments = words[len(kind) :]
+    return (" ".join(kind), *(None if word == "None" else int(word) if word.isdigit() else word for word in arguments))
+
+
+def _is_kind(words: list[str]) -> bool:
+    step = f"do_{'_'.join(words)}"
+    return words[0] == "other" or hasattr(World, step) or hasattr(Driver, step)
+
+
+@dataclass(frozen=True)
+class Explored:
+    """What an exhaustive search saw."""
+
+    states: int
+    ends: int
+    failure: Failure | None
+
+
+def explore(setting: Setting, budget: Mapping[str, int], world_type: Callable[[Setting], World] = World) -> Explored:
+    """Try every order of every step, and of as many of each kind of trouble as `budget` says, in every state.
+
+    All records are there from the beginning, and the steps of AT_ONCE are taken at once.
+    """
+    start = world_type(setting)
+    for number in range(setting.partitions):
+        for _ in range(setting.records):
+            start.apply(("append", number))
+    kinds = sorted(budget)
+    first = (start, tuple(budget[kind] for kind in kinds), None)
+    seen = {(start.key(), first[1])}
+    ended: set[object] = set()
+    waiting: deque[tuple[World, tuple[int, ...], _Path | None]] = deque([first])
+    while waiting:
+        world, left, path = waiting.popleft()
+        try:
+            came = False
+            for action, rest in _choices(world, kinds, left):
+                twin = world.clone()
+                here: _Path = (action, path)
+                came = (twin.apply(action) and rest == left) or came
+                _go_on(twin)
+                state = (twin.key(), rest)
+                if state not in seen:
+                    seen.add(state)
+                    waiting.append((twin, rest, here))
+            if not came and world.key() not in ended:
+                ended.add(world.key())
+                here = (("end",), path)
+                twin = world.clone()
+                twin.heal()
+                _rest(twin, None, [])
+        except Violation as violation:
+            return Explored(len(seen), len(ended), Failure(setting, _actions(here), violation))
+    return Explored(len(seen), len(ended), None)
+
+
+AT_ONCE = ("join", "sync", "on_assign", "plan", "propose", "rest", "name", "acknowledge")
+"""Steps that an exhaustive search does not hold up, to keep the states few. The random histories do."""
+
+
+def _go_on(world: World) -> None:
+    for _ in AT_ONCE:  # more than any chain of them is long; one that is refused stays due
+        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and action[-1] != 1]
+        for action in steps:
+            world.apply(action)
+        if not steps:
+            return
+
+
+_Path: TypeAlias = "tuple[Action, _Path | None]"
+
+
+def _choices(world: World, kinds: list[str], left: tuple[int, ...]) -> Iterator[tuple[Action, tuple[int, ...]]]:
+    due, may = world.actions()
+    for action in due:
+        if action[0] != "plan" or action[2] is None:
+            yield action, left
+    for action in may:
+        if action[0] in kinds and left[at := kinds.index(action[0])]:
+            yield action, (*left[:at], left[at] - 1, *left[at + 1 :])
+
+
+def _actions(path: _Path | None) -> tuple[Action, ...]:
+    actions: list[Action] = []
+    while path is not None:
+        actions.append(path[0])
+        path = path[1]
+    return tuple(reversed(actions))

@@ -1,0 +1,105 @@
+"""What the hand-off promises, held against histories of crashes, pauses, rebalances and lost answers.
+
+HANDOFF_HISTORIES=100000 runs that many random histories (5,000 when it is not set) and a larger exhaustive search;
+HANDOFF_FIRST_SEED draws others. A failure prints its seed and the few steps that it takes.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator, Mapping
+
+import pytest
+
+from .account import Violation
+from .history import draw_setting, explore, quiet, replay, run, script, shrink
+from .world import Setting, World
+
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "5000"))
+FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))
+AT_A_TIME = 2500
+NIGHTLY = HISTORIES >= 100_000
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    with quiet():
+        yield
+
+
+@pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + HISTORIES, AT_A_TIME))
+def test_every_record_reaches_a_sink_exactly_once_and_nothing_waits_for_ever(first: int) -> None:
+    for seed in range(first, min(first + AT_A_TIME, FIRST_SEED + HISTORIES)):
+        failure = run(seed)
+        assert failure is None, f"seed {seed}: {shrink(failure)}"
+
+
+SMALL = Setting(streams=2, partitions=1, records=1)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"move": 2, "let go": 1},
+        {"move": 1, "crash": 1},
+        {"move": 1, "throw out": 1},
+        *([{"crash": 2}, {"move": 2, "let go": 1, "crash": 1}] if NIGHTLY else []),
+    ],
+    ids=str,
+)
+def test_two_streams_hand_over_a_partition_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
+    explored = explore(SMALL, trouble)
+    assert explored.failure is None, str(explored.failure)
+    assert explored.ends
+
+
+def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
+    explored = explore(Setting(streams=1, partitions=1, records=1, second_drivers=True), {"second": 1, "move": 1, "let go": 1})
+    assert explored.failure is None, str(explored.failure)
+
+
+def test_a_seed_draws_the_same_history_again() -> None:
+    def after(seed: int) -> object:
+        world = _Remembered(draw_setting(random.Random(seed)))
+        run(seed, lambda _: world)
+        return world.seen
+
+    assert after(7) == after(7)
+    assert after(7) != after(8)
+
+
+def test_a_printed_history_can_be_replayed() -> None:
+    lines = "append 0\nstart A\njoin A.1\nmove 0 A.1#1\nassign A.1\non_assign A.1\nplan A.1 None\nthrow out A.1#1\nlet go A.1"
+    actions = script(lines)
+    assert actions[3] == ("move", 0, "A.1#1")
+    assert actions[6:] == [("plan", "A.1", None), ("throw out", "A.1#1"), ("let go", "A.1")]
+    assert replay(Setting(streams=1, partitions=1, records=2), actions) is None
+
+
+def test_a_failing_history_is_shrunk_to_the_steps_that_it_takes() -> None:
+    failure = run(1, _Fragile)
+    assert failure is not None
+    assert [action[0] for action in shrink(failure, _Fragile).actions] == ["start", "crash"]
+
+
+class _Remembered(World):
+    """Keeps what was done."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
+        self.seen: list[object] = []
+
+    def apply(self, action: tuple[object, ...]) -> bool:
+        self.seen.append(action)
+        return super().apply(action)
+
+
+class _Fragile(World):
+    """Breaks at the first crash."""
+
+    def apply(self, action: tuple[object, ...]) -> bool:
+        done = super().apply(action)
+        if action[0] == "crash" and done:
+            raise Violation("crashed", str(action))
+        return done

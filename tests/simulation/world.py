@@ -1,0 +1,335 @@
+"""The world in which the hand-off is simulated: streams and their checkpoints, sinks, a group, and what can go wrong.
+
+What decides is the project's own code: `Ledger` with the rules of handoff.py, the planner, the offset JSON and the commit
+record as text. What is fake is the coordinator (group.py), Spark (driver.py, one step at a time in Spark's order of calls) and
+the sink. A history is a list of actions; everything that could be scheduled differently is an action of its own, so that a
+crash, a lost session or another member's step may come between any two. After each commit, and at the end, the account
+(account.py) checks what must hold, and raises `Violation`.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from spark_groupsource.commit_record import CommitRecord
+from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged, MemberUnknown
+from spark_groupsource.ledger import Ledger
+from spark_groupsource.partition import TopicPartition
+
+from .account import Account, Violation
+from .checkpoint import Checkpoint, Offsets
+from .driver import Driver
+from .group import Group, Protocol, partition
+from .other_client import OtherClient
+
+Action: TypeAlias = tuple[Any, ...]
+
+LETTERS = "ABCD"
+FAULTS = frozenset(
+    {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes"}
+)
+"""Actions that never happen once a history's faults are over."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What can happen in a history."""
+
+    streams: int
+    partitions: int
+    records: int
+    """Records that each partition gets."""
+    protocol: Protocol = "classic"
+    second_drivers: bool = False
+    """A second driver may be started on a checkpoint whose first one is still running."""
+    other_client: bool = False
+    """A plain Kafka consumer may join the group, and a tool may move the offsets of a stopped group."""
+    expiry: bool = False
+    """The group's commits may expire while it has no member."""
+
+
+class World:
+    """Everything that a history acts on."""
+
+    driver_type: type[Driver] = Driver
+    ledger_type: type[Ledger] = Ledger
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self.group = Group.of(setting.partitions, setting.protocol)
+        self.account = Account(setting.partitions, other_client=setting.other_client)
+        self.ends = [0] * setting.partitions
+        self.streams = [Checkpoint(letter) for letter in LETTERS[: setting.streams]]
+        self.drivers: dict[str, Driver] = {}
+        self.other: OtherClient | None = None
+        self.late: list[tuple[str, int, Mapping[TopicPartition, CommitRecord]]] = []
+        """Commits on their way whose senders have given up: member, epoch, records."""
+        self.writes = 0
+        self.refused: list[str] = []
+        """Drivers that were told that their checkpoint is behind the group."""
+        self.faults_over = False
+
+    def clone(self) -> World:
+        """An independent copy."""
+        twin = copy.copy(self)
+        twin.group = self.group.clone()
+        twin.account = self.account.clone()
+        twin.ends = list(self.ends)
+        twin.streams = [checkpoint.clone() for checkpoint in self.streams]
+        twin.drivers = {name: driver.clone(twin) for name, driver in self.drivers.items()}
+        twin.other = self.other and self.other.clone(twin)
+        twin.late, twin.refused = list(self.late), list(self.refused)
+        return twin
+
+    def partitions(self) -> list[TopicPartition]:
+        """Every partition of the topic."""
+        return [partition(number) for number in range(self.setting.partitions)]
+
+    # What can happen next.
+
+    def actions(self) -> tuple[list[Action], list[Action]]:
+        """Steps that are due, and things that may go wrong or come from outside."""
+        due: list[Action] = []
+        may: list[Action] = []
+        for number, checkpoint in enumerate(self.streams):
+            running = self._running(number)
+            if not running:
+                due.append(("start", checkpoint.letter))
+            elif running == 1 and self.setting.second_drivers:
+                may.append(("second", checkpoint.letter))
+        for name, driver in self.drivers.items():
+            due += driver.due()
+            may += [
+                ("crash", name),
+                ("stop", name),
+                ("ask", name),
+                ("cut", name, "lost"),
+                ("cut", name, "applied"),
+                ("cut", name, "late"),
+            ]
+            if driver.draining:
+                may.append(("let go", name))
+            if driver.stage == "plan":
+                may.append(("plan", name, 0))
+        self._actions_of_group(due, may)
+        if self.setting.other_client:
+            self._actions_of_other_client(due, may)
+        return due, may
+
+    def _actions_of_group(self, due: list[Action], may: list[Action]) -> None:
+        alive = self._alive()
+        for member in self.group.epochs:
+            (may if member in alive else due).append(("throw out", member))
+            for number, target in enumerate(self.group.target):
+                if target != member:
+                    (due if target is None else may).append(("move", number, member))
+        may += [("append", number) for number, end in enumerate(self.ends) if end < self.setting.records]
+        may += [("arrive", index) for index in range(len(self.late))]
+        if self.setting.expiry and not self.drivers and not self.group.epochs and any(self.group.registers):
+            may.append(("expire",))
+
+    def _actions_of_other_client(self, due: list[Action], may: list[Action]) -> None:
+        if self.other is not None:
+            due += self.other.due()
+            may += [("other leaves",), ("other crashes",)]
+            return
+        may.append(("other joins",))
+        if not self.group.epochs:
+            may += [("reset", number, to) for number in range(self.setting.partitions) for to in (0, self.ends[number])]
+
+    def _running(self, stream: int) -> int:
+        return sum(driver.stream == stream for driver in self.drivers.values())
+
+    def _alive(self) -> set[str | None]:
+        return {driver.member for driver in self.drivers.values()} | ({self.other.member} if self.other else set())
+
+    # Doing it.
+
+    def apply(self, action: Action) -> bool:
+        """Do it, if it can be done now. True when something came of it that others may wait for."""
+        kind, *arguments = action
+        if self.faults_over and kind in FAULTS and not self._harmless(kind, arguments):
+            return False
+        step = f"do_{kind.replace(' ', '_')}"
+        if hasattr(Driver, step):
+            driver = self.drivers.get(arguments[0])
+            return driver is not None and self._guarded(driver, getattr(driver, step), arguments[1:])
+        if kind.startswith("other ") and kind != "other joins":
+            return self.other is not None and bool(getattr(self.other, f"do_{kind.removeprefix('other ')}")(*arguments))
+        return bool(getattr(self, step)(*arguments))
+
+    def _harmless(self, kind: str, arguments: list[Any]) -> bool:
+        """A partition that nobody has goes to somebody, and a dead member's session ends, whatever else is over."""
+        if kind == "move":
+            return self.group.target[arguments[0]] is None
+        return kind == "throw out" and arguments[0] not in self._alive()
+
+    def _guarded(self, driver: Driver, step: Callable[..., bool], arguments: list[Any]) -> bool:
+        writes = self.writes
+        try:
+            return step(*arguments) or self.writes != writes
+        except (GenerationChanged, MemberUnknown):
+            return False
+        except CommitOutcomeUnknown:
+            # The query ends, and on its way out it closes what is durable.
+            return driver.do_crash() if self.late else driver.do_stop()
+        except CheckpointBehindGroup as behind:
+            if not self.streams[driver.stream].torn:
+                raise Violation("a healthy checkpoint is called behind", str(behind)) from behind
+            self.refused.append(driver.name)
+            return driver.do_crash()
+
+    def do_start(self, letter: str) -> bool:
+        """A driver starts where none is running."""
+        return not self._running(LETTERS.index(letter)) and self._start(letter)
+
+    def do_second(self, letter: str) -> bool:
+        """A driver starts on a checkpoint on which another one is running."""
+        if self._running(LETTERS.index(letter)) != 1:
+            return False
+        self.streams[LETTERS.index(letter)].torn = True
+        return self._start(letter)
+
+    def _start(self, letter: str) -> bool:
+        self.streams[LETTERS.index(letter)].drivers += 1
+        driver = self.driver_type(self, LETTERS.index(letter))
+        self.drivers[driver.name] = driver
+        return True
+
+    def do_restore(self, letter: str) -> bool:
+        """Somebody puts back an older copy of the checkpoint, without its newest plan. Never drawn: it may lose records."""
+        checkpoint = self.streams[LETTERS.index(letter)]
+        checkpoint.offset_log.pop()
+        checkpoint.batches -= 1
+        checkpoint.committed = min(checkpoint.committed, checkpoint.logged)
+        checkpoint.torn = True
+        return True
+
+    def do_throw_out(self, member: str) -> bool:
+        """A member's session is over."""
+        if member not in self.group.epochs:
+            return False
+        self.account.graceful = False
+        self.group.remove(member)
+        return True
+
+    def do_move(self, number: int, member: str) -> bool:
+        """The group decides that the member is to have the partition."""
+        if member not in self.group.epochs or self.group.target[number] == member:
+            return False
+        self.group.target[number] = member
+        self.group.move_on(None)
+        return True
+
+    def do_append(self, number: int) -> bool:
+        """A producer writes a record."""
+        if self.ends[number] >= self.setting.records:
+            return False
+        self.ends[number] += 1
+        self.account.append(number)
+        return True
+
+    def do_arrive(self, index: int) -> bool:
+        """A commit that its sender has given up on reaches the coordinator after all."""
+        if index >= len(self.late):
+            return False
+        member, epoch, records = self.late.pop(index)
+        if self.group.epochs.get(member) == epoch:
+            self.write(records)
+        return True
+
+    def do_expire(self) -> bool:
+        """No driver has run for a week. Not while another stream is owed a restart, as documented."""
+        restart_is_owed = any(checkpoint.committed < checkpoint.logged for checkpoint in self.streams)
+        alone = self.setting.streams == 1
+        read_all = all(checkpoint.read_all() for checkpoint in self.streams)
+        if self.group.epochs or self.drivers or not read_all or (restart_is_owed and not alone):
+            return False
+        self.account.moved |= not (alone and self.setting.partitions == 1 and self._remembered())
+        self.group.registers = [None] * self.setting.partitions
+        return True
+
+    def _remembered(self) -> bool:
+        """Whether the last plan of the only stream knows what the group is about to forget of the only partition."""
+        last = self.streams[0].newest().by_partition().get(partition(0))
+        commit = self.group.read(0)
+        return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last)
+
+    def do_reset(self, number: int, to: int) -> bool:
+        """A tool moves the committed offset of a stopped group; not while claims are open, as documented."""
+        held = self.group.read(number)
+        if self.group.epochs or self.other or (isinstance(held, CommitRecord) and held.unconfirmed):
+            return False
+        self.group.registers[number] = (to, "")
+        self.account.committed_elsewhere(number, to, skipped=True)
+        self.account.moved = True
+        return True
+
+    def do_other_joins(self) -> bool:
+        """A plain consumer joins the group."""
+        if self.other is not None:
+            return False
+        self.other = OtherClient(self)
+        return True
+
+    # What the coordinator and the tasks do for a driver.
+
+    def write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """The coordinator takes a commit."""
+        self.writes += 1
+        for where, record in records.items():
+            self.group.registers[where.partition] = (record.offset, record.metadata())
+            if self.group.read(where.partition) != record:
+                raise Violation("unreadable record", f"{where}: {record.metadata()}")
+            self.account.check_record(where, record, self.streams)
+
+    def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:
+        """A commit gets no answer; a late one has not reached the coordinator yet."""
+        self.account.graceful = False
+        if late:
+            self.late.append((driver.member or "", driver.epoch, dict(records)))
+        raise CommitOutcomeUnknown(f"{driver.name} got no answer for {sorted(records)}")
+
+    def read(self, granted: Offsets) -> Offsets:
+        """What the tasks of a plan write to the sink."""
+        return granted
+
+    # The end of a history.
+
+    def heal(self) -> None:
+        """From here on nothing goes wrong, and there is one driver for each stream and no other client.
+
+        Where two drivers ran on one checkpoint both are stopped: the one that is behind may own nothing that tells it so.
+        """
+        if self.other is not None:
+            self.other.do_leaves()
+            self.other = None
+        for driver in list(self.drivers.values()):
+            driver.answer, driver.before = "", None
+            if self.streams[driver.stream].torn:
+                driver.do_crash()
+        self.late.clear()
+        for number, end in enumerate(self.ends):
+            self.account.append(number, self.setting.records - end)
+        self.ends = [self.setting.records] * self.setting.partitions
+        self.faults_over = True
+
+    def check_end(self) -> None:
+        """What must hold once everything has been restarted and has nothing left to do."""
+        for driver in self.drivers.values():
+            if driver.stage not in {"durable", "plan", "propose", "rest"}:
+                raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
+        owners = {driver.plan.stream for driver in self.drivers.values() if driver.member in self.group.owner}
+        self.account.check_end({where: self.group.read(where.partition) for where in self.partitions()}, owners)
+
+    def key(self) -> tuple[object, ...]:
+        """Equal for worlds that behave alike."""
+        return (
+            *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
+            *(tuple(self.ends), self.account.key(), repr(self.late)),
+            tuple(checkpoint.key() for checkpoint in self.streams),
+            tuple(driver.key() for driver in self.drivers.values()),
+        )

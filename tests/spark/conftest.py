@@ -1,0 +1,49 @@
+"""One Spark session for all tests, and a query that can be read back."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from spark_groupsource import register
+from spark_groupsource.broker import Cluster
+
+from .queries import Queries
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """Spark on two local cores, with the source registered."""
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("spark")
+    session = (
+        SparkSession.builder.master("local[2]")
+        .appName("spark_groupsource tests")
+        .config("spark.ui.enabled", "false")
+        .config("spark.driver.host", "127.0.0.1")
+        .config("spark.driver.bindAddress", "127.0.0.1")
+        .config("spark.sql.shuffle.partitions", "2")
+        .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
+        .config("spark.sql.streaming.stopTimeout", "60s")
+        .getOrCreate()
+    )
+    session.sparkContext.setLogLevel("ERROR")
+    register(session)
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def queries(spark: SparkSession, tmp_path: Path, cluster: Cluster) -> Iterator[Queries]:
+    """Starts queries, each with a checkpoint and a file sink of its own; stops those that still run."""
+    running = Queries(spark, tmp_path, cluster.bootstrap_servers)
+    yield running
+    running.stop_all()
+
+
+SourceOptions = Callable[..., Mapping[str, str]]

@@ -1,0 +1,121 @@
+"""Streaming queries under test: the source on one side, files that can be read back on the other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groupsource.demo.check import committed_files
+
+from ..waiting import until
+
+BatchFunction = Callable[[DataFrame, int], None]
+
+
+@dataclass
+class Pipeline:
+    """One checkpoint and one file sink: a query that is started, stopped and started again."""
+
+    spark: SparkSession
+    folder: Path
+    options: Mapping[str, str]
+    query: StreamingQuery | None = None
+
+    def load(self) -> DataFrame:
+        return self.spark.readStream.format("groupkafka").options(**self.options).load()
+
+    def start(self, *, foreach_batch: BatchFunction | None = None, **trigger: Any) -> Pipeline:
+        writer = self.load().writeStream.option("checkpointLocation", str(self.folder / "checkpoint"))
+        if trigger:
+            writer = writer.trigger(**trigger)
+        if foreach_batch is not None:
+            self.query = writer.foreachBatch(foreach_batch).start()
+        else:
+            self.query = writer.format("parquet").option("path", str(self.folder / "out")).start()
+        return self
+
+    def run(self, **more: Any) -> list[Row]:
+        """Run to the end of what is there now (AvailableNow), and give all rows that the sink has."""
+        self.start(availableNow=True, **more)
+        self.running.awaitTermination()
+        return self.rows()
+
+    @property
+    def running(self) -> StreamingQuery:
+        assert self.query is not None
+        return self.query
+
+    def stop(self) -> None:
+        self.running.stop()
+        self.query = None
+
+    def rows(self) -> list[Row]:
+        """All rows that the sink has committed, in no order."""
+        files = [str(file) for file in committed_files(self.folder / "out")]
+        return self.spark.read.schema(self.load().schema).parquet(*files).collect() if files else []
+
+    def offsets(self) -> list[tuple[int, int]]:
+        """(partition, offset) of every row in the sink, sorted; doubled rows stand twice."""
+        found: list[tuple[int, int]] = []
+        for file in committed_files(self.folder / "out"):
+            table = pq.read_table(file, columns=["partition", "offset"], partitioning=None)
+            found += zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
+        return sorted(found)
+
+    def until_rows(self, count: int) -> None:
+        """Wait until the sink has at least so many rows; fail with the query's own error when it ends."""
+
+        def enough() -> bool:
+            self.raise_if_ended()
+            return len(self.offsets()) >= count
+
+        until(enough, f"{count} rows in the sink", timeout_s=180)
+
+    def raise_if_ended(self) -> None:
+        if self.query is not None and not self.query.isActive and (error := self.query.exception()) is not None:
+            raise error
+
+    def failure(self) -> str:
+        """Wait for the query to fail; its message."""
+        try:
+            self.running.awaitTermination()
+        except StreamingQueryException as error:
+            return str(error)
+        raise AssertionError("the query did not fail")
+
+
+class Queries:
+    """Makes pipelines in folders of their own."""
+
+    def __init__(self, spark: SparkSession, folder: Path, bootstrap_servers: str) -> None:
+        self._spark = spark
+        self._folder = folder
+        self._bootstrap_servers = bootstrap_servers
+        self._made: dict[str, Pipeline] = {}
+
+    def __call__(self, name: str, topic: str, **options: str) -> Pipeline:
+        """The pipeline `name`, reading `topic` from its earliest offset in a group named after it; `_` in a key stands for `.`"""
+        defaults = {
+            "kafka.bootstrap.servers": self._bootstrap_servers,
+            "kafka.group.id": f"group-of-{topic}",
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+            # Under KIP-848 the broker sets it.
+            **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "6000"}),
+            "kafka.topic.metadata.refresh.interval.ms": "1000",
+        }
+        pipeline = Pipeline(self._spark, self._folder / name, {**defaults, **options})
+        self._made[name] = pipeline
+        return pipeline
+
+    def stop_all(self) -> None:
+        for pipeline in self._made.values():
+            if pipeline.query is not None:
+                pipeline.query.stop()

@@ -1,0 +1,255 @@
+"""`groupkafka demo`, run as a user runs it, and the count at its end."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from click.testing import CliRunner
+
+from spark_groupsource.cli import main
+from spark_groupsource.demo.check import check, committed_files
+
+from ..waiting import until
+
+DEMO = [sys.executable, "-c", "from spark_groupsource.cli import main; main()", "demo"]
+DEMO_LIMIT_S = 400
+
+StartDemo = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def mark() -> str:
+    """Stands in the environment of a demo and of all that it starts."""
+    return f"demo-{uuid.uuid4()}"
+
+
+@pytest.fixture
+def start_demo(tmp_path: Path, mark: str) -> Iterator[StartDemo]:
+    """Starts a demo whose temporary folders are below the test's own."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(**environment: str) -> subprocess.Popen[str]:
+        demo = subprocess.Popen(
+            DEMO,
+            env={**os.environ, "TMPDIR": str(tmp_path), "DEMO_MARK": mark, **environment},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        started.append(demo)
+        return demo
+
+    yield start
+    for demo in started:
+        demo.kill()
+        demo.communicate()
+
+
+def processes_with(mark: str) -> list[str]:
+    """The command lines of all processes that a demo has started, itself included."""
+    commands = (_command(process, mark) for process in Path("/proc").glob("[0-9]*"))
+    return [command for command in commands if command]
+
+
+def _command(process: Path, mark: str) -> str:
+    try:
+        if mark.encode() in (process / "environ").read_bytes():
+            return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
+    except OSError:  # it has just ended, or is another user's
+        return ""
+    return ""
+
+
+def all_have_ended(mark: str) -> None:
+    """Wait until nothing that the demo has started is left; fail with what is."""
+    try:
+        until(lambda: not processes_with(mark), "every process has ended")
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {processes_with(mark)}") from None
+
+
+def demo_folders(tmp_path: Path) -> list[str]:
+    return [folder.name for folder in tmp_path.glob("groupkafka-*")]
+
+
+def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
+    demo = start_demo()
+    output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
+    assert demo.returncode == 0, output
+    counted = re.search(r"produced (\d+), read (\d+), lost 0, doubled 0: every record counted once", output)
+    assert counted is not None, output
+    assert counted[1] == counted[2]
+    assert int(counted[1]) > 10_000
+    story = [
+        "topic orders of 6 partitions",
+        "rebalance: generation",
+        "A and B share the topic",
+        "stopping query B",
+        "A took over",
+        "starting query B again",
+        "both share again",
+        "producer stopped",
+        "lag 0, nothing held",
+        "PARTITION",
+        "README.md",
+    ]
+    places = [output.find(words) for words in story]
+    assert -1 not in places, (story[places.index(-1)], output)
+    assert places == sorted(places), output
+    for owed in re.finditer(r"B read the micro-batch that was cut off: (\d+) records; (\d+) were held for it", output):
+        assert owed[1] == owed[2]
+    assert demo_folders(tmp_path) == []
+    all_have_ended(mark)
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_a_demo_that_is_interrupted_leaves_no_process(
+    start_demo: StartDemo, tmp_path: Path, mark: str, number: signal.Signals
+) -> None:
+    demo = start_demo()
+    assert demo.stdout is not None
+    seen = []
+    for line in demo.stdout:
+        seen.append(line)
+        if "A running" in line:
+            break
+    assert len(processes_with(mark)) > 5, seen
+    demo.send_signal(number)
+    rest, _ = demo.communicate(timeout=60)
+    all_have_ended(mark)
+    assert demo.returncode != 0
+    assert "Traceback" not in rest
+    if number != signal.SIGKILL:
+        assert demo_folders(tmp_path) == []
+
+
+def test_a_query_that_fails_is_told_with_the_end_of_its_log(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
+    demo = start_demo(PYSPARK_SUBMIT_ARGS="--no-such-option pyspark-shell")
+    output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
+    assert demo.returncode == 1
+    assert re.search(r"Error: Query [AB]: .*JAVA_GATEWAY_EXITED", output), output
+    assert re.search(r"The end of .*query\.log:\n(.+\n)+", output), output
+    (folder,) = demo_folders(tmp_path)
+    assert f"All logs: {tmp_path / folder}" in output
+    all_have_ended(mark)
+
+
+def test_without_java_the_demo_says_what_to_install() -> None:
+    shown = CliRunner().invoke(main, ["demo"], env={"JAVA_HOME": "", "PATH": ""})
+    assert shown.exit_code == 1
+    assert "Install Java 17" in shown.output
+
+
+def test_without_pyspark_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
+    shown = CliRunner().invoke(main, ["demo"])
+    assert shown.exit_code == 1
+    assert "pip install 'spark-groupsource[spark]'" in shown.output
+
+
+# The count.
+
+
+class Sink:
+    """A file sink's folder, as Spark writes it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.log = folder / "_spark_metadata"
+        self.log.mkdir(parents=True)
+
+    def file(self, name: str, numbers: Sequence[int], partition: int = 0) -> str:
+        """Write a file of rows; the line that lists it."""
+        table = pa.table({"number": pa.array(numbers, pa.int64()), "partition": pa.array([partition] * len(numbers), pa.int32())})
+        pq.write_table(table, self.folder / name)
+        path = (self.folder / name).as_uri()
+        return json.dumps({"path": path, "size": 1, "isDir": False, "modificationTime": 1, "action": "add"})
+
+    def list(self, batch: str, *lines: str) -> None:
+        """Write one file of the sink's log."""
+        (self.log / batch).write_text("\n".join(["v1", *lines]))
+
+
+@pytest.fixture
+def sinks(tmp_path: Path) -> dict[str, Sink]:
+    # Blanks and the like stand as %20 in the log's paths.
+    return {name: Sink(tmp_path / f"query {name} é" / "out") for name in "AB"}
+
+
+def outputs(sinks: dict[str, Sink]) -> dict[str, Path]:
+    return {name: sink.folder for name, sink in sinks.items()}
+
+
+def test_each_record_in_one_output_is_exactly_once(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0, 2]), sinks["A"].file("a1", [4], partition=1))
+    sinks["B"].list("0", sinks["B"].file("b0", [1, 3]))
+    result = check(5, outputs(sinks))
+    assert result.exactly_once
+    assert result.read == 5
+    assert result.rows == {("A", 0): 2, ("A", 1): 1, ("B", 0): 2}
+
+
+def test_a_removed_record_is_lost(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 3]))
+    result = check(4, outputs(sinks))
+    assert not result.exactly_once
+    assert (result.lost, result.doubled) == ((2,), ())
+
+
+def test_a_record_in_both_outputs_is_doubled(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 2]))
+    sinks["B"].list("0", sinks["B"].file("b0", [2]))
+    result = check(3, outputs(sinks))
+    assert not result.exactly_once
+    assert (result.lost, result.doubled, result.read) == ((), (2,), 4)
+
+
+def test_a_record_that_was_lost_is_not_made_up_for_by_a_doubled_one(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 1]))
+    result = check(3, outputs(sinks))
+    assert result.read == result.produced
+    assert not result.exactly_once
+    assert (result.lost, result.doubled) == ((2,), (1,))
+
+
+def test_a_record_that_was_never_produced_is_told(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0, 7]))
+    result = check(1, outputs(sinks))
+    assert not result.exactly_once
+    assert result.unknown == (7,)
+
+
+def test_files_that_the_sink_has_not_committed_do_not_count(sinks: dict[str, Sink]) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", [0]))
+    sinks["A"].file("cut-off", [0])
+    (sinks["A"].log / ".1.tmp").write_text("v1\n" + sinks["A"].file("half", [0]))
+    assert check(1, outputs(sinks)).exactly_once
+
+
+def test_a_compact_file_of_the_log_stands_for_all_before_it(sinks: dict[str, Sink]) -> None:
+    sink = sinks["A"]
+    lines = [sink.file(f"a{number}", [number]) for number in range(4)]
+    for batch in range(2):
+        sink.list(str(batch), lines[batch])
+    sink.list("2.compact", *lines[:3])
+    sink.list("3", lines[3])
+    assert [file.name for file in committed_files(sink.folder)] == ["a0", "a1", "a2", "a3"]
+    assert check(4, outputs(sinks)).exactly_once
+
+
+def test_a_query_that_has_committed_nothing_has_no_rows(tmp_path: Path) -> None:
+    assert check(0, {"A": tmp_path / "nowhere"}).exactly_once

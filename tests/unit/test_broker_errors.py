@@ -1,0 +1,80 @@
+"""What each broker error becomes: one test for each code that the code handles."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import KafkaError
+
+from spark_groupsource import errors
+from spark_groupsource.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain, is_passing
+
+ON_COMMIT = {
+    "ILLEGAL_GENERATION": errors.GenerationChanged,
+    "STALE_MEMBER_EPOCH": errors.GenerationChanged,
+    "REBALANCE_IN_PROGRESS": errors.GenerationChanged,
+    "COORDINATOR_LOAD_IN_PROGRESS": errors.CoordinatorUnavailable,
+    "COORDINATOR_NOT_AVAILABLE": errors.CoordinatorUnavailable,
+    "NOT_COORDINATOR": errors.CoordinatorUnavailable,
+    "_WAIT_COORD": errors.CoordinatorUnavailable,
+    "UNKNOWN_MEMBER_ID": errors.MemberUnknown,
+    "FENCED_MEMBER_EPOCH": errors.MemberUnknown,
+    "FENCED_INSTANCE_ID": errors.MemberFenced,
+    "UNRELEASED_INSTANCE_ID": errors.MemberFenced,
+    "REQUEST_TIMED_OUT": errors.CommitOutcomeUnknown,
+    "_TIMED_OUT": errors.CommitOutcomeUnknown,
+    "_TRANSPORT": errors.CommitOutcomeUnknown,
+    "OFFSET_METADATA_TOO_LARGE": errors.CommitRefused,
+    "INVALID_COMMIT_OFFSET_SIZE": errors.CommitRefused,
+    "GROUP_AUTHORIZATION_FAILED": errors.NotAuthorized,
+    "TOPIC_AUTHORIZATION_FAILED": errors.NotAuthorized,
+    "UNKNOWN_TOPIC_OR_PART": errors.TopicNotFound,
+}
+
+ON_REQUEST = {
+    "_AUTHENTICATION": errors.AuthenticationFailed,
+    "SASL_AUTHENTICATION_FAILED": errors.AuthenticationFailed,
+    "_SSL": errors.AuthenticationFailed,
+    "GROUP_AUTHORIZATION_FAILED": errors.NotAuthorized,
+    "TOPIC_AUTHORIZATION_FAILED": errors.NotAuthorized,
+    "CLUSTER_AUTHORIZATION_FAILED": errors.NotAuthorized,
+    "UNKNOWN_TOPIC_OR_PART": errors.TopicNotFound,
+    "UNKNOWN_TOPIC_ID": errors.TopicNotFound,
+    "FENCED_INSTANCE_ID": errors.MemberFenced,
+    "UNRELEASED_INSTANCE_ID": errors.MemberFenced,
+}
+
+
+@pytest.mark.parametrize(("code", "kind"), ON_COMMIT.items())
+def test_a_commits_error_becomes(code: str, kind: type[errors.GroupKafkaError]) -> None:
+    error = explain(KafkaError(getattr(KafkaError, code)), "committing orders-3", COMMIT_ERRORS)
+    assert type(error) is kind
+    assert str(error).startswith("committing orders-3: ")
+
+
+@pytest.mark.parametrize(("code", "kind"), ON_REQUEST.items())
+def test_a_requests_error_becomes(code: str, kind: type[errors.GroupKafkaError]) -> None:
+    assert type(explain(KafkaError(getattr(KafkaError, code)), "reading")) is kind
+
+
+def test_no_code_is_handled_without_a_test() -> None:
+    assert {getattr(KafkaError, code) for code in ON_COMMIT} == COMMIT_ERRORS.keys()
+    assert {getattr(KafkaError, code) for code in ON_REQUEST} == REQUEST_ERRORS.keys()
+
+
+def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:
+    error = explain(KafkaError(KafkaError.INVALID_REQUEST), "committing", COMMIT_ERRORS)
+    assert type(error) is errors.CommitRefused
+    assert not is_passing(error)
+
+
+def test_only_passing_errors_are_tried_again() -> None:
+    passing = {code for code, kind in ON_COMMIT.items() if is_passing(kind("."))}
+    assert passing == {
+        "ILLEGAL_GENERATION",
+        "STALE_MEMBER_EPOCH",
+        "REBALANCE_IN_PROGRESS",
+        "COORDINATOR_LOAD_IN_PROGRESS",
+        "COORDINATOR_NOT_AVAILABLE",
+        "NOT_COORDINATOR",
+        "_WAIT_COORD",
+    }

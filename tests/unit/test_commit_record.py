@@ -1,0 +1,250 @@
+"""The record that a member writes to its group, and what is made of other clients' commits."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from spark_groupsource.commit_record import MAX_METADATA_BYTES, CommitRecord, Foreign, OpenRange, OwedRange, read_commit
+from spark_groupsource.partition import OffsetRange
+
+FORMATS = Path(__file__).parent / "formats"
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+STREAM = "0f3c9d2a7b615e48"
+OTHER = "a91d0c77e2b4f635"
+
+streams = st.from_regex(r"[0-9a-zA-Z_-]{1,64}", fullmatch=True)
+plans = st.integers(-1, 2**63 - 1)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> CommitRecord:
+    bounds = sorted(draw(st.sets(st.integers(0, 2**63 - 1), max_size=12)))
+    ranges = list(zip(bounds[::2], bounds[1::2], strict=False))
+    owed = draw(st.lists(st.sampled_from(ranges), unique=True)) if ranges else []
+    lowest = max((end for _, end in ranges), default=0)
+    done, logged = sorted((draw(plans), draw(plans)))
+    return CommitRecord(
+        stream=draw(streams),
+        logged=logged,
+        done=done,
+        next=draw(st.integers(lowest, 2**63 - 1)),
+        open=tuple(OpenRange(*held) for held in ranges if held not in owed),
+        owed=tuple(OwedRange(draw(streams), draw(plans), *held) for held in owed),
+    )
+
+
+@unhurried
+@given(records())
+def test_a_record_reads_back_as_it_was_written(record: CommitRecord) -> None:
+    assert read_commit(record.offset, record.metadata()) == record
+
+
+@unhurried
+@given(records())
+def test_the_committed_offset_is_the_lowest_that_may_still_have_to_be_read(record: CommitRecord) -> None:
+    assert record.offset == min([record.next, *(held.start for held in record.open), *(held.start for held in record.owed)])
+    assert record.unconfirmed == sorted(record.unconfirmed)
+
+
+def test_a_record_of_version_1_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
+    record = read_commit(stored["offset"], stored["metadata"])
+    assert record == CommitRecord(
+        stream=STREAM,
+        logged=41,
+        done=40,
+        next=300,
+        open=(OpenRange(200, 260), OpenRange(260, 300)),
+        owed=(OwedRange(OTHER, 7, 120, 180),),
+    )
+    assert isinstance(record, CommitRecord)
+    assert record.metadata() == stored["metadata"]
+    assert record.owed[0].range == OffsetRange(120, 180)
+
+
+def test_only_exactly_the_range_that_was_claimed_is_open() -> None:
+    record = CommitRecord(stream=STREAM, logged=3, done=2, next=20, open=(OpenRange(10, 20),))
+    assert record.holds_open(OffsetRange(10, 20))
+    assert not record.holds_open(OffsetRange(10, 19))
+    assert not record.holds_open(OffsetRange(11, 20))
+
+
+def test_a_partition_that_nobody_has_committed_has_no_record() -> None:
+    assert read_commit(-1001, None) is None
+    assert read_commit(-1, '{"v":1}') is None
+
+
+VALID: dict[str, Any] = {
+    "v": 1,
+    "s": STREAM,
+    "n": 4,
+    "done": 3,
+    "next": 30,
+    "open": [[20, 30]],
+    "owed": [[OTHER, 7, 10, 20]],
+}
+
+
+def compact(fields: dict[str, Any]) -> str:
+    """The fields as JSON in the one form that a record has."""
+    return json.dumps(fields, separators=(",", ":"))
+
+
+def test_the_example_of_the_next_tests_is_a_record() -> None:
+    assert isinstance(read_commit(10, compact(VALID)), CommitRecord)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"v": 2},
+        {"v": "1"},
+        {"v": True},
+        {"v": 1.0},
+        {"s": ""},
+        {"s": "a b"},
+        {"s": "x" * 65},
+        {"s": 5},
+        {"s": None},
+        {"n": "4"},
+        {"n": 4.0},
+        {"n": -2},
+        {"n": 2},
+        {"n": 2**63},
+        {"done": 5},
+        {"done": True},
+        {"next": 29},
+        {"next": -1},
+        {"next": 1e2},
+        {"open": [[20, 20]]},
+        {"open": [[30, 20]]},
+        {"open": [[19, 30]]},
+        {"open": [[20]]},
+        {"open": [[20, 30, 40]]},
+        {"open": [["20", "30"]]},
+        {"open": {"20": 30}},
+        {"open": None},
+        {"owed": [[OTHER, 7, 10, 21]]},
+        {"owed": [[OTHER, 7, 10]]},
+        {"owed": [["", 7, 10, 20]]},
+        {"owed": [[OTHER, 7, 10, 20], [OTHER, 7, 10, 20]]},
+        {"owed": "none"},
+        {"extra": 1},
+        {"stream": STREAM},
+    ],
+    ids=str,
+)
+def test_what_is_not_exactly_a_record_counts_as_another_clients_commit(change: dict[str, Any]) -> None:
+    assert read_commit(10, compact({**VALID, **change})) == Foreign(10)
+
+
+@pytest.mark.parametrize("name", sorted(VALID))
+def test_a_record_with_a_field_missing_counts_as_another_clients_commit(name: str) -> None:
+    assert read_commit(10, compact({key: value for key, value in VALID.items() if key != name})) == Foreign(10)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        compact(VALID) + " ",
+        compact(VALID) + "\x00",
+        json.dumps(VALID),
+        compact(dict(sorted(VALID.items()))),
+        compact(VALID)[:-1] + ',"v":1}',
+    ],
+    ids=["a space behind it", "a NUL behind it", "spaces in it", "another order", "a key twice"],
+)
+def test_the_same_fields_in_another_form_count_as_another_clients_commit(text: str) -> None:
+    assert read_commit(10, text) == Foreign(10)
+
+
+@pytest.mark.parametrize("offset", [0, 9, 11, 30, 2**63 - 1])
+def test_a_record_beside_another_offset_counts_as_another_clients_commit(offset: int) -> None:
+    # Somebody moved the offset and kept the text, or copied the text from another partition.
+    assert read_commit(offset, compact(VALID)) == Foreign(offset)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "null",
+        "[]",
+        "1",
+        '"x"',
+        "{",
+        "[" * 4000,
+        '{"a":' * 800,
+        "\x00",
+        "\udc80",
+        '{"v":1,"s":"\\ud800"}',
+        "NaN",
+        "consumer-1",
+    ],
+    ids=lambda text: repr(text[:12]),
+)
+def test_hostile_text_counts_as_another_clients_commit(text: str) -> None:
+    assert read_commit(7, text) == Foreign(7)
+
+
+@unhurried
+@given(st.integers(0, 2**63 - 1), st.none() | st.text(max_size=6000))
+def test_no_text_makes_reading_a_commit_fail(offset: int, text: str | None) -> None:
+    assert read_commit(offset, text) == Foreign(offset)
+
+
+@unhurried
+@given(records(), st.data())
+def test_no_damaged_record_makes_reading_a_commit_fail(record: CommitRecord, data: st.DataObject) -> None:
+    text = record.metadata()
+    at = data.draw(st.integers(0, len(text) - 1))
+    damaged = text[:at] + data.draw(st.text(max_size=3)) + text[at + 1 :]
+    held = read_commit(record.offset, damaged)
+    assert held == Foreign(record.offset) or (isinstance(held, CommitRecord) and held.offset == record.offset)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.sampled_from(["v", "s", "n", "open"]), inner, max_size=3),
+)
+
+
+@unhurried
+@given(st.fixed_dictionaries({}, optional=dict.fromkeys(VALID, json_values)))
+def test_no_value_in_a_field_makes_reading_a_commit_fail(change: dict[str, Any]) -> None:
+    held = read_commit(10, compact({**VALID, **change}))
+    assert held == Foreign(10) or (isinstance(held, CommitRecord) and held.offset == 10)
+
+
+def _holding(count: int) -> CommitRecord:
+    owed = tuple(OwedRange(OTHER, 1_000_000 + number, 10**9 + number, 10**9 + number + 1) for number in range(count))
+    return CommitRecord(stream=STREAM, logged=10**6, done=10**6 - 1, next=10**10, owed=owed)
+
+
+def test_sixty_ranges_held_for_other_streams_fit_into_a_broker() -> None:
+    record = _holding(60)
+    assert len(record.metadata().encode()) <= MAX_METADATA_BYTES
+    assert read_commit(record.offset, record.metadata()) == record
+
+
+def test_a_record_longer_than_any_broker_stores_counts_as_another_clients_commit() -> None:
+    record = _holding(100)
+    assert len(record.metadata()) > MAX_METADATA_BYTES
+    assert read_commit(record.offset, record.metadata()) == Foreign(record.offset)
+
+
+def test_a_record_cannot_be_made_with_ranges_that_contradict_each_other() -> None:
+    with pytest.raises(ValidationError, match="overlap"):
+        CommitRecord(stream=STREAM, logged=1, done=0, next=9, open=(OpenRange(0, 5),), owed=(OwedRange(OTHER, 0, 4, 9),))
+    with pytest.raises(ValidationError, match="ends above next"):
+        CommitRecord(stream=STREAM, logged=1, done=0, next=4, open=(OpenRange(0, 5),))
+    with pytest.raises(ValidationError, match="done is above n"):
+        CommitRecord(stream=STREAM, logged=1, done=2, next=4)

@@ -1,0 +1,88 @@
+"""Which reader is used, and what is said when it is the slower one."""
+
+from __future__ import annotations
+
+import logging
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_groupsource.fetch import FetchSettings, choice, native, pure
+from spark_groupsource.fetch.librdkafka import why_unavailable
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def nothing_said_yet() -> Iterator[None]:
+    choice._warn.cache_clear()
+    yield
+    choice._warn.cache_clear()
+
+
+def settings(**client: object) -> FetchSettings:
+    return FetchSettings({"bootstrap.servers": "nowhere", **client})  # type: ignore[dict-item]
+
+
+@pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
+def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
+    assert choice.reader_for(settings()) is native.read
+    assert not caplog.records
+
+
+def test_without_it_the_pure_reader_is_used_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(choice, "why_unavailable", lambda: "its C was not compiled")
+
+    assert [choice.reader_for(settings()) for _ in range(3)] == [pure.read] * 3
+
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert "pure Python reader" in said.getMessage()
+    assert "its C was not compiled" in said.getMessage()
+
+
+def test_a_python_callback_needs_the_pure_reader(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(choice, "why_unavailable", lambda: None)
+
+    assert choice.reader_for(settings(oauth_cb=print)) is pure.read
+    assert "callback" in caplog.text
+
+
+def test_it_installs_without_a_compiler(tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    left_out = shutil.ignore_patterns("*.so", "__pycache__")
+    shutil.copytree(PROJECT / "spark_groupsource", source / "spark_groupsource", ignore=left_out)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(PROJECT / name, source)
+    build = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(tmp_path), str(source)]
+    done = subprocess.run(
+        build,
+        env={**os.environ, "CC": "false", "PIP_DISABLE_PIP_VERSION_CHECK": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+
+    (wheel,) = tmp_path.glob("*.whl")
+    zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
+    ask = "from spark_groupsource.fetch import librdkafka; print(librdkafka.__file__, librdkafka.why_unavailable())"
+    said = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", ask],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    ).stdout
+
+    assert said.startswith(str(tmp_path))
+    assert "not compiled" in said

@@ -1,0 +1,202 @@
+"""The rules of the hand-off, row by row of the two tables in docs/handoff.md."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.errors import CheckpointBehindGroup
+from spark_groupsource.handoff import Decision, Stream, Verdict, adopt, claim, confirm, evidence, settle
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+ORDERS = TopicPartition("orders", 3)
+RANGE = OffsetRange(100, 200)
+
+DURABLE = Stream("me", logged=7, durable=7, ranges={ORDERS: RANGE})
+"""Plan 7 is in the commit log."""
+LOGGED = replace(DURABLE, durable=6)
+"""Plan 7 is in the offset log only."""
+
+
+def record(
+    stream: str,
+    logged: int,
+    *,
+    at: int,
+    done: int = -1,
+    claimed: tuple[tuple[int, int], ...] = (),
+    owed: tuple[OwedRange, ...] = (),
+) -> CommitRecord:
+    """A record whose `next` is `at`, and whose `open` are the ranges `claimed`."""
+    ranges = tuple(OpenRange(*held) for held in claimed)
+    return CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed)
+
+
+def adopted(stream: Stream, commit: GroupCommit, done: dict[str, int] | None = None) -> CommitRecord:
+    return adopt(stream, ORDERS, commit, starting_offset=55, done=done or {})
+
+
+class TestAPartitionIsAcquired:
+    def test_that_was_never_committed_and_never_planned_starts_where_the_options_say(self) -> None:
+        stream = replace(LOGGED, ranges={})
+        assert adopted(stream, None) == record("me", 7, done=6, at=55)
+
+    def test_whose_record_expired_goes_on_where_the_last_plan_ended_if_that_is_durable(self) -> None:
+        assert adopted(DURABLE, None) == record("me", 7, done=7, at=200)
+
+    def test_whose_record_expired_keeps_the_range_of_the_last_plan_claimed_if_that_is_not_durable(self) -> None:
+        assert adopted(LOGGED, None) == record("me", 7, done=6, at=200, claimed=((100, 200),))
+
+    def test_whose_record_expired_after_a_plan_without_new_records_goes_on_there(self) -> None:
+        stream = replace(LOGGED, ranges={ORDERS: OffsetRange(100, 100)})
+        assert adopted(stream, None) == record("me", 7, done=6, at=100)
+
+    def test_from_another_client_starts_at_its_offset_because_the_last_writer_wins(self) -> None:
+        assert adopted(LOGGED, Foreign(150)) == record("me", 7, done=6, at=150)
+
+    def test_from_another_stream_goes_on_behind_its_claims_and_holds_them_for_it(self) -> None:
+        owed = OwedRange("third", 2, 80, 90)
+        before = record("other", 4, done=3, at=300, claimed=((200, 250), (250, 300)), owed=(owed,))
+        held = (owed, OwedRange("other", 4, 200, 250), OwedRange("other", 4, 250, 300))
+        assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held)
+
+    def test_from_another_stream_that_had_confirmed_everything_owes_nothing(self) -> None:
+        assert adopted(LOGGED, record("other", 4, done=4, at=300)) == record("me", 7, done=6, at=300)
+
+    def test_from_another_stream_owes_nothing_that_some_record_of_the_group_shows_to_be_done(self) -> None:
+        before = record("other", 4, done=3, at=300, claimed=((200, 300),), owed=(OwedRange("third", 2, 80, 90),))
+        assert adopted(LOGGED, before, {"third": 2, "other": 3}).owed == (OwedRange("other", 4, 200, 300),)
+        assert adopted(LOGGED, before, {"third": 1, "other": 4}).owed == (OwedRange("third", 2, 80, 90),)
+
+    def test_from_another_stream_keeps_what_is_owed_to_this_stream_until_its_own_plan_is_durable(self) -> None:
+        before = record("other", 4, done=3, at=300, owed=(OwedRange("me", 7, 100, 200),))
+        assert adopted(LOGGED, before, {"me": 9}).owed == before.owed
+        assert adopted(DURABLE, before).owed == ()
+
+    def test_that_this_stream_had_before_is_as_it_left_it(self) -> None:
+        before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
+        assert adopted(LOGGED, before) is before
+
+    def test_that_this_stream_had_before_is_confirmed_if_its_plan_is_durable_by_now(self) -> None:
+        before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
+        assert adopted(DURABLE, before) == record("me", 7, done=7, at=200, owed=before.owed)
+        assert adopted(DURABLE, before, {"other": 4}) == record("me", 7, done=7, at=200)
+
+    def test_that_knows_a_newer_plan_of_this_stream_stops_the_query_with_both_sides_named(self) -> None:
+        with pytest.raises(CheckpointBehindGroup, match=r"orders-3: the group holds plan 8 of stream me, .* checkpoint is 7\."):
+            adopted(LOGGED, record("me", 8, done=7, at=300))
+
+    def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
+        with pytest.raises(CheckpointBehindGroup, match="plan 9"):
+            adopted(LOGGED, record("other", 4, at=300, owed=(OwedRange("me", 9, 200, 300),)))
+
+
+def verdict(commit: GroupCommit, *, owned: bool = True, held_since_planned: bool = True) -> Verdict:
+    return claim(LOGGED, ORDERS, commit, owned=owned, held_since_planned=held_since_planned)
+
+
+EVERY_CASE = pytest.mark.parametrize(("owned", "held_since_planned"), [(False, False), (True, False), (True, True)])
+
+
+class TestARangeOfAPlan:
+    @EVERY_CASE
+    @pytest.mark.parametrize("writer", ["me", "other"])
+    def test_that_is_owed_to_it_is_read_whoever_has_the_partition(
+        self, writer: str, owned: bool, held_since_planned: bool
+    ) -> None:
+        commit = record(writer, 7, at=300, owed=(OwedRange("me", 7, 100, 200),))
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.READ)
+
+    @EVERY_CASE
+    def test_that_it_has_claimed_is_read_again(self, owned: bool, held_since_planned: bool) -> None:
+        commit = record("me", 7, done=6, at=200, claimed=((100, 200),))
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.READ)
+
+    @EVERY_CASE
+    def test_that_is_not_among_the_claims_of_this_plan_is_left_to_who_had_it(self, owned: bool, held_since_planned: bool) -> None:
+        commit = record("me", 7, done=6, at=200, claimed=((150, 200),))
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.LEAVE)
+
+    @EVERY_CASE
+    @pytest.mark.parametrize(
+        "commit",
+        [
+            record("other", 4, at=100),
+            record("other", 7, at=200, claimed=((100, 200),)),
+            record("other", 4, at=300, owed=(OwedRange("me", 6, 100, 200),)),
+            record("other", 4, at=300, owed=(OwedRange("me", 7, 100, 199),)),
+            Foreign(100),
+        ],
+        ids=["at the same place", "that claimed it", "and owed for another plan", "and another range owed", "another client"],
+    )
+    def test_in_a_partition_that_another_stream_or_client_took_is_left_to_it(
+        self, commit: GroupCommit, owned: bool, held_since_planned: bool
+    ) -> None:
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.LEAVE)
+
+    def test_is_claimed_by_the_run_that_planned_it_and_kept_the_partition(self) -> None:
+        owed = (OwedRange("other", 4, 80, 90),)
+        before = record("me", 6, done=5, at=100, claimed=((90, 100),), owed=owed)
+        assert verdict(before) == Verdict(Decision.CLAIM, record("me", 7, done=6, at=200, claimed=((100, 200),), owed=owed))
+
+    def test_is_left_to_a_later_plan_by_a_run_that_did_not_plan_it_or_lost_the_partition_in_between(self) -> None:
+        assert verdict(record("me", 6, done=6, at=100), held_since_planned=False) == Verdict(Decision.LEAVE)
+
+    @pytest.mark.parametrize("commit", [None, record("me", 6, done=6, at=100)], ids=["nobody has committed", "its own"])
+    def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
+        assert verdict(commit, owned=False, held_since_planned=False) == Verdict(Decision.WAIT)
+
+    def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
+        with pytest.raises(CheckpointBehindGroup, match="plan 8"):
+            verdict(record("me", 8, done=7, at=300))
+
+    def test_stays_claimed_once_it_is_claimed(self) -> None:
+        claimed = verdict(record("me", 6, done=6, at=100)).write
+        assert claimed is not None
+        assert verdict(claimed) == Verdict(Decision.READ)
+        taken_over = adopt(Stream("other"), ORDERS, claimed, starting_offset=0, done={})
+        assert verdict(taken_over, owned=False, held_since_planned=False) == Verdict(Decision.READ)
+        given_back = adopted(LOGGED, taken_over)
+        assert verdict(given_back, held_since_planned=False) == Verdict(Decision.READ)
+
+    def test_stays_with_the_other_stream_once_that_has_taken_the_partition(self) -> None:
+        taken_over = adopt(Stream("other"), ORDERS, record("me", 6, done=6, at=100), starting_offset=0, done={})
+        assert verdict(taken_over, owned=False, held_since_planned=False) == Verdict(Decision.LEAVE)
+        assert verdict(adopted(LOGGED, taken_over), held_since_planned=False) == Verdict(Decision.LEAVE)
+
+
+class TestAPlanIsDurable:
+    def test_so_its_claims_are_closed_and_what_others_are_owed_stays(self) -> None:
+        owed = (OwedRange("other", 4, 80, 90),)
+        before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=owed)
+        assert confirm(before, DURABLE) == record("me", 7, done=7, at=200, owed=owed)
+
+    def test_so_claims_of_an_older_plan_are_closed_and_show_how_far_the_stream_is(self) -> None:
+        assert confirm(record("me", 5, done=4, at=90, claimed=((80, 90),)), LOGGED) == record("me", 6, done=6, at=90)
+
+    def test_but_not_the_newer_one_whose_claims_stay_open(self) -> None:
+        before = record("me", 7, done=6, at=200, claimed=((100, 200),))
+        assert confirm(before, LOGGED) is before
+
+    def test_and_a_record_without_claims_is_not_written_again(self) -> None:
+        before = record("me", 5, done=4, at=90)
+        assert confirm(before, DURABLE) is before
+
+
+class TestARangeOwedToAnotherStream:
+    def test_is_held_until_that_stream_shows_that_its_plan_is_done(self) -> None:
+        before = record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90), OwedRange("third", 2, 90, 100)))
+        assert settle(before, {"other": 4, "third": 1}).owed == (OwedRange("third", 2, 90, 100),)
+        assert settle(before, {"other": 9, "third": 9}).offset == 200
+
+    def test_is_not_written_again_while_nothing_shows_that(self) -> None:
+        before = record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))
+        assert settle(before, {}) is before
+        assert settle(before, {"other": 3, "third": 4}) is before
+
+    def test_is_shown_to_be_done_by_the_newest_record_of_that_stream_and_by_nothing_else(self) -> None:
+        commits: list[GroupCommit] = [record("other", 9, done=3, at=5), record("other", 4, done=4, at=5), Foreign(7), None]
+        assert evidence(commits) == {"other": 4}
+        assert evidence([record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))]) == {"me": -1}

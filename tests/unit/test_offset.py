@@ -1,0 +1,135 @@
+"""The offset JSON that Spark keeps in a query's checkpoint."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+FORMATS = Path(__file__).parent / "formats"
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+GROUP = "orders-to-lake"
+
+partitions = st.builds(TopicPartition, st.sampled_from(["orders", "returns", "Ünïcode", "a.b-c_d"]), st.integers(0, 2**31 - 1))
+ranges = st.tuples(st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)).map(lambda bounds: OffsetRange(*sorted(bounds)))
+
+
+@st.composite
+def offsets(draw: st.DrawFn) -> PlanOffset:
+    return PlanOffset.build(
+        stream=draw(st.from_regex(r"[0-9a-f]{16}", fullmatch=True)),
+        plan=draw(st.integers(0, 2**63 - 1)),
+        generation=draw(st.integers(-1, 2**31 - 1)),
+        member=draw(st.text(max_size=20)),
+        group=GROUP,
+        ranges=draw(st.dictionaries(partitions, ranges, max_size=8)),
+    )
+
+
+@unhurried
+@given(offsets())
+def test_a_plan_comes_back_from_the_checkpoint_as_it_was_made(offset: PlanOffset) -> None:
+    stored = json.dumps(offset.to_json())
+    again = PlanOffset.parse(json.loads(stored), GROUP)
+    assert again == offset
+    assert again.by_partition() == offset.by_partition()
+    # Spark compares offsets as text: what it hands back and what it is given again must be the same.
+    assert json.dumps(again.to_json()) == stored
+
+
+@unhurried
+@given(offsets())
+def test_keys_are_sorted_at_every_level(offset: PlanOffset) -> None:
+    stored = offset.to_json()
+    assert json.dumps(stored) == json.dumps(stored, sort_keys=True)
+
+
+def test_an_offset_of_version_1_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "offset_v1.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert (offset.stream, offset.plan, offset.generation) == ("0f3c9d2a7b615e48", 41, 12)
+    assert offset.by_partition() == {
+        TopicPartition("orders", 0): OffsetRange(200, 300),
+        TopicPartition("orders", 3): OffsetRange(57, 57),
+        TopicPartition("returns", 10): OffsetRange(0, 12),
+    }
+    assert offset.to_json() == stored
+
+
+def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None:
+    first, second = TopicPartition("orders", 2), TopicPartition("orders", 10)
+    bounds = OffsetRange(0, 5)
+
+    def text(*order: TopicPartition) -> str:
+        planned = dict.fromkeys(order, bounds)
+        built = PlanOffset.build(stream="a", plan=0, generation=1, member="m", group=GROUP, ranges=planned)
+        return json.dumps(built.to_json())
+
+    assert text(first, second) == text(second, first)
+
+
+def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
+    first, second = PlanOffset.first(GROUP), PlanOffset.first(GROUP)
+    assert first.stream != second.stream
+    assert first.plan == -1
+    assert first.by_partition() == {}
+    assert PlanOffset.parse(first.to_json(), GROUP) == first
+
+
+def _stored(**change: Any) -> dict[str, Any]:
+    stored: dict[str, Any] = json.loads((FORMATS / "offset_v1.json").read_text())
+    return {**stored, **change}
+
+
+@pytest.mark.parametrize("version", [2, 17])
+def test_a_checkpoint_of_a_newer_version_says_so(version: int) -> None:
+    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 1"):
+        PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
+
+
+def test_a_checkpoint_of_another_group_names_both_groups() -> None:
+    with pytest.raises(OffsetError, match=r"'orders-to-lake', but kafka.group.id is 'returns'"):
+        PlanOffset.parse(_stored(), "returns")
+
+
+def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_continued() -> None:
+    with pytest.raises(OffsetError, match=r"one that the built-in kafka source wrote cannot be continued"):
+        PlanOffset.parse({"orders": {"0": 23, "1": 345}}, GROUP)
+
+
+@pytest.mark.parametrize(
+    "offset",
+    [
+        {},
+        {"v": 1},
+        _stored(v="1"),
+        _stored(v=0),
+        _stored(plan=-2),
+        _stored(plan="41"),
+        _stored(plan=1.0),
+        _stored(stream=""),
+        _stored(stream="two words"),
+        _stored(extra=1),
+        _stored(ranges=[]),
+        _stored(ranges={"orders": {"0": [[5, 4]]}}),
+        _stored(ranges={"orders": {"0": [[-1, 4]]}}),
+        _stored(ranges={"orders": {"0": []}}),
+        _stored(ranges={"orders": {"0": [[1, 2], [2, 3]]}}),
+        _stored(ranges={"orders": {"0": [1, 2]}}),
+        _stored(ranges={"orders": {"00": [[1, 2]]}}),
+        _stored(ranges={"orders": {"-1": [[1, 2]]}}),
+        _stored(ranges={"orders": {"x": [[1, 2]]}}),
+    ],
+    ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)}),
+)
+def test_a_damaged_checkpoint_says_that_this_source_did_not_write_it(offset: dict[str, Any]) -> None:
+    with pytest.raises(OffsetError, match="did not write"):
+        PlanOffset.parse(offset, GROUP)

@@ -1,0 +1,59 @@
+"""What a micro-batch reads."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.planner import lag, moved_back, plan
+
+
+def tp(partition: int) -> TopicPartition:
+    return TopicPartition("t", partition)
+
+
+def test_without_a_limit_everything_that_is_there_is_planned() -> None:
+    assert plan({tp(0): 5, tp(1): 7}, {tp(0): 9, tp(1): 7}) == {tp(0): OffsetRange(5, 9), tp(1): OffsetRange(7, 7)}
+
+
+def test_the_limit_is_shared_out_in_proportion_to_lag_and_small_lags_get_one() -> None:
+    # Spark's own case: 1, 1 and 8 of a limit of 10.
+    positions = {tp(0): 0, tp(1): 0, tp(2): 0}
+    planned = plan(positions, {tp(0): 1, tp(1): 10, tp(2): 100}, 10)
+    assert {partition.partition: offsets.size for partition, offsets in planned.items()} == {0: 1, 1: 1, 2: 9}
+
+
+def test_a_limit_of_the_largest_long_does_not_overflow() -> None:
+    assert plan({tp(0): 0}, {tp(0): 2**40}, 2**63 - 1) == {tp(0): OffsetRange(0, 2**40)}
+
+
+def test_a_partition_whose_end_is_unknown_waits() -> None:
+    assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): OffsetRange(5, 5), tp(1): OffsetRange(0, 2)}
+
+
+def test_an_end_below_the_position_is_no_range_but_is_told() -> None:
+    assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): OffsetRange(5, 5)}
+    assert moved_back({tp(0): 5, tp(1): 5}, {tp(0): 3, tp(1): 5}) == {tp(0): OffsetRange(3, 5)}
+
+
+positions_and_lags = st.dictionaries(
+    st.integers(0, 20).map(tp), st.tuples(st.integers(0, 2**40), st.integers(0, 2**40)), max_size=20
+)
+
+
+@given(positions_and_lags, st.none() | st.integers(1, 2**63 - 1))
+def test_plans_start_at_the_positions_stay_within_the_ends_and_keep_the_limit(
+    partitions: dict[TopicPartition, tuple[int, int]], limit: int | None
+) -> None:
+    positions = {partition: start for partition, (start, _) in partitions.items()}
+    ends = {partition: start + size for partition, (start, size) in partitions.items()}
+    planned = plan(positions, ends, limit)
+    assert planned.keys() == positions.keys()
+    for partition, offsets in planned.items():
+        assert offsets.start == positions[partition] <= offsets.end <= ends[partition]
+        assert bool(offsets.size) == bool(ends[partition] - positions[partition])
+    if limit is None:
+        assert sum(offsets.size for offsets in planned.values()) == sum(lag(positions, ends).values())
+    else:
+        assert sum(offsets.size for offsets in planned.values()) < limit + max(1, len(partitions))

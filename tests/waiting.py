@@ -1,0 +1,17 @@
+"""Waiting for a condition, with a limit that a slow machine keeps."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+GENEROUS_S = 90.0
+
+
+def until(condition: Callable[[], object], what: str, timeout_s: float = GENEROUS_S) -> float:
+    """Wait until `condition` is true and return the seconds that took; fail, saying what was awaited, when it is not."""
+    begin = time.monotonic()
+    while not condition():
+        assert time.monotonic() - begin < timeout_s, f"still waiting after {timeout_s} s: {what}"
+        time.sleep(0.02)
+    return time.monotonic() - begin

@@ -6,8 +6,10 @@ for the executors: so a constructor joins nothing, and the pickled reader carrie
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 from typing import Any
@@ -20,6 +22,8 @@ from .cycle import Cycle
 from .fetch import FetchRange, FetchSettings, fetch
 from .offset import PlanOffset
 from .options import Options
+
+LOOK_AT_DRIVER_EVERY_S = 0.5
 
 
 class RangePartition(InputPartition):
@@ -95,6 +99,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         if self._cycle is None:
             self._cycle = Cycle(self._options)
             _leave_on_sigterm(self._cycle)
+            _leave_with_driver(self._cycle)
         return self._cycle
 
 
@@ -117,3 +122,20 @@ def _leave_on_sigterm(cycle: Cycle) -> None:
             signal.raise_signal(number)
 
     signal.signal(signal.SIGTERM, leave)
+
+
+def _leave_with_driver(cycle: Cycle) -> None:
+    """Leave the group, and end this process, when the driver is gone.
+
+    Between Spark's calls the runner notices that by itself; in the middle of one that waits for a broker or for another
+    member it would keep the driver's partitions until the wait is over.
+    """
+    driver = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(LOOK_AT_DRIVER_EVERY_S)
+        cycle.stop()
+        os._exit(1)
+
+    threading.Thread(target=watch, name="groupkafka-driver-watch", daemon=True).start()

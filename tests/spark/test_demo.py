@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from spark_groupsource.cli import main
 from spark_groupsource.demo.check import check, committed_files
 
-from ..waiting import until
+from ..processes import CAN_LOOK, all_have_ended, processes_with
 
 DEMO = [sys.executable, "-c", "from spark_groupsource.cli import main; main()", "demo"]
 DEMO_LIMIT_S = 400
@@ -58,29 +58,6 @@ def start_demo(tmp_path: Path, mark: str) -> Iterator[StartDemo]:
         demo.communicate()
 
 
-def processes_with(mark: str) -> list[str]:
-    """The command lines of all processes that a demo has started, itself included."""
-    commands = (_command(process, mark) for process in Path("/proc").glob("[0-9]*"))
-    return [command for command in commands if command]
-
-
-def _command(process: Path, mark: str) -> str:
-    try:
-        if mark.encode() in (process / "environ").read_bytes():
-            return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200]
-    except OSError:  # it has just ended, or is another user's
-        return ""
-    return ""
-
-
-def all_have_ended(mark: str) -> None:
-    """Wait until nothing that the demo has started is left; fail with what is."""
-    try:
-        until(lambda: not processes_with(mark), "every process has ended")
-    except AssertionError as error:
-        raise AssertionError(f"{error}: {processes_with(mark)}") from None
-
-
 def demo_folders(tmp_path: Path) -> list[str]:
     return [folder.name for folder in tmp_path.glob("groupkafka-*")]
 
@@ -115,7 +92,7 @@ def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo,
     all_have_ended(mark)
 
 
-@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="looks for processes in /proc")
+@pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_interrupted_leaves_no_process(
     start_demo: StartDemo, tmp_path: Path, mark: str, number: signal.Signals

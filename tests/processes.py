@@ -1,0 +1,30 @@
+"""The processes that a test has started, found by a mark in their environment, however far down they were started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from .waiting import until
+
+CAN_LOOK = Path("/proc/self/environ").exists()
+
+
+def processes_with(mark: str) -> dict[int, str]:
+    """The command line of each running process that has the mark, by process id; zombies do not count."""
+    found = {}
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark.encode() in (process / "environ").read_bytes():
+                found[int(process.name)] = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:  # it has just ended, or is another user's
+            continue
+    return found
+
+
+def all_have_ended(mark: str) -> None:
+    """Wait until no process with the mark is left; fail with those that are."""
+    try:
+        until(lambda: not processes_with(mark), "every process has ended")
+    except AssertionError as error:
+        left = [f"{pid} {command[:200]}" for pid, command in processes_with(mark).items()]
+        raise AssertionError(f"{error}: {left}") from None

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from spark_groupsource.broker.addresses import Identity, choose_identity, read_identity, write_identity
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _TOPIC_LIMIT_S = 60.0
+_ASK_S = 10.0
 _MOST_STARTS = 5
 
 
@@ -129,14 +131,30 @@ class Cluster:
         """
         replicas = replication if replication is not None else self._count
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-        client = quiet_client(self.bootstrap_servers)
-        client.create_topics([topic], request_timeout=_TOPIC_LIMIT_S)[name].result()
         limit = time.monotonic() + _TOPIC_LIMIT_S
+        self._create(topic, limit)
         for node, address in zip(self._nodes, self._known_identity().nodes, strict=True):
             while node.running and not knows_leaders(address, name, partitions):
                 if time.monotonic() > limit:
                     raise TimeoutError(f"node {node.id} knows no leaders of {name} after {_TOPIC_LIMIT_S:.0f} s")
                 time.sleep(0.02)
+
+    def _create(self, topic: NewTopic, limit: float) -> None:
+        # A client that was told of no controller, as a node says that was paused, waits for one without asking again.
+        asked_before = False
+        while True:
+            client = quiet_client(self.bootstrap_servers)
+            try:
+                client.create_topics([topic], request_timeout=_ASK_S)[topic.topic].result()
+            except KafkaException as refused:
+                code = refused.args[0].code()
+                if asked_before and code == KafkaError.TOPIC_ALREADY_EXISTS:
+                    return
+                if code != KafkaError._TIMED_OUT or time.monotonic() > limit:
+                    raise
+                asked_before = True
+            else:
+                return
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
         """Return the command line of one of Kafka's own tools, of the cluster's version.

@@ -148,6 +148,11 @@ class Options(BaseModel):
     )
     """How long a task waits for records of its range, in ms."""
 
+    buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = Field(
+        default=64 * 1024 * 1024, alias="kafkaConsumer.bufferBytes"
+    )
+    """At most so many bytes of records are in a task's memory at a time, but for one record that is larger."""
+
     fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
         default=3, alias="fetchOffset.numRetries"
     )

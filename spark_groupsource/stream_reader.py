@@ -6,6 +6,8 @@ for the executors: so a constructor joins nothing, and the pickled reader carrie
 
 from __future__ import annotations
 
+import functools
+import gc
 import os
 import signal
 import threading
@@ -44,6 +46,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             include_headers=options.include_headers,
             fail_on_data_loss=options.fail_on_data_loss,
             poll_timeout_ms=options.poll_timeout_ms,
+            buffer_bytes=options.buffer_bytes,
         )
         self._cycle: Cycle | None = None
 
@@ -84,7 +87,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: the records of one range, as Arrow record batches of Spark's Kafka schema."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
-        return fetch(partition.offsets, self._fetch_settings)
+        records = fetch(partition.offsets, self._fetch_settings)
+        _spare_what_is_imported()
+        return records
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has `end` in its commit log."""
@@ -101,6 +106,15 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
             _leave_on_sigterm(self._cycle)
             _leave_with_driver(self._cycle)
         return self._cycle
+
+
+@functools.cache
+def _spare_what_is_imported() -> None:
+    """Once in each Python worker: Spark collects its garbage after every task, and takes longer for that than a small task does.
+
+    What has been imported by now is not garbage, and needs no look.
+    """
+    gc.freeze()
 
 
 def _max_rows(limit: ReadLimit) -> int | None:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A batch has at most so many rows, and so many bytes of keys, values and headers. Its memory stays small and its 32-bit
-# Arrow offsets far from overflow: only one record that is larger by itself makes a larger batch, and no record of Kafka's
-# has 2 GiB.
+# A batch has at most so many rows, and so many bytes of keys, values and headers. Spark takes it while the next one is
+# fetched, and its 32-bit Arrow offsets are far from overflow: only one record that is larger by itself makes a larger batch,
+# and no record of Kafka's has 2 GiB.
 BATCH_ROWS = 10_000
-BATCH_BYTES = 16 * 1024 * 1024
+BATCH_BYTES = 4 * 1024 * 1024
+BUFFER_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)
@@ -55,12 +56,24 @@ class FetchSettings:
         include_headers: whether the batches have the column `headers`.
         fail_on_data_loss: True: records that are gone are an error; False: a warning, and the rest is read.
         poll_timeout_ms: the longest wait for the next record, or for any progress, in ms.
+        buffer_bytes: at most so many bytes of records are in memory at a time, but for one record that is larger.
     """
 
     client: Mapping[str, str] = field(repr=False)
     include_headers: bool = False
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
+    buffer_bytes: int = BUFFER_BYTES
+
+    @property
+    def batch_bytes(self) -> int:
+        """The most that a batch has: it is there as messages, as Arrow, and the one before it in Spark's hands."""
+        return min(BATCH_BYTES, self.buffer_bytes // 8)
+
+    @property
+    def prefetch_kbytes(self) -> int:
+        """How far librdkafka may fetch ahead; it goes over by one response. What it fetches beyond a range's end is lost."""
+        return self.buffer_bytes // 4 // 1024
 
 
 Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]

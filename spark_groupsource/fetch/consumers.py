@@ -42,8 +42,6 @@ _DEFAULTS: dict[str, Any] = {
     # default), the next range's among them.
     "fetch.wait.max.ms": 10,
     "fetch.queue.backoff.ms": 10,
-    # How far the prefetch goes. What it fetches beyond a range's end is thrown away.
-    "queued.max.messages.kbytes": 16 * 1024,
 }
 _FIXED: dict[str, Any] = {
     "enable.auto.commit": False,

@@ -97,8 +97,8 @@ class FetchConsumer(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Return the offset after the last one passed, records or not; below 0 while there is none."""
 
-    def intake(self, partition: TopicPartition, include_headers: bool) -> Intake:
-        """Begin to take in the records of this partition."""
+    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
+        """Begin to take in the records of this partition, in batches of at most so many bytes or of one record."""
 
     def close(self) -> None:
         """End its connections and threads."""

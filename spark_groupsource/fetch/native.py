@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings
+from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.consumers import consumer_settings, refused_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.librdkafka import (
@@ -111,9 +111,9 @@ class NativeConsumer:
         """See `FetchConsumer`."""
         return self._with_list(self._kafka.position, partition, -1)
 
-    def intake(self, partition: TopicPartition, include_headers: bool) -> Intake:
+    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _NativeIntake(self._queue, partition, include_headers)
+        return _NativeIntake(self._queue, partition, include_headers, batch_bytes)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -168,7 +168,7 @@ class NativeConsumer:
 class _NativeIntake:
     """An `Intake` that holds librdkafka's messages until they are copied."""
 
-    def __init__(self, queue: int, partition: TopicPartition, include_headers: bool) -> None:
+    def __init__(self, queue: int, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
         both = native()
         self._ours = both.ours
         self._pid = os.getpid()
@@ -180,7 +180,7 @@ class _NativeIntake:
             queue=queue,
             messages=ctypes.addressof(self._messages),
             row_limit=BATCH_ROWS,
-            byte_limit=BATCH_BYTES,
+            byte_limit=batch_bytes,
             with_headers=include_headers,
         )
         # The same in every batch, which has a slice of them.

@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from spark_groupsource.fetch import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings
+from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.consumers import consumer_settings, refused_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.messages import headers_size, size, to_record_batch
@@ -63,9 +63,9 @@ class PureConsumer:
         """See `FetchConsumer`."""
         return self.consumer.position([ConfluentPartition(*partition)])[0].offset
 
-    def intake(self, partition: TopicPartition, include_headers: bool) -> Intake:
+    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _PureIntake(self.consumer, partition, include_headers)
+        return _PureIntake(self.consumer, partition, include_headers, batch_bytes)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -79,10 +79,11 @@ class PureConsumer:
 class _PureIntake:
     """An `Intake` of `Message` objects."""
 
-    def __init__(self, consumer: Consumer, partition: TopicPartition, include_headers: bool) -> None:
+    def __init__(self, consumer: Consumer, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
         self._consumer = consumer
         self._partition = partition
         self._include_headers = include_headers
+        self._batch_bytes = batch_bytes
         self._fetched: deque[Message] = deque()
         self._rows: list[Message] = []
         self._bytes = 0
@@ -112,7 +113,7 @@ class _PureIntake:
                 self._fetched.clear()
                 return Taken(first, end)
             more = self._size(message)
-            if self._rows and self._bytes + more > BATCH_BYTES:
+            if self._rows and self._bytes + more > self._batch_bytes:
                 return Taken(first, next_offset, full=True)
             self._rows.append(self._fetched.popleft())
             self._bytes += more

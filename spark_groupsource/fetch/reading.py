@@ -46,7 +46,8 @@ _LONGEST_PAUSE_S = 5.0
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
     """Hold the contract of `spark_groupsource.fetch.fetch` with a consumer that `make` made."""
     if fetch_range.start < fetch_range.end:
-        with borrowed(make, settings.client) as consumer:
+        client = {"queued.max.messages.kbytes": str(settings.prefetch_kbytes), **settings.client}
+        with borrowed(make, client) as consumer:
             reading = _Reading(consumer, fetch_range, settings)
             try:
                 yield from reading.batches()
@@ -66,7 +67,7 @@ class _Reading:
         self._range = fetch_range
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._intake = consumer.intake(self._partition, settings.include_headers)
+        self._intake = consumer.intake(self._partition, settings.include_headers, settings.batch_bytes)
         self._doing = f"Reading {fetch_range}"
         self._next = fetch_range.start
         self._end = fetch_range.end

@@ -272,6 +272,19 @@ def test_batches_are_bounded_by_bytes(read: Reader, using: MakeSettings, topic: 
     assert max(sizes) <= BATCH_BYTES + len(value)
 
 
+def test_a_task_holds_no_more_than_its_buffer(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    value = os.urandom(10_000)
+    produce(name, [(None, value)] * 2_000, 0)
+    how = using(buffer_bytes=MEGABYTE)
+
+    sizes = [batch.num_rows * len(value) for batch in read(FetchRange(name, 0, 0, 2_000), how)]
+
+    assert sum(sizes) == 2_000 * len(value)
+    assert max(sizes) <= how.batch_bytes <= MEGABYTE // 8
+    assert how.prefetch_kbytes * 1024 + 3 * how.batch_bytes < MEGABYTE
+
+
 binary = st.none() | st.just(b"") | st.binary(max_size=30)
 headers_of_a_record = st.none() | st.lists(
     st.tuples(st.text(max_size=5).filter(lambda key: "\0" not in key), binary), min_size=1, max_size=3

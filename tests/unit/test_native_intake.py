@@ -23,6 +23,8 @@ from spark_groupsource.fetch.librdkafka import FunctionsStruct, IntakeStruct, Na
 from spark_groupsource.fetch.schema import arrow_schema
 from spark_groupsource.partition import TopicPartition
 
+BATCH_BYTES = 100
+
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
 
 NOT_FOUND = -156
@@ -156,7 +158,6 @@ class Played:
 def small_batches() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "BATCH_ROWS", 7)
-        patch.setattr(native, "BATCH_BYTES", 100)
         yield
 
 
@@ -164,7 +165,7 @@ def intake_of(played: Played, include_headers: bool = True) -> native._NativeInt
     real = librdkafka.native()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions))
-        return native._NativeIntake(1, TopicPartition("t", 3), include_headers)
+        return native._NativeIntake(1, TopicPartition("t", 3), include_headers, BATCH_BYTES)
 
 
 def cost(record: Record) -> int:
@@ -247,7 +248,7 @@ def test_any_messages_come_as_the_rows_that_they_are(
             if record.offset in offsets and not record.error
         ]
         assert batch.num_rows <= 7
-        assert batch.num_rows == 1 or sum(costs) <= 100 or len(costs) > len(offsets)
+        assert batch.num_rows == 1 or sum(costs) <= BATCH_BYTES or len(costs) > len(offsets)
         rows.extend(batch.to_pylist())
 
     for _ in range(500):

@@ -42,7 +42,9 @@ PLAIN = "consume loop"
     "--sink", "sinks", type=click.Choice(["noop", "parquet"]), multiple=True, default=("noop", "parquet"), show_default=True
 )
 @click.option("--source", "sources", type=click.Choice(list(SOURCES)), multiple=True, default=tuple(SOURCES), show_default=True)
-@click.option("--trickle-seconds", default=30.0, show_default=True, help="How long single records are written; 0 for not at all.")
+@click.option(
+    "--trickle-seconds", default=10.0, show_default=True, help="How long single records are written in a round; 0: not at all."
+)
 @click.option("--cores", default=2, show_default=True, help="Spark's local cores.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True)
 def main(
@@ -73,7 +75,7 @@ def main(
                 results["throughput"].append(as_json(load, sink, found))
             drop(cluster, load)
         if trickle_seconds:
-            found_times = {source: runs.trickle(source, trickle_seconds, per_s=20) for source in sources}
+            found_times = trickle(runs, sources, rounds, trickle_seconds)
             print_trickle(console, found_times)
             results["trickle"] = found_times
         spark.stop()
@@ -104,6 +106,17 @@ def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], rounds: i
             # The first round warms up: the JVM's compiler, the page cache.
             if number > 0:
                 results.append(result)
+    return found
+
+
+def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float) -> dict[str, list[int]]:
+    """Run the sources in turn; the first round, which does not count, is for the JVM's compiler."""
+    found: dict[str, list[int]] = {source: [] for source in sources}
+    for number in range(rounds + 1):
+        for source, times in found.items():
+            measured = runs.trickle(source, seconds, per_s=20)
+            if number > 0:
+                times.extend(measured)
     return found
 
 

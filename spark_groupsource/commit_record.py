@@ -23,6 +23,8 @@ STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 
 StreamName = Annotated[str, Field(pattern=STREAM_NAME)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
+WallClock = Annotated[int, Field(ge=0, lt=2**40)]
+"""Seconds since 1970 UTC. For people only: nothing is decided by it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 
 
@@ -33,6 +35,8 @@ class OwedRange(NamedTuple):
     plan: PlanNumber
     start: Offset
     end: Offset
+    since: WallClock | None = None
+    """When it was claimed, by its stream's clock; `None` when the record of that time does not tell."""
 
     @property
     def range(self) -> OffsetRange:
@@ -52,7 +56,7 @@ class CommitRecord(BaseModel):
 
     `stream` wrote it; `logged` and `done` are the newest plan in that stream's offset log and commit log when it wrote
     (-1: none); `next` is where the partition's owner reads on; `open` are the ranges claimed for plan `logged` and not yet
-    confirmed; `owed` are ranges that earlier owners never confirmed.
+    confirmed, at the time `claimed_at`; `owed` are ranges that earlier owners never confirmed.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
@@ -64,6 +68,7 @@ class CommitRecord(BaseModel):
     next: Offset
     open: tuple[OpenRange, ...] = ()
     owed: tuple[OwedRange, ...] = ()
+    claimed_at: WallClock | None = Field(default=None, alias="at")
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -92,8 +97,12 @@ class CommitRecord(BaseModel):
         return OpenRange(*offsets) in self.open
 
     def metadata(self) -> str:
-        """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces."""
-        return json.dumps(self.model_dump(mode="json", by_alias=True), separators=(",", ":"))
+        """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces, and no time that is not known."""
+        fields = self.model_dump(mode="json", by_alias=True)
+        fields["owed"] = [entry[:4] if entry[4] is None else entry for entry in fields["owed"]]
+        if fields["at"] is None:
+            del fields["at"]
+        return json.dumps(fields, separators=(",", ":"))
 
 
 class Foreign(NamedTuple):

@@ -32,7 +32,7 @@ from .ledger import Claims, Ledger
 from .membership import Member
 from .offset import PlanOffset
 from .options import Options
-from .partition import OffsetRange, TopicPartition
+from .partition import Ranges, TopicPartition
 from .planner import lag, moved_back, plan
 from .topics import Topics
 
@@ -74,15 +74,15 @@ class Cycle:
     def plan(self, start: PlanOffset, max_offsets: int | None) -> PlanOffset | None:
         """The next plan, or `None` when there is nothing new. Confirms plan `start.plan`, which is durable."""
         member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition()))
-        self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
+        again = self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
         positions = self._ledger.positions
         self._ends = self._topics.ends(positions)
         self._check_cut(member, positions)
         positions = self._ledger.positions
         # Also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
-        ranges = plan(positions, self._reachable(), max_offsets)
+        ranges = plan(positions, self._reachable(), max_offsets, again=again)
         planned = member.call(lambda: self._ledger.propose(ranges))
-        if not any(offsets.size for offsets in planned.values()):
+        if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             self._patiently(lambda: member.call(self._ledger.confirm))
             return None
         assignment = member.assignment
@@ -95,7 +95,7 @@ class Cycle:
             ranges=planned,
         )
 
-    def claim(self, start: PlanOffset, end: PlanOffset) -> Mapping[TopicPartition, OffsetRange]:
+    def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
         """The ranges of plan `end` that this stream reads, once each of them is claimed or known to be another's.
 
         Raises:
@@ -112,8 +112,10 @@ class Cycle:
             if self._clock() >= deadline:
                 raise self._claim_timeout(claims, stream)
             time.sleep(RETRY_INTERVAL_S)
-        for partition, offsets in sorted(claims.left_to_others.items()):
-            log.info("plan %d leaves %s %s to another member, which has taken it", end.plan, partition, offsets)
+        for partition, planned in sorted(stream.ranges.items()):
+            left = sum(offsets.size for offsets in planned) - sum(one.size for one in claims.granted.get(partition, ()))
+            if left:
+                log.info("plan %d leaves %d offsets of %s to another member, which has taken them", end.plan, left, partition)
         return claims.granted
 
     def committed(self, end: PlanOffset) -> None:
@@ -135,9 +137,11 @@ class Cycle:
         if self._member is not None:
             self._member.close()
 
-    def _note_durable(self, plan: int) -> None:
+    def _note_durable(self, plan: int) -> Ranges:
+        """What is to be read in place of other streams, once it is known what those have confirmed."""
         self._ledger.durable(plan)
         self._ledger.settle()
+        return self._ledger.to_reread()
 
     def _reachable(self) -> Mapping[TopicPartition, int]:
         if self._target is None:
@@ -196,6 +200,7 @@ class Cycle:
                 Coordinator(member.consumer, options.group_id),
                 starting_offsets=self._starting_offsets,
                 all_partitions=self._topics.partitions,
+                outstanding=options.outstanding(),
                 patience_s=options.assignment_timeout_ms / 1000,
             )
             self._member = member
@@ -259,7 +264,10 @@ class Cycle:
             time.sleep(RETRY_INTERVAL_S)
 
     def _claim_timeout(self, claims: Claims, stream: Stream) -> ClaimTimeout:
-        waiting = ", ".join(f"{partition} {stream.ranges[partition]}" for partition in sorted(claims.waiting))
+        waiting = ", ".join(
+            f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
+            for partition in sorted(claims.waiting)
+        )
         return ClaimTimeout(
             f"Plan {stream.logged} of stream {stream.name} waits for {waiting}: these partitions are not this driver's now, and "
             f"no member of group {self._options.group_id} has taken them over within {self._options.assignment_timeout_ms} ms "

@@ -19,6 +19,7 @@ GroupKafkaError
 │   └── CommitRefused           the broker will never accept it (metadata too large, not authorized, ...)
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
+│   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   └── ClaimLost               a range of a plan in flight is no longer this stream's
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
@@ -108,6 +109,10 @@ class HandoffError(GroupKafkaError):
 
 class CheckpointBehindGroup(HandoffError):
     """The group knows plans of this stream that its checkpoint does not: it was restored, copied, or runs twice."""
+
+
+class ClaimsOutstanding(HandoffError):
+    """A stream without a checkpoint sees ranges that only another stream may read, which does not (`outstandingClaims`)."""
 
 
 class ClaimTimeout(HandoffError):

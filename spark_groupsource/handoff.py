@@ -5,9 +5,10 @@ decides from that record, and from what its own checkpoint says, and from nothin
 
     acquired    `adopt`     on_assign: where to read on, and the record to write at once in the stream's own name
     planned     (planner)   nothing is claimed yet, Spark may throw the plan away
-    claimed     `claim`     the plan is in Spark's offset log: take the range, leave it to others, or wait
+    claimed     `claim`     the plan is in Spark's offset log: take its ranges, leave them to others, or wait
     confirmed   `confirm`   the plan is in Spark's commit log: the claim is closed
     settled     `settle`    a range owed by another stream has been confirmed by it
+    reread      `owed_to_others`, `claimable`: a range owed by another stream is taken into a plan of one's own
 
 docs/handoff.md explains why each rule is as it is. The simulation in tests/simulation drives these very functions.
 """
@@ -16,11 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import Enum
 
 from .commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from .errors import CheckpointBehindGroup
-from .partition import OffsetRange, TopicPartition
+from .partition import OffsetRange, Ranges, TopicPartition
 
 Evidence = Mapping[str, int]
 """For each stream, the newest plan that some record of the group shows to be done."""
@@ -31,13 +31,14 @@ class Stream:
     """What a stream knows of itself: its name, and what its checkpoint says.
 
     `logged` is the newest plan in Spark's offset log and `durable` the newest in its commit log (-1: none); `ranges` are those
-    of plan `logged`. In one checkpoint lineage `durable` is `logged` or `logged - 1`.
+    of plan `logged`; the last one of each partition is what came next there, perhaps nothing. In one checkpoint lineage
+    `durable` is `logged` or `logged - 1`.
     """
 
     name: str
     logged: int = -1
     durable: int = -1
-    ranges: Mapping[TopicPartition, OffsetRange] = field(default_factory=dict)
+    ranges: Ranges = field(default_factory=dict)
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -73,7 +74,7 @@ def adopt(
         case Foreign(offset):
             return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset)
         case CommitRecord() if commit.stream != stream.name:
-            left_open = (OwedRange(commit.stream, commit.logged, *held) for held in commit.open)
+            left_open = (OwedRange(commit.stream, commit.logged, *held, commit.claimed_at) for held in commit.open)
             return CommitRecord(
                 stream=stream.name,
                 logged=stream.logged,
@@ -92,18 +93,25 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
-    last = stream.ranges.get(partition, OffsetRange(starting_offset, starting_offset))
-    # The sink may have had the last plan's range: it is read in that plan again, or not at all.
-    unconfirmed = (OpenRange(*last),) if last.size and stream.durable < stream.logged else ()
-    return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=last.end, open=unconfirmed)
+    last = stream.ranges.get(partition, (OffsetRange(starting_offset, starting_offset),))
+    # The sink may have had the last plan's ranges: they are read in that plan again, or not at all.
+    replayed = last if stream.durable < stream.logged else ()
+    unconfirmed = tuple(OpenRange(*offsets) for offsets in replayed if offsets.size)
+    return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=last[-1].end, open=unconfirmed)
 
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
     return CheckpointBehindGroup(
         f"{partition}: the group holds plan {newest} of stream {stream.name}, but the newest plan in this query's "
-        f"checkpoint is {stream.logged}. The checkpoint was restored from an older copy, or was copied, or a second driver "
-        "is running on it. Stop the other driver, or restore the newest checkpoint; to go on from what the group has "
-        "committed, start with an empty checkpoint location (records between the two may then reach the sink twice)."
+        f"checkpoint is {stream.logged}. A second driver is running on this checkpoint, or it was restored from an older copy, "
+        "or was copied. Going on would plan other records under batch ids that the sink has already, and ignores. Choose:\n"
+        "  - if a second driver is running on the checkpoint, stop one of the two: nothing is lost and nothing is there twice.\n"
+        "  - put the newest checkpoint back: the same.\n"
+        "  - if it is gone, start with an empty checkpoint location (and a sink that does not take its first batch ids for old "
+        "ones). The query then goes on at the group's positions, which are behind everything that was claimed; what plans up to "
+        f"{newest} claimed and did not confirm stays held for stream {stream.name}, and `groupkafka claims` lists it: "
+        "outstandingClaims=reread reads it (there twice, if it had reached the output), outstandingClaims=hold never does "
+        "(missing, if it had not). The state of stateful operators is lost either way."
     )
 
 
@@ -114,7 +122,8 @@ def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
     """
     if not record.open or record.logged > stream.durable:
         return record
-    return record.model_copy(update={"open": (), "logged": max(record.logged, stream.durable), "done": stream.durable})
+    closed = {"open": (), "claimed_at": None, "logged": max(record.logged, stream.durable), "done": stream.durable}
+    return record.model_copy(update=closed)
 
 
 def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
@@ -123,52 +132,87 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     return record if owed == record.owed else record.model_copy(update={"owed": owed})
 
 
-class Decision(Enum):
-    """What a stream does with one range of a plan that it has in its offset log."""
+def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
+    """What the owner of this record may take over (`outstandingClaims`): its own entries are settled by its commit log."""
+    return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
 
-    READ = "read"
-    """It is claimed by this plan: read it. Stable: every later attempt finds the same."""
-    CLAIM = "claim"
-    """Write the verdict's record, then read it."""
-    LEAVE = "leave"
-    """Another owner reads it. Stable, once the verdict's record (if it has one) is written."""
-    WAIT = "wait"
-    """The partition is not owned, and nobody has adopted it: look again."""
+
+def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """Those of a plan's ranges that the record's owner may take: what begins at its position, and what others are owed."""
+    owed = [entry.range for entry in record.owed if entry.stream != record.stream]
+    return tuple(
+        offsets for offsets in ranges if offsets.start == record.next or any(offsets.overlap(held) == offsets for held in owed)
+    )
+
+
+def _without(owed: Iterable[OwedRange], taken: Iterable[OffsetRange]) -> tuple[OwedRange, ...]:
+    """What stays owed to the same streams once these ranges are taken; each lies within one entry, or in none."""
+    left = list(owed)
+    for offsets in taken:
+        for entry in [entry for entry in left if entry.range.overlap(offsets).size]:
+            left.remove(entry)
+            rest = (OffsetRange(entry.start, offsets.start), OffsetRange(offsets.end, entry.end))
+            left += (entry._replace(start=part.start, end=part.end) for part in rest if part.size)
+    return tuple(left)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A decision, and the record that has to be in the group before it counts."""
+    """What a stream does with the ranges of one partition in a plan that it has in its offset log."""
 
-    decision: Decision
+    read: tuple[OffsetRange, ...] = ()
+    """To be read, once `write` is in the group. The rest is left, for good: every later attempt finds no more than this one,
+    and less only when another stream has taken a range over since."""
     write: CommitRecord | None = None
+    """The record that has to be in the group before the verdict counts."""
+    waits: bool = False
+    """The partition is not owned, and nobody has adopted it: look again."""
 
 
-def claim(stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, held_since_planned: bool) -> Verdict:
-    """Decide the fate of this stream's range of `partition` in plan `stream.logged`; the same live and on a replay.
+def claim(
+    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, held_since_planned: bool, now: int
+) -> Verdict:
+    """Decide the fate of this stream's ranges of `partition` in plan `stream.logged`; the same live and on a replay.
 
     `commit` is what the group holds now, and `owned` whether the partition is owned now and has been adopted.
     `held_since_planned`: this very run made the plan, and has owned the partition without a break since. Nobody else may
     claim: another run on the same checkpoint may have left the range out of the plan for good, and so may have an earlier
-    attempt of this one, at a time when another stream had the partition. The range must not be empty.
+    attempt of this one, at a time when another stream had the partition. Not all of the ranges may be empty. `now`, in seconds
+    since 1970, is written beside a claim for whoever asks since when it has been there.
 
     Raises:
         CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
     """
-    offsets = stream.ranges[partition]
+    ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
-    if isinstance(commit, CommitRecord) and OwedRange(stream.name, plan, *offsets) in commit.owed:
-        return Verdict(Decision.READ)
+    if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
+        return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
-        return Verdict(Decision.LEAVE)
+        return Verdict()
     if commit is not None and commit.logged > plan:
         raise _behind(stream, partition, commit.logged)
     if commit is not None and commit.logged == plan:
-        return Verdict(Decision.READ if commit.holds_open(offsets) else Decision.LEAVE)
+        return Verdict()
     if commit is None or not owned:
-        return Verdict(Decision.WAIT)
+        return Verdict(waits=True)
     if not held_since_planned:
         # Nothing is lost: the position stays where it is, and the next plan starts there.
-        return Verdict(Decision.LEAVE)
-    claimed = {"logged": plan, "done": stream.durable, "open": (OpenRange(*offsets),), "next": offsets.end}
-    return Verdict(Decision.CLAIM, commit.model_copy(update=claimed))
+        return Verdict()
+    taken = claimable(commit, ranges)
+    claimed = {
+        "logged": plan,
+        "done": stream.durable,
+        "open": tuple(OpenRange(*offsets) for offsets in taken),
+        "claimed_at": now,
+        "next": stream.ranges[partition][-1].end,
+        "owed": _without(commit.owed, taken),
+    }
+    return Verdict(read=taken, write=commit.model_copy(update=claimed))
+
+
+def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
+    """What the record holds for plan `stream.logged` of these ranges; of one that is owed others may have taken a part."""
+    owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
+    if (commit.stream, commit.logged) == (stream.name, stream.logged):
+        owed += (offsets for offsets in ranges if commit.holds_open(offsets))
+    return tuple(sorted(part for offsets in ranges for held in owed if (part := offsets.overlap(held)).size))

@@ -17,8 +17,9 @@ from .broker_errors import is_passing
 from .commit_record import CommitRecord, GroupCommit
 from .coordinator import Coordinator
 from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown
-from .handoff import Decision, Stream, adopt, claim, confirm, evidence, settle
-from .partition import OffsetRange, TopicPartition
+from .handoff import Stream, adopt, claim, claimable, confirm, evidence, settle
+from .outstanding import HOLD, Holding, OutstandingClaims
+from .partition import OffsetRange, Ranges, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -33,10 +34,9 @@ RETRY_INTERVAL_S = 0.2
 class Claims:
     """The outcome of one attempt to claim a plan's ranges."""
 
-    granted: Mapping[TopicPartition, OffsetRange]
-    left_to_others: Mapping[TopicPartition, OffsetRange]
-    waiting: Mapping[TopicPartition, GroupCommit]
-    """Partitions that this member does not own and that nobody has adopted yet, with what the group holds for them."""
+    granted: Ranges
+    waiting: frozenset[TopicPartition]
+    """Partitions that this member does not own and that nobody has adopted yet."""
 
 
 class Ledger:
@@ -49,25 +49,31 @@ class Ledger:
         *,
         starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         all_partitions: Callable[[], Iterable[TopicPartition]],
+        outstanding: OutstandingClaims = HOLD,
         patience_s: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """
         Args:
-            stream: what the checkpoint says.
+            stream: what the checkpoint says; `logged` below 0 is a stream without one.
             coordinator: reads and writes the group's records.
             starting_offsets: where to start in partitions that the group has no commit for (inclusive); of those only whose
                 leaders can tell now.
             all_partitions: every partition that the group may hold a record for, owned by this member or not.
+            outstanding: what becomes of ranges that are owed to other streams.
             patience_s: how long passing errors may hold up the adoption of a partition, in seconds.
             clock: seconds, monotonic.
+            wall_clock: seconds since 1970, for the time that is written beside a claim.
         """
         self._stream = stream
         self._coordinator = coordinator
         self._starting_offsets = starting_offsets
         self._all_partitions = all_partitions
+        self._holding = Holding(outstanding, fresh=stream.logged < 0)
         self._patience_s = patience_s
         self._clock = clock
+        self._wall_clock = wall_clock
         self._failing_since: float | None = None
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
@@ -147,13 +153,26 @@ class Ledger:
         if self._draining:
             self._write_confirmed(self._draining)
 
-    def propose(self, ranges: Mapping[TopicPartition, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
+    def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        """What is owed to other streams and is to be read by this one instead (`outstandingClaims`).
+
+        Raises:
+            ClaimsOutstanding: this stream has no checkpoint, and what was claimed before it came is not confirmed in time.
+        """
+        records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
+        return self._holding.to_reread(records, self._stream, self._clock())
+
+    def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Take note of a plan before Spark is told of it, so that its partitions are not let go before it is claimed.
 
-        Gives back the ranges of those partitions that are still to be planned.
+        Gives back those ranges that are still to be planned.
         """
-        kept = {partition: offsets for partition, offsets in ranges.items() if self.positions.get(partition) == offsets.start}
-        self._planned = frozenset(partition for partition, offsets in kept.items() if offsets.size)
+        kept = {
+            partition: claimable(self._records[partition], offsets)
+            for partition, offsets in ranges.items()
+            if self.positions.get(partition) == offsets[-1].start
+        }
+        self._planned = frozenset(_not_empty(kept))
         return kept
 
     def claim(self, stream: Stream) -> Claims:
@@ -166,31 +185,24 @@ class Ledger:
             CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
         """
         self._stream = stream
-        wanted = {partition: offsets for partition, offsets in stream.ranges.items() if offsets.size}
+        wanted = _not_empty(stream.ranges)
         elsewhere = self._coordinator.fetch(wanted.keys() - self._records.keys())
-        commits: dict[TopicPartition, GroupCommit] = {partition: self._held(partition, elsewhere) for partition in wanted}
         verdicts = {
             partition: claim(
                 stream,
                 partition,
-                commits[partition],
+                self._held(partition, elsewhere),
                 owned=partition in self._records,
                 held_since_planned=partition in self._planned,
+                now=int(self._wall_clock()),
             )
             for partition in wanted
         }
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        self._planned -= {partition for partition, verdict in verdicts.items() if verdict.decision is not Decision.WAIT}
-
-        def having(*decisions: Decision) -> dict[TopicPartition, OffsetRange]:
-            return {partition: wanted[partition] for partition, verdict in verdicts.items() if verdict.decision in decisions}
-
-        return Claims(
-            granted=having(Decision.READ, Decision.CLAIM),
-            left_to_others=having(Decision.LEAVE),
-            waiting={partition: commits[partition] for partition in having(Decision.WAIT)},
-        )
+        waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
+        self._planned -= wanted.keys() - waiting
+        return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def confirm(self) -> None:
         """Close the claims of every durable plan; nothing is sent when nothing is open.
@@ -251,6 +263,8 @@ class Ledger:
         starting = self._starting_offsets(unrecorded) if unrecorded else {}
         leaderless = unrecorded - starting.keys()
         commits = {partition: commit for partition, commit in commits.items() if partition not in leaderless}
+        if self._holding.looks_back:
+            self._holding.came(self._coordinator.fetch(self._all_partitions()))
         holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in commits.values())
         done = self._evidence() if holds_ranges else {}
         adopted = {
@@ -261,23 +275,9 @@ class Ledger:
         self._records |= adopted
         self._acquired -= adopted.keys()
         self._publish()
-        self._warn_of_owed(adopted)
+        self._holding.warn(adopted)
         if leaderless:
             raise BrokerUnavailable(f"where {min(leaderless)} begins is not known now: its leader does not answer.")
-
-    @staticmethod
-    def _warn_of_owed(records: Mapping[TopicPartition, CommitRecord]) -> None:
-        for partition, record in records.items():
-            for owed in record.owed:
-                log.warning(
-                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; "
-                    "it reads it when its query restarts on its checkpoint",
-                    partition,
-                    owed.range,
-                    owed.range.size,
-                    owed.stream,
-                    owed.plan,
-                )
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """What the records of these partitions become when durable plans are closed; only those that change."""
@@ -314,3 +314,8 @@ class Ledger:
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )
+
+
+def _not_empty(ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    """The partitions in which there is something to read."""
+    return {partition: offsets for partition, offsets in ranges.items() if any(one.size for one in offsets)}

@@ -1,12 +1,15 @@
 """The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
 
 `{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}}}` for every partition that was
-owned, those with nothing new included (`[[to,to]]`). The ranges carry their own starts because Spark keeps only end offsets,
-and the start of a partition that was just acquired stands nowhere else. Spark compares offsets as JSON text: keys are sorted.
+owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when there is nothing new; before it stand
+those that are read in place of another stream (`outstandingClaims`). The ranges carry their own starts because Spark keeps
+only end offsets, and the start of a partition that was just acquired stands nowhere else. Spark compares offsets as JSON
+text: keys are sorted.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Mapping
@@ -16,7 +19,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from .commit_record import Offset, PlanNumber, StreamName
 from .errors import OffsetError
-from .partition import OffsetRange, TopicPartition
+from .partition import OffsetRange, Ranges, TopicPartition
 
 VERSION = 1
 
@@ -41,8 +44,10 @@ class PlanOffset(BaseModel):
     def _ordered(self) -> PlanOffset:
         for topic, partitions in self.ranges.items():
             for partition, bounds in partitions.items():
-                if len(bounds) != 1 or bounds[0][0] > bounds[0][1]:
-                    raise ValueError(f"{topic}-{partition}: one range with start <= end is expected")
+                if not bounds or bounds[-1][0] > bounds[-1][1]:
+                    raise ValueError(f"{topic}-{partition}: a range with start <= end is expected")
+                if any(start >= end or end > following for (start, end), (following, _) in itertools.pairwise(bounds)):
+                    raise ValueError(f"{topic}-{partition}: ranges are empty, overlap, or are out of order")
         return self
 
     @classmethod
@@ -59,13 +64,13 @@ class PlanOffset(BaseModel):
         generation: int,
         member: str,
         group: str,
-        ranges: Mapping[TopicPartition, OffsetRange],
+        ranges: Ranges,
     ) -> PlanOffset:
-        """The offset of plan `plan` with one range for each owned partition."""
+        """The offset of plan `plan` with the ranges of each owned partition."""
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
-            bounds = ranges[partition]
-            by_topic.setdefault(partition.topic, {})[str(partition.partition)] = ((bounds.start, bounds.end),)
+            bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
+            by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
         return cls(stream=stream, plan=plan, generation=generation, member=member, group=group, ranges=by_topic)
 
     @classmethod
@@ -96,10 +101,10 @@ class PlanOffset(BaseModel):
             )
         return parsed
 
-    def by_partition(self) -> dict[TopicPartition, OffsetRange]:
+    def by_partition(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """The plan's ranges, empty ones included."""
         return {
-            TopicPartition(topic, int(partition)): OffsetRange(*bounds[0])
+            TopicPartition(topic, int(partition)): tuple(OffsetRange(*each) for each in bounds)
             for topic, partitions in self.ranges.items()
             for partition, bounds in partitions.items()
         }

@@ -54,6 +54,18 @@ def choice(*allowed: str) -> Callable[[str], str]:
     return read
 
 
+def outstanding_claims_value(text: str) -> str | int:
+    """`hold`, or in ms after what time to reread: 0 for `reread`."""
+    words = text.strip().lower().split()
+    if words == ["hold"]:
+        return "hold"
+    if words == ["reread"]:
+        return 0
+    if len(words) == 2 and words[0] == "reread-after":
+        return duration_ms(words[1])
+    raise ValueError("hold, reread or reread-after with a duration, such as reread-after 10m, is expected")
+
+
 def topic_names(text: str) -> tuple[str, ...]:
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:

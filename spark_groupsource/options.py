@@ -23,10 +23,12 @@ from .option_values import (
     boolean,
     choice,
     duration_ms,
+    outstanding_claims_value,
     starting_offsets_value,
     topic_names,
     whole_number,
 )
+from .outstanding import HOLD, OutstandingClaims
 from .partition import TopicPartition
 from .topic_pattern import TopicPattern, parse_topic_pattern
 
@@ -45,8 +47,6 @@ REFUSED: Mapping[str, str] = {
     "maxTriggerDelay": _NOT_YET,
     "minOffsetsPerTrigger": _NOT_YET,
     "minPartitions": _NOT_YET,
-    "outstandingClaims": _NOT_YET,
-    "outstandingClaims.grace": _NOT_YET,
     "startingOffsetsByTimestamp": _NOT_YET,
     "startingOffsetsByTimestampStrategy": _NOT_YET,
     "startingTimestamp": _NOT_YET,
@@ -171,6 +171,16 @@ class Options(BaseModel):
     assignment_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=120_000, alias="assignmentTimeout")
     """How long to wait for the group's first assignment, in ms."""
 
+    outstanding_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(outstanding_claims_value)] = Field(
+        default=None, alias="outstandingClaims"
+    )
+    """Ranges that another stream has claimed and not confirmed: hold them, or read them after so many ms."""
+
+    outstanding_claims_grace_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(
+        default=120_000, alias="outstandingClaims.grace"
+    )
+    """How long a new checkpoint waits for such a range, in ms, before it stops; only if `outstandingClaims` is not set."""
+
     exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = Field(
         default=True, alias="kafka.exclude.internal.topics"
     )
@@ -260,6 +270,12 @@ class Options(BaseModel):
     def max_poll_interval_ms(self) -> int:
         """The longest time between two polls of the member, in ms."""
         return int(self.kafka.get("max.poll.interval.ms", MEMBER_DEFAULTS["max.poll.interval.ms"]))
+
+    def outstanding(self) -> OutstandingClaims:
+        """What to do with ranges that are owed to other streams."""
+        if self.outstanding_claims is None:
+            return OutstandingClaims(stop_after_s=self.outstanding_claims_grace_ms / 1000)
+        return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
         """What every client is made with; of a consumer's own settings only `isolation.level`. Contains secrets."""

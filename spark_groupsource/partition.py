@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple, TypeAlias
 
 
 class TopicPartition(NamedTuple):
@@ -28,3 +29,12 @@ class OffsetRange(NamedTuple):
     def size(self) -> int:
         """Number of offsets in the range; at most so many records, fewer on compacted or transactional topics."""
         return self.end - self.start
+
+    def overlap(self, other: OffsetRange) -> OffsetRange:
+        """The offsets of both; empty when there are none."""
+        start = max(self.start, other.start)
+        return OffsetRange(start, max(start, min(self.end, other.end)))
+
+
+Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
+"""Ranges of each partition: ascending, and none overlaps another."""

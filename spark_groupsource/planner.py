@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from .partition import OffsetRange, TopicPartition
+from .partition import OffsetRange, Ranges, TopicPartition
 
 
 def plan(
-    positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], max_offsets: int | None = None
-) -> dict[TopicPartition, OffsetRange]:
-    """Plan one range for each partition of `positions`, an empty one where there is nothing to read.
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    max_offsets: int | None = None,
+    *,
+    again: Ranges = MappingProxyType({}),
+) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    """Plan the ranges of each partition of `positions`: those to read again, then the one at its position, empty or not.
 
     Args:
         positions: next offset to read of each owned partition (inclusive).
@@ -19,18 +24,37 @@ def plan(
         max_offsets: at most about so many offsets in all (`maxOffsetsPerTrigger`); `None` for no limit. Shared out in
             proportion to lag; a share below one is rounded up, so that a partition with little lag is not starved and the
             sum may exceed the limit by less than the number of partitions (as Spark's KafkaMicroBatchStream does).
+        again: ranges below the positions that are to be read as well (`outstandingClaims`). They count as lag, and come
+            first out of the partition's share: the last of them that still fits may be cut.
     """
     lags = lag(positions, ends)
-    total = sum(lags.values())
+    there = {
+        partition: [
+            *(held for one in again.get(partition, ()) if (held := one.overlap(OffsetRange(0, ends.get(partition, 0)))).size),
+            OffsetRange(start, start + lags[partition]),
+        ]
+        for partition, start in positions.items()
+    }
+    sizes = {partition: sum(offsets.size for offsets in readable) for partition, readable in there.items()}
+    total = sum(sizes.values())
     ranges = {}
-    for partition, start in positions.items():
-        size = lags[partition]
-        if max_offsets is not None and size:
+    for partition, readable in there.items():
+        share = sizes[partition]
+        if max_offsets is not None and share:
             # Integers throughout: a limit of Long.MAX_VALUE must not overflow or lose precision (SPARK-26718).
-            share = max(1, max_offsets * size // total)
-            size = min(size, share)
-        ranges[partition] = OffsetRange(start, start + size)
+            share = min(share, max(1, max_offsets * share // total))
+        ranges[partition] = _first_offsets(readable, share)
     return ranges
+
+
+def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
+    """So many offsets from the beginning of the ranges on; of these only the last may be empty, and is always there."""
+    taken = []
+    for offsets in readable:
+        size = min(count, offsets.size)
+        count -= size
+        taken.append(OffsetRange(offsets.start, offsets.start + size))
+    return (*(offsets for offsets in taken[:-1] if offsets.size), taken[-1])
 
 
 def lag(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -76,12 +76,13 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._running().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted one."""
+        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range."""
         group = self._options.group_id
         granted = self._running().claim(PlanOffset.parse(start, group), PlanOffset.parse(end, group))
         return [
             RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
-            for partition, offsets in sorted(granted.items())
+            for partition, ranges in sorted(granted.items())
+            for offsets in ranges
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spark_groupsource.commit_record import CommitRecord, GroupCommit, OwedRange
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
-from .checkpoint import Checkpoint, Offsets
+from .checkpoint import Checkpoint
 from .group import partition
 
 
@@ -20,6 +20,11 @@ class Violation(Exception):
         self.name = name
 
 
+def offsets_of(ranges: Iterable[OffsetRange]) -> Iterator[int]:
+    """Each offset of the ranges."""
+    return (offset for one in ranges for offset in range(*one))
+
+
 class Account:
     """Where each offset of each partition has been."""
 
@@ -28,6 +33,8 @@ class Account:
         """Who wrote each offset to a sink; empty when nobody did."""
         self.durable: list[set[int]] = [set() for _ in range(partitions)]
         """Offsets that are in a sink by a plan that is in its stream's commit log, or that another client answers for."""
+        self.reread: list[set[int]] = [set() for _ in range(partitions)]
+        """Offsets that were owed to a stream when another one claimed them for itself: those may be read twice."""
         self.graceful = True
         """Nothing has died, or let go of what it had claimed, so far."""
         self.moved = False
@@ -39,6 +46,7 @@ class Account:
         twin = copy.copy(self)
         twin.output = [list(written) for written in self.output]
         twin.durable = [set(offsets) for offsets in self.durable]
+        twin.reread = [set(offsets) for offsets in self.reread]
         return twin
 
     @property
@@ -53,7 +61,7 @@ class Account:
     def written(self, number: int, offset: int, who: str) -> None:
         """A record reaches a sink."""
         before = self.output[number][offset]
-        if before and self.exactly_once:
+        if before and self.exactly_once and offset not in self.reread[number]:
             raise Violation("doubled", f"{partition(number)} offset {offset}: {before}, and again by {who}")
         if self.graceful and offset and not self.output[number][offset - 1]:
             # `handoff=drain` keeps the order of a partition across members.
@@ -66,17 +74,37 @@ class Account:
         for offset in range(position) if skipped else ():
             self.output[number][offset] = self.output[number][offset] or "skipped"
 
-    def confirmed(self, sink: Offsets) -> None:
+    def may_have_become(self, before: Ranges, now: Ranges) -> bool:
+        """Whether a later attempt at a plan reads what the first did, less what another stream has taken over since."""
+        for where in before.keys() | now.keys():
+            earlier, later = (set(offsets_of(granted.get(where, ()))) for granted in (before, now))
+            if not later <= earlier or not earlier - later <= self.reread[where.partition]:
+                return False
+        return True
+
+    def confirmed(self, sink: Ranges) -> None:
         """A plan is in its stream's commit log."""
         for where, offsets in sink.items():
-            self.durable[where.partition].update(range(*offsets))
+            self.durable[where.partition].update(offsets_of(offsets))
+
+    def check_claim(self, where: TopicPartition, record: CommitRecord, before: GroupCommit, *, may_reread: bool) -> None:
+        """Hold newly claimed ranges against what was owed to other streams until now."""
+        if not isinstance(before, CommitRecord) or before.stream != record.stream:
+            return
+        was_owed = set(offsets_of(entry.range for entry in before.owed))
+        claimed = set(offsets_of(OffsetRange(*one) for one in record.open)) - set(
+            offsets_of(OffsetRange(*one) for one in before.open)
+        )
+        if claimed & was_owed and not may_reread:
+            raise Violation("claimed twice", f"{where}: {sorted(claimed & was_owed)} were owed: {record.metadata()}")
+        self.reread[where.partition] |= claimed & was_owed
 
     def check_record(self, where: TopicPartition, record: CommitRecord, streams: Sequence[Checkpoint]) -> None:
         """Hold a record against what is durable, when the coordinator takes it."""
         durable = self.durable[where.partition]
         if ahead := [offset for offset in range(record.offset) if offset not in durable]:
             raise Violation("committed ahead of durable", f"{where}: {record.offset} is committed, {ahead} are not durable")
-        held = {offset for offsets in record.unconfirmed for offset in range(*offsets)}
+        held = set(offsets_of(record.unconfirmed))
         if lost := [offset for offset in range(record.next) if offset not in durable and offset not in held]:
             raise Violation("let slip", f"{where}: {lost} are neither durable nor held: {record.metadata()}")
         for entry in (*record.owed, *(OwedRange(record.stream, record.logged, *offsets) for offsets in record.open)):
@@ -85,14 +113,19 @@ class Account:
     def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Sequence[Checkpoint]) -> None:
         """Every held range has a stream that takes it when it restarts, or that has had it."""
         checkpoint = next(each for each in streams if each.letter == entry.stream[0])
+        if entry.stream in checkpoint.gone:
+            return
         if checkpoint.named == entry.stream and checkpoint.committed >= entry.plan >= 0:
             return
         newest = checkpoint.newest()
-        planned = newest.by_partition().get(where) if newest.plan == entry.plan else None
-        if checkpoint.named != entry.stream or planned != entry.range:
+        planned = newest.by_partition().get(where, ()) if newest.plan == entry.plan else ()
+        # Of a range that is owed another stream may have taken a part.
+        left = [one for one in planned if one.overlap(entry.range) == entry.range]
+        whole = [one for one in left if set(range(*one)) - set(range(*entry.range)) <= self.reread[where.partition]]
+        if checkpoint.named != entry.stream or not whole:
             raise Violation("owed to nobody", f"{where}: {entry}; the newest plan of {checkpoint.named} has {planned}")
 
-    def check_end(self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str]) -> None:
+    def check_end(self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str], *, rereading: bool) -> None:
         """Hold the end against what is promised. `owners`: the streams that own a partition."""
         for number, written in enumerate(self.output):
             if missing := [offset for offset, who in enumerate(written) if not who]:
@@ -101,11 +134,11 @@ class Account:
             if not isinstance(held, CommitRecord):
                 raise Violation("not adopted", f"{where} belongs to a stream and the group holds {held}")
             # A stream that owns nothing cannot show that it has confirmed.
-            if held.open or any(entry.stream in owners for entry in held.owed):
+            if held.open or any(rereading or entry.stream in owners for entry in held.owed):
                 raise Violation("held for ever", f"{where}: {held.metadata()}")
             if held.next != len(self.output[where.partition]):
                 raise Violation("lost", f"{where}: the owner stands at {held.next}")
 
     def key(self) -> tuple[object, ...]:
         """Equal for accounts from which the same can follow."""
-        return (tuple(map(tuple, self.output)), tuple(map(frozenset, self.durable)), self.graceful, self.moved)
+        return (tuple(map(tuple, self.output)), tuple(map(frozenset, self.durable + self.reread)), self.graceful, self.moved)

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from spark_groupsource.offset import PlanOffset
-from spark_groupsource.partition import OffsetRange, TopicPartition
-
-Offsets: TypeAlias = Mapping[TopicPartition, OffsetRange]
+from spark_groupsource.partition import Ranges
 
 GROUP_ID = "orders-to-lake"
 
@@ -28,13 +24,16 @@ class Checkpoint:
     """The plans. Only batch 0 can be without one."""
     committed: int = -1
     """The newest plan in the commit log."""
-    granted: dict[int, Offsets] = field(default_factory=dict)
+    granted: dict[int, Ranges] = field(default_factory=dict)
     """What the first attempt of each plan read."""
-    sink: dict[int, Offsets] = field(default_factory=dict)
+    sink: dict[int, Ranges] = field(default_factory=dict)
     drivers: int = 0
     """Drivers that have been started on it so far."""
     torn: bool = False
     """Whether two drivers have run on it at once, or an older copy was put back."""
+
+    gone: frozenset[str] = frozenset()
+    """Names of streams whose checkpoints were deleted here."""
 
     def clone(self) -> Checkpoint:
         """An independent copy."""
@@ -47,6 +46,12 @@ class Checkpoint:
     def logged(self) -> int:
         """The newest plan in the offset log."""
         return len(self.offset_log) - 1
+
+    def delete(self) -> None:
+        """The directory is deleted, and the job's next run writes to a new place of its sink."""
+        self.gone |= {self.named} if self.named else set()
+        self.named, self.batches, self.offset_log, self.committed = "", 0, [], -1
+        self.granted, self.sink = {}, {}
 
     def first(self) -> PlanOffset:
         """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
@@ -61,8 +66,8 @@ class Checkpoint:
         """Whether the newest plan left nothing to others."""
         last = self.newest().by_partition()
         granted = self.granted.get(self.logged, last)
-        return all(where in granted for where, offsets in last.items() if offsets.size)
+        return all(set(granted.get(where, ())) >= {one for one in offsets if one.size} for where, offsets in last.items())
 
     def key(self) -> tuple[object, ...]:
         """Equal for checkpoints that Spark would treat alike."""
-        return (self.named, self.drivers, self.batches, self.committed, tuple(self.offset_log), tuple(self.sink))
+        return (self.named, self.drivers, self.batches, self.committed, tuple(self.offset_log), tuple(self.sink), self.gone)

@@ -14,12 +14,12 @@ from unittest.mock import patch
 from spark_groupsource import handoff
 from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.errors import CommitError, GenerationChanged
-from spark_groupsource.handoff import Decision, Stream, Verdict
+from spark_groupsource.handoff import Stream, Verdict
 from spark_groupsource.ledger import Claims, Ledger
-from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.outstanding import OutstandingClaims
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
-from .checkpoint import Offsets
-from .counterexamples import LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
+from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
 from .driver import Driver, FakeCoordinator
 from .world import Setting, World
 
@@ -63,14 +63,18 @@ def _claimed_without_owning(*arguments: Any, **named: Any) -> Verdict:
     return handoff.claim(*arguments, **{**named, "owned": True, "held_since_planned": True})
 
 
+def _planned(stream: Stream, where: TopicPartition, *_: Any) -> tuple[OffsetRange, ...]:
+    return tuple(offsets for offsets in stream.ranges[where] if offsets.size)
+
+
 def _everything_replayed(*arguments: Any, **named: Any) -> Verdict:
     verdict = handoff.claim(*arguments, **named)
-    return verdict if verdict.decision is Decision.CLAIM else Verdict(Decision.READ)
+    return verdict if verdict.write else Verdict(read=_planned(*arguments))
 
 
 def _left_out_too_early(*arguments: Any, **named: Any) -> Verdict:
     verdict = handoff.claim(*arguments, **named)
-    return Verdict(Decision.LEAVE) if verdict.decision is Decision.WAIT else verdict
+    return replace(verdict, waits=False)
 
 
 def _claimed_by_another_run(*arguments: Any, **named: Any) -> Verdict:
@@ -121,11 +125,45 @@ def _adopted_off_by(by: int) -> Callable[..., CommitRecord]:
 def _next_off_by(by: int) -> Callable[..., Verdict]:
     def faulty(*arguments: Any, **named: Any) -> Verdict:
         verdict = handoff.claim(*arguments, **named)
-        if verdict.decision is not Decision.CLAIM or verdict.write is None:
+        if verdict.write is None:
             return verdict
-        return Verdict(verdict.decision, verdict.write.model_copy(update={"next": verdict.write.next + by}))
+        return replace(verdict, write=verdict.write.model_copy(update={"next": verdict.write.next + by}))
 
     return faulty
+
+
+def _claimed_as(change: Callable[[CommitRecord, CommitRecord], Mapping[str, Any]]) -> Callable[..., Verdict]:
+    """Claims are written otherwise: `change` gives what differs, from the record that was and the one to write."""
+
+    def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Verdict:
+        verdict = handoff.claim(stream, where, commit, **named)
+        if verdict.write is None or not isinstance(commit, CommitRecord):
+            return verdict
+        return replace(verdict, write=verdict.write.model_copy(update=dict(change(commit, verdict.write))))
+
+    return faulty
+
+
+def _only_new_in_open(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {"open": tuple(held for held in written.open if held.start >= before.next)}
+
+
+def _reread_range_still_owed(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {**_only_new_in_open(before, written), "owed": before.owed}
+
+
+def _rest_forgotten(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {"owed": tuple(entry for entry in written.owed if entry in before.owed)}
+
+
+def _rest_owed_to_the_wrong_stream(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    mine = (entry._replace(stream=written.stream, plan=written.logged) for entry in written.owed if entry not in before.owed)
+    return {"owed": (*(entry for entry in written.owed if entry in before.owed), *mine)}
+
+
+def _owed_part_left(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return replace(verdict, read=tuple(offsets for offsets in verdict.read if offsets in _planned(*arguments)))
 
 
 # Mistakes in the ledger's steps.
@@ -167,6 +205,12 @@ class _OwedToItselfForEver(Ledger):
             self._stream = stream
 
 
+class _RereadAlthoughHeld(Ledger):
+    def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        self._holding.policy = OutstandingClaims(reread_after_s=0)
+        return super().to_reread()
+
+
 class _UnansweredConfirmationIgnored(Ledger):
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
         with suppress(CommitError):
@@ -178,7 +222,7 @@ class _ClaimsCountBeforeTheyAreWritten(Ledger):
         try:
             return super().claim(stream)
         except CommitError:
-            return Claims(granted={w: r for w, r in stream.ranges.items() if r.size}, left_to_others={}, waiting={})
+            return Claims(granted={where: _planned(stream, where) for where in stream.ranges}, waiting=frozenset())
 
 
 def _with_ledger(ledger: type[Ledger]) -> type[World]:
@@ -216,11 +260,13 @@ class _SentAgain(World):
 
 def _reading(change: Callable[[OffsetRange], OffsetRange]) -> type[World]:
     class Faulty(World):
-        def read(self, granted: Offsets) -> Offsets:
-            return {where: change(offsets) for where, offsets in granted.items()}
+        def read(self, granted: Ranges) -> Ranges:
+            return {where: tuple(map(change, offsets)) for where, offsets in granted.items()}
 
     return Faulty
 
+
+REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
 
 FAULTS = (
     # Of the ten of docs/handoff.md, those that any history may show.
@@ -241,6 +287,14 @@ FAULTS = (
     Fault("a task reads one too few at the start", world=_reading(lambda r: OffsetRange(r.start + 1, r.end))),
     Fault("a task reads one too few at the end", world=_reading(lambda r: OffsetRange(r.start, r.end - 1))),
     Fault("a task reads one too many at the start", world=_reading(lambda r: OffsetRange(max(0, r.start - 1), r.end))),
+    # Ranges that are read in place of another stream.
+    Fault("a reread range is still owed", {"claim": _claimed_as(_reread_range_still_owed)}, setting=REREADING),
+    Fault("a reread range is not written to open", {"claim": _claimed_as(_only_new_in_open)}, setting=REREADING),
+    Fault("the rest of a range that was cut is forgotten", {"claim": _claimed_as(_rest_forgotten)}, setting=REREADING),
+    Fault(
+        "the rest of a cut range is owed to another", {"claim": _claimed_as(_rest_owed_to_the_wrong_stream)}, setting=REREADING
+    ),
+    Fault("a range is reread although it is to be held", world=_with_ledger(_RereadAlthoughHeld)),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
     Fault("adoption counts although it was refused", world=_with_ledger(_AdoptedAlthoughRefused)),
@@ -258,6 +312,10 @@ FAULTS = (
 )
 
 UNLIKELY_FAULTS = (
+    (
+        Fault("a stream leaves what it is still owed of a cut range", {"claim": _owed_part_left}, setting=REREADING),
+        CUT_RANGE,
+    ),
     (
         Fault("adoption that writes the durable plan instead of the logged one", {"adopt": _adopted_with_the_durable_plan}),
         RESTORED_CHECKPOINT,

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
+from spark_groupsource.outstanding import HOLD, OutstandingClaims
+
 from .account import Violation
-from .driver import Driver
+from .driver import LOOK_S, Driver
 from .world import FAULTS, LETTERS, Action, Setting, World
 
 PATIENCE = 8
@@ -32,6 +34,13 @@ WEIGHTS = {
     "expire": 9,
 }
 """How often a kind of action is drawn, where 1 is not said."""
+
+REREAD = {
+    3: OutstandingClaims(reread_after_s=0),
+    4: OutstandingClaims(reread_after_s=0),
+    5: OutstandingClaims(reread_after_s=3 * LOOK_S),
+}
+"""`outstandingClaims` of the settings of these kinds."""
 
 ROUNDS = 3000
 """Rounds within which a healed world has to come to rest."""
@@ -62,8 +71,8 @@ def quiet() -> Iterator[None]:
 
 
 def draw_setting(chance: random.Random) -> Setting:
-    """One to four streams, one to six partitions; every third with something else than healthy streams of its own."""
-    kind = chance.randrange(6)
+    """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
+    kind = chance.randrange(9)
     return Setting(
         streams=chance.choice((1, 2, 2, 2, 3, 3, 4)),
         partitions=chance.choice((1, 1, 2, 2, 2, 3, 4, 6)),
@@ -72,6 +81,8 @@ def draw_setting(chance: random.Random) -> Setting:
         second_drivers=kind == 0,
         other_client=kind == 1,
         expiry=kind == 2,
+        outstanding=REREAD.get(kind, HOLD),
+        deletions=kind == 4,
     )
 
 
@@ -132,7 +143,8 @@ def _rest(world: World, chance: random.Random | None, done: list[Action]) -> Non
             done.append(action)
             came = world.apply(action) or came
         idle = 0 if came else idle + 1
-        if idle > PATIENCE:
+        # A range that is reread only after a time needs some more looks at the clock.
+        if idle > (2 * PATIENCE if world.setting.outstanding.reread_after_s else PATIENCE):
             world.check_end()
             return
     raise Violation("no end", "the world never comes to rest")

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from .counterexamples import LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
-from .faults import FAULTS, UNLIKELY_FAULTS, Fault
+from spark_groupsource.outstanding import HOLD, OutstandingClaims
+
+from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
+from .faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault
 from .history import explore, finish, quiet, run
 from .world import Action, Setting, World
 
@@ -28,9 +30,10 @@ def test_the_simulation_notices(fault: Fault) -> None:
 
 @pytest.mark.parametrize(("fault", "history"), UNLIKELY_FAULTS, ids=[fault.name for fault, _ in UNLIKELY_FAULTS])
 def test_the_simulation_notices_in_an_unlikely_history(fault: Fault, history: Sequence[Action]) -> None:
-    healthy = _outcome(history, World)
+    outstanding = fault.setting.outstanding if fault.setting else HOLD
+    healthy = _outcome(history, World, outstanding)
     with fault.seeded():
-        assert _outcome(history, fault.world) != healthy
+        assert _outcome(history, fault.world, outstanding) != healthy
 
 
 @pytest.mark.parametrize("name", ["no ownership check at claim", "no adoption", "confirmation before durable"])
@@ -61,9 +64,15 @@ def test_a_range_that_went_away_and_came_back_is_settled_without_new_records() -
     assert _outcome(OWED_TO_ONESELF) == ("", [])
 
 
-def _outcome(history: Sequence[Action], world_type: type[World] = World) -> tuple[str, list[str]]:
+def test_the_rest_of_a_range_that_was_cut_is_read_by_the_stream_that_it_is_owed_to() -> None:
+    assert _outcome(CUT_RANGE, outstanding=REREADING.outstanding) == ("", [])
+
+
+def _outcome(
+    history: Sequence[Action], world_type: type[World] = World, outstanding: OutstandingClaims = HOLD
+) -> tuple[str, list[str]]:
     """What was violated, and which drivers were told that their checkpoint is behind."""
     records = sum(action[0] == "append" for action in history)
-    world = world_type(Setting(streams=2, partitions=1, records=records, second_drivers=True))
+    world = world_type(Setting(streams=2, partitions=1, records=records, second_drivers=True, outstanding=outstanding))
     violation = finish(world, history)
     return "" if violation is None else violation.name, world.refused

@@ -9,8 +9,11 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import pytest
+
+from spark_groupsource.outstanding import OutstandingClaims
 
 from .account import Violation
 from .history import draw_setting, explore, quiet, replay, run, script, shrink
@@ -50,6 +53,13 @@ SMALL = Setting(streams=2, partitions=1, records=1)
 )
 def test_two_streams_hand_over_a_partition_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
     explored = explore(SMALL, trouble)
+    assert explored.failure is None, str(explored.failure)
+    assert explored.ends
+
+
+@pytest.mark.parametrize("trouble", [{"move": 1, "crash": 1}, *([{"move": 2, "let go": 1}] if NIGHTLY else [])], ids=str)
+def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
+    explored = explore(replace(SMALL, outstanding=OutstandingClaims(reread_after_s=0)), trouble)
     assert explored.failure is None, str(explored.failure)
     assert explored.ends
 

@@ -17,10 +17,11 @@ from typing import Any, TypeAlias
 from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged, MemberUnknown
 from spark_groupsource.ledger import Ledger
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.outstanding import HOLD, OutstandingClaims
+from spark_groupsource.partition import Ranges, TopicPartition
 
 from .account import Account, Violation
-from .checkpoint import Checkpoint, Offsets
+from .checkpoint import Checkpoint
 from .driver import Driver
 from .group import Group, Protocol, partition
 from .other_client import OtherClient
@@ -29,7 +30,7 @@ Action: TypeAlias = tuple[Any, ...]
 
 LETTERS = "ABCD"
 FAULTS = frozenset(
-    {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes"}
+    {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
 )
 """Actions that never happen once a history's faults are over."""
 
@@ -49,6 +50,10 @@ class Setting:
     """A plain Kafka consumer may join the group, and a tool may move the offsets of a stopped group."""
     expiry: bool = False
     """The group's commits may expire while it has no member."""
+    outstanding: OutstandingClaims = HOLD
+    """`outstandingClaims` of every stream."""
+    deletions: bool = False
+    """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
 
 
 class World:
@@ -98,6 +103,8 @@ class World:
             running = self._running(number)
             if not running:
                 due.append(("start", checkpoint.letter))
+                if self.setting.deletions and checkpoint.named:
+                    may.append(("delete", checkpoint.letter))
             elif running == 1 and self.setting.second_drivers:
                 may.append(("second", checkpoint.letter))
         for name, driver in self.drivers.items():
@@ -208,6 +215,14 @@ class World:
         checkpoint.torn = True
         return True
 
+    def do_delete(self, letter: str) -> bool:
+        """Somebody deletes the checkpoint of a stopped query."""
+        if self._running(LETTERS.index(letter)):
+            return False
+        self.account.graceful = False
+        self.streams[LETTERS.index(letter)].delete()
+        return True
+
     def do_throw_out(self, member: str) -> bool:
         """A member's session is over."""
         if member not in self.group.epochs:
@@ -256,7 +271,7 @@ class World:
         """Whether the last plan of the only stream knows what the group is about to forget of the only partition."""
         last = self.streams[0].newest().by_partition().get(partition(0))
         commit = self.group.read(0)
-        return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last)
+        return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last[-1])
 
     def do_reset(self, number: int, to: int) -> bool:
         """A tool moves the committed offset of a stopped group; not while claims are open, as documented."""
@@ -281,6 +296,8 @@ class World:
         """The coordinator takes a commit."""
         self.writes += 1
         for where, record in records.items():
+            may_reread = self.setting.outstanding.reread_after_s is not None
+            self.account.check_claim(where, record, self.group.read(where.partition), may_reread=may_reread)
             self.group.registers[where.partition] = (record.offset, record.metadata())
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
@@ -293,7 +310,7 @@ class World:
             self.late.append((driver.member or "", driver.epoch, dict(records)))
         raise CommitOutcomeUnknown(f"{driver.name} got no answer for {sorted(records)}")
 
-    def read(self, granted: Offsets) -> Offsets:
+    def read(self, granted: Ranges) -> Ranges:
         """What the tasks of a plan write to the sink."""
         return granted
 
@@ -323,7 +340,8 @@ class World:
             if driver.stage not in {"durable", "plan", "propose", "rest"}:
                 raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
         owners = {driver.plan.stream for driver in self.drivers.values() if driver.member in self.group.owner}
-        self.account.check_end({where: self.group.read(where.partition) for where in self.partitions()}, owners)
+        commits = {where: self.group.read(where.partition) for where in self.partitions()}
+        self.account.check_end(commits, owners, rereading=self.setting.outstanding.reread_after_s is not None)
 
     def key(self) -> tuple[object, ...]:
         """Equal for worlds that behave alike."""

@@ -21,6 +21,7 @@ OTHER = "a91d0c77e2b4f635"
 
 streams = st.from_regex(r"[0-9a-zA-Z_-]{1,64}", fullmatch=True)
 plans = st.integers(-1, 2**63 - 1)
+times = st.none() | st.integers(0, 2**40 - 1)
 
 
 @st.composite
@@ -36,7 +37,8 @@ def records(draw: st.DrawFn) -> CommitRecord:
         done=done,
         next=draw(st.integers(lowest, 2**63 - 1)),
         open=tuple(OpenRange(*held) for held in ranges if held not in owed),
-        owed=tuple(OwedRange(draw(streams), draw(plans), *held) for held in owed),
+        owed=tuple(OwedRange(draw(streams), draw(plans), *held, draw(times)) for held in owed),
+        claimed_at=draw(times),
     )
 
 
@@ -67,6 +69,24 @@ def test_a_record_of_version_1_is_read_for_ever() -> None:
     assert isinstance(record, CommitRecord)
     assert record.metadata() == stored["metadata"]
     assert record.owed[0].range == OffsetRange(120, 180)
+
+
+def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None:
+    record = CommitRecord(
+        stream=STREAM,
+        logged=3,
+        done=2,
+        next=20,
+        open=(OpenRange(10, 20),),
+        owed=(OwedRange(OTHER, 7, 2, 4, 1_763_744_384), OwedRange(OTHER, 7, 5, 6)),
+        claimed_at=1_763_744_390,
+    )
+    text = record.metadata()
+    assert f'"owed":[["{OTHER}",7,2,4,1763744384],["{OTHER}",7,5,6]],"at":1763744390}}' in text
+    assert read_commit(2, text) == record
+    assert read_commit(2, text.replace(',"at":1763744390', ',"at":null')) == Foreign(2)
+    assert read_commit(2, text.replace("5,6]", "5,6,null]")) == Foreign(2)
+    assert read_commit(2, text.replace("1763744390", "-1")) == Foreign(2)
 
 
 def test_only_exactly_the_range_that_was_claimed_is_open() -> None:

@@ -8,13 +8,14 @@ import pytest
 
 from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.errors import CheckpointBehindGroup
-from spark_groupsource.handoff import Decision, Stream, Verdict, adopt, claim, confirm, evidence, settle
+from spark_groupsource.handoff import Stream, Verdict, adopt, claim, claimable, confirm, evidence, owed_to_others, settle
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
 RANGE = OffsetRange(100, 200)
+NOW = 1_763_744_384
 
-DURABLE = Stream("me", logged=7, durable=7, ranges={ORDERS: RANGE})
+DURABLE = Stream("me", logged=7, durable=7, ranges={ORDERS: (RANGE,)})
 """Plan 7 is in the commit log."""
 LOGGED = replace(DURABLE, durable=6)
 """Plan 7 is in the offset log only."""
@@ -28,10 +29,11 @@ def record(
     done: int = -1,
     claimed: tuple[tuple[int, int], ...] = (),
     owed: tuple[OwedRange, ...] = (),
+    since: int | None = None,
 ) -> CommitRecord:
     """A record whose `next` is `at`, and whose `open` are the ranges `claimed`."""
     ranges = tuple(OpenRange(*held) for held in claimed)
-    return CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed)
+    return CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed, claimed_at=since)
 
 
 def adopted(stream: Stream, commit: GroupCommit, done: dict[str, int] | None = None) -> CommitRecord:
@@ -50,7 +52,7 @@ class TestAPartitionIsAcquired:
         assert adopted(LOGGED, None) == record("me", 7, done=6, at=200, claimed=((100, 200),))
 
     def test_whose_record_expired_after_a_plan_without_new_records_goes_on_there(self) -> None:
-        stream = replace(LOGGED, ranges={ORDERS: OffsetRange(100, 100)})
+        stream = replace(LOGGED, ranges={ORDERS: (OffsetRange(100, 100),)})
         assert adopted(stream, None) == record("me", 7, done=6, at=100)
 
     def test_from_another_client_starts_at_its_offset_because_the_last_writer_wins(self) -> None:
@@ -88,13 +90,29 @@ class TestAPartitionIsAcquired:
         with pytest.raises(CheckpointBehindGroup, match=r"orders-3: the group holds plan 8 of stream me, .* checkpoint is 7\."):
             adopted(LOGGED, record("me", 8, done=7, at=300))
 
+    def test_that_knows_a_newer_plan_tells_each_way_out_and_what_it_costs(self) -> None:
+        with pytest.raises(CheckpointBehindGroup) as told:
+            adopted(LOGGED, record("me", 8, done=7, at=300))
+        what, *ways = str(told.value).splitlines()
+        assert "second driver" in what
+        assert "restored" in what
+        assert len(ways) == 3
+        assert "stop one of the two: nothing is lost and nothing is there twice" in ways[0]
+        assert "put the newest checkpoint back" in ways[1]
+        assert "empty checkpoint" in ways[2]
+        assert "outstandingClaims=reread reads it (there twice" in ways[2]
+        assert "outstandingClaims=hold never does (missing" in ways[2]
+
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):
             adopted(LOGGED, record("other", 4, at=300, owed=(OwedRange("me", 9, 200, 300),)))
 
 
+READ, LEAVE, WAIT = Verdict(read=(RANGE,)), Verdict(), Verdict(waits=True)
+
+
 def verdict(commit: GroupCommit, *, owned: bool = True, held_since_planned: bool = True) -> Verdict:
-    return claim(LOGGED, ORDERS, commit, owned=owned, held_since_planned=held_since_planned)
+    return claim(LOGGED, ORDERS, commit, owned=owned, held_since_planned=held_since_planned, now=NOW)
 
 
 EVERY_CASE = pytest.mark.parametrize(("owned", "held_since_planned"), [(False, False), (True, False), (True, True)])
@@ -107,17 +125,17 @@ class TestARangeOfAPlan:
         self, writer: str, owned: bool, held_since_planned: bool
     ) -> None:
         commit = record(writer, 7, at=300, owed=(OwedRange("me", 7, 100, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.READ)
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == READ
 
     @EVERY_CASE
     def test_that_it_has_claimed_is_read_again(self, owned: bool, held_since_planned: bool) -> None:
         commit = record("me", 7, done=6, at=200, claimed=((100, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.READ)
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == READ
 
     @EVERY_CASE
     def test_that_is_not_among_the_claims_of_this_plan_is_left_to_who_had_it(self, owned: bool, held_since_planned: bool) -> None:
         commit = record("me", 7, done=6, at=200, claimed=((150, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.LEAVE)
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == LEAVE
 
     @EVERY_CASE
     @pytest.mark.parametrize(
@@ -126,7 +144,7 @@ class TestARangeOfAPlan:
             record("other", 4, at=100),
             record("other", 7, at=200, claimed=((100, 200),)),
             record("other", 4, at=300, owed=(OwedRange("me", 6, 100, 200),)),
-            record("other", 4, at=300, owed=(OwedRange("me", 7, 100, 199),)),
+            record("other", 4, at=300, owed=(OwedRange("me", 7, 200, 300),)),
             Foreign(100),
         ],
         ids=["at the same place", "that claimed it", "and owed for another plan", "and another range owed", "another client"],
@@ -134,19 +152,21 @@ class TestARangeOfAPlan:
     def test_in_a_partition_that_another_stream_or_client_took_is_left_to_it(
         self, commit: GroupCommit, owned: bool, held_since_planned: bool
     ) -> None:
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == Verdict(Decision.LEAVE)
+        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == LEAVE
 
     def test_is_claimed_by_the_run_that_planned_it_and_kept_the_partition(self) -> None:
         owed = (OwedRange("other", 4, 80, 90),)
         before = record("me", 6, done=5, at=100, claimed=((90, 100),), owed=owed)
-        assert verdict(before) == Verdict(Decision.CLAIM, record("me", 7, done=6, at=200, claimed=((100, 200),), owed=owed))
+        assert verdict(before) == Verdict(
+            read=(RANGE,), write=record("me", 7, done=6, at=200, claimed=((100, 200),), owed=owed, since=NOW)
+        )
 
     def test_is_left_to_a_later_plan_by_a_run_that_did_not_plan_it_or_lost_the_partition_in_between(self) -> None:
-        assert verdict(record("me", 6, done=6, at=100), held_since_planned=False) == Verdict(Decision.LEAVE)
+        assert verdict(record("me", 6, done=6, at=100), held_since_planned=False) == LEAVE
 
     @pytest.mark.parametrize("commit", [None, record("me", 6, done=6, at=100)], ids=["nobody has committed", "its own"])
     def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
-        assert verdict(commit, owned=False, held_since_planned=False) == Verdict(Decision.WAIT)
+        assert verdict(commit, owned=False, held_since_planned=False) == WAIT
 
     def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
@@ -155,16 +175,85 @@ class TestARangeOfAPlan:
     def test_stays_claimed_once_it_is_claimed(self) -> None:
         claimed = verdict(record("me", 6, done=6, at=100)).write
         assert claimed is not None
-        assert verdict(claimed) == Verdict(Decision.READ)
+        assert verdict(claimed) == READ
         taken_over = adopt(Stream("other"), ORDERS, claimed, starting_offset=0, done={})
-        assert verdict(taken_over, owned=False, held_since_planned=False) == Verdict(Decision.READ)
+        assert verdict(taken_over, owned=False, held_since_planned=False) == READ
         given_back = adopted(LOGGED, taken_over)
-        assert verdict(given_back, held_since_planned=False) == Verdict(Decision.READ)
+        assert verdict(given_back, held_since_planned=False) == READ
 
     def test_stays_with_the_other_stream_once_that_has_taken_the_partition(self) -> None:
         taken_over = adopt(Stream("other"), ORDERS, record("me", 6, done=6, at=100), starting_offset=0, done={})
-        assert verdict(taken_over, owned=False, held_since_planned=False) == Verdict(Decision.LEAVE)
-        assert verdict(adopted(LOGGED, taken_over), held_since_planned=False) == Verdict(Decision.LEAVE)
+        assert verdict(taken_over, owned=False, held_since_planned=False) == LEAVE
+        assert verdict(adopted(LOGGED, taken_over), held_since_planned=False) == LEAVE
+
+
+LATE, BEHIND = OwedRange("other", 4, 20, 60), OwedRange("third", 2, 60, 90)
+
+
+def rereading(*ranges: tuple[int, int]) -> Stream:
+    """Plan 7, logged, reads these ranges of the partition."""
+    return replace(LOGGED, ranges={ORDERS: tuple(OffsetRange(*bounds) for bounds in ranges)})
+
+
+def reread(stream: Stream, commit: GroupCommit, *, held_since_planned: bool = True) -> Verdict:
+    return claim(stream, ORDERS, commit, owned=True, held_since_planned=held_since_planned, now=NOW)
+
+
+class TestARangeOwedToAnotherStreamIsReread:
+    before = record("me", 6, done=6, at=100, owed=(BEHIND, LATE))
+
+    def test_what_may_be_taken_over_is_what_others_are_owed_in_the_order_of_offsets(self) -> None:
+        mine = OwedRange("me", 6, 90, 95)
+        assert owed_to_others(record("me", 6, at=100, owed=(mine, BEHIND, LATE)), LOGGED) == (LATE, BEHIND)
+
+    def test_a_plan_may_have_what_begins_at_the_position_and_what_others_are_still_owed(self) -> None:
+        ranges = [OffsetRange(20, 60), OffsetRange(60, 80), OffsetRange(100, 100)]
+        assert claimable(self.before, ranges) == tuple(ranges)
+        settled = settle(self.before, {"other": 4})
+        assert claimable(settled, ranges) == (OffsetRange(60, 80), OffsetRange(100, 100))
+        assert claimable(self.before, [OffsetRange(50, 70), OffsetRange(101, 120)]) == ()
+
+    def test_the_very_commit_that_claims_it_no_longer_owes_it(self) -> None:
+        verdict = reread(rereading((20, 60), (60, 90), (100, 200)), self.before)
+        claimed = ((20, 60), (60, 90), (100, 200))
+        assert verdict.write == record("me", 7, done=6, at=200, claimed=claimed, since=NOW)
+        assert verdict.read == claimed
+
+    def test_the_rest_of_a_range_that_is_cut_stays_owed_to_its_stream(self) -> None:
+        write = reread(rereading((20, 45), (100, 100)), self.before).write
+        rest = OwedRange("other", 4, 45, 60)
+        assert write == record("me", 7, done=6, at=100, claimed=((20, 45),), owed=(BEHIND, rest), since=NOW)
+
+    def test_what_was_settled_since_the_plan_was_made_is_left(self) -> None:
+        verdict = reread(rereading((20, 60), (100, 200)), settle(self.before, {"other": 4}))
+        assert verdict.read == ((100, 200),)
+        assert verdict.write == record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(BEHIND,), since=NOW)
+
+    def test_a_replay_reads_all_of_its_claims_and_the_next_owner_holds_each_of_them(self) -> None:
+        stream = rereading((20, 45), (100, 200))
+        claimed = reread(stream, self.before).write
+        assert reread(stream, claimed, held_since_planned=False).read == ((20, 45), (100, 200))
+        next_owner = adopt(Stream("next"), ORDERS, claimed, starting_offset=0, done={})
+        assert [entry.range for entry in next_owner.owed if entry.stream == "me"] == [(20, 45), (100, 200)]
+        assert reread(stream, next_owner).read == ((20, 45), (100, 200))
+
+    def test_a_replay_without_a_record_has_all_of_its_ranges_claimed(self) -> None:
+        stream = rereading((20, 45), (100, 200))
+        assert adopted(stream, None) == record("me", 7, done=6, at=200, claimed=((20, 45), (100, 200)))
+
+    def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_the_rest(self) -> None:
+        back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
+        cut = reread(rereading((20, 45), (100, 100)), self.before).write
+        assert claim(back, ORDERS, cut, owned=False, held_since_planned=False, now=NOW) == Verdict(read=(OffsetRange(45, 60),))
+        taken = reread(rereading((20, 60), (100, 100)), self.before).write
+        assert claim(back, ORDERS, taken, owned=False, held_since_planned=False, now=NOW) == LEAVE
+
+    def test_the_stream_that_comes_back_and_gets_the_partition_leaves_it_too(self) -> None:
+        back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
+        taken = reread(rereading((20, 60), (100, 100)), self.before).write
+        its_own = adopt(back, ORDERS, taken, starting_offset=0, done={})
+        assert OwedRange("me", 7, 20, 60, NOW) in its_own.owed
+        assert claim(back, ORDERS, its_own, owned=True, held_since_planned=False, now=NOW) == LEAVE
 
 
 class TestAPlanIsDurable:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options import REFUSED, Options
+from spark_groupsource.outstanding import HOLD, OutstandingClaims
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.topic_pattern import common_pattern
 
@@ -139,6 +140,21 @@ def test_starting_offsets(text: str, offsets: object) -> None:
     assert parse(startingOffsets=text).starting_offsets == offsets
 
 
+@pytest.mark.parametrize(
+    ("given", "chosen"),
+    [
+        ({}, OutstandingClaims(stop_after_s=120)),
+        ({"outstandingClaims.grace": "5s"}, OutstandingClaims(stop_after_s=5)),
+        ({"outstandingClaims": "hold"}, HOLD),
+        ({"outstandingclaims": " Reread "}, OutstandingClaims(reread_after_s=0)),
+        ({"outstandingClaims": "reread-after 10m"}, OutstandingClaims(reread_after_s=600)),
+    ],
+    ids=str,
+)
+def test_claims_of_others_are_held_unless_the_user_says_otherwise(given: dict[str, str], chosen: OutstandingClaims) -> None:
+    assert Options.parse({**BASE, **given}).outstanding() == chosen
+
+
 def test_options_cannot_be_changed() -> None:
     with pytest.raises(ValueError, match="frozen"):
         parse().include_headers = True  # type: ignore[misc]
@@ -173,7 +189,14 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
     "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
     "not yet": ({**BASE, "minPartitions": "3"}, ("minPartitions: it is not supported yet by groupkafka; leave it out",)),
-    "not yet, in lower case": ({**BASE, "outstandingclaims": "hold"}, ("outstandingClaims: it is not supported yet",)),
+    "not yet, in lower case": ({**BASE, "minpartitions": "3"}, ("minPartitions: it is not supported yet",)),
+    "outstanding claims": (
+        {**BASE, "outstandingClaims": "re-read"},
+        ("outstandingClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
+    ),
+    "reread after nothing": ({**BASE, "outstandingClaims": "reread-after"}, ("hold, reread or reread-after with",)),
+    "reread after no time": ({**BASE, "outstandingClaims": "reread-after 0s"}, ("a duration such as 500ms",)),
+    "a grace that is no time": ({**BASE, "outstandingClaims.grace": "soon"}, ("outstandingClaims.grace = 'soon'",)),
     "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),
     "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
     "zero offsets": ({**BASE, "maxOffsetsPerTrigger": "0"}, ("maxOffsetsPerTrigger = '0'",)),

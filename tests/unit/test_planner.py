@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -14,27 +16,53 @@ def tp(partition: int) -> TopicPartition:
 
 
 def test_without_a_limit_everything_that_is_there_is_planned() -> None:
-    assert plan({tp(0): 5, tp(1): 7}, {tp(0): 9, tp(1): 7}) == {tp(0): OffsetRange(5, 9), tp(1): OffsetRange(7, 7)}
+    assert plan({tp(0): 5, tp(1): 7}, {tp(0): 9, tp(1): 7}) == {tp(0): (OffsetRange(5, 9),), tp(1): (OffsetRange(7, 7),)}
 
 
 def test_the_limit_is_shared_out_in_proportion_to_lag_and_small_lags_get_one() -> None:
     # Spark's own case: 1, 1 and 8 of a limit of 10.
     positions = {tp(0): 0, tp(1): 0, tp(2): 0}
     planned = plan(positions, {tp(0): 1, tp(1): 10, tp(2): 100}, 10)
-    assert {partition.partition: offsets.size for partition, offsets in planned.items()} == {0: 1, 1: 1, 2: 9}
+    assert {partition.partition: offsets.size for partition, (offsets,) in planned.items()} == {0: 1, 1: 1, 2: 9}
 
 
 def test_a_limit_of_the_largest_long_does_not_overflow() -> None:
-    assert plan({tp(0): 0}, {tp(0): 2**40}, 2**63 - 1) == {tp(0): OffsetRange(0, 2**40)}
+    assert plan({tp(0): 0}, {tp(0): 2**40}, 2**63 - 1) == {tp(0): (OffsetRange(0, 2**40),)}
 
 
 def test_a_partition_whose_end_is_unknown_waits() -> None:
-    assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): OffsetRange(5, 5), tp(1): OffsetRange(0, 2)}
+    assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): (OffsetRange(5, 5),), tp(1): (OffsetRange(0, 2),)}
 
 
 def test_an_end_below_the_position_is_no_range_but_is_told() -> None:
-    assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): OffsetRange(5, 5)}
+    assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): (OffsetRange(5, 5),)}
     assert moved_back({tp(0): 5, tp(1): 5}, {tp(0): 3, tp(1): 5}) == {tp(0): OffsetRange(3, 5)}
+
+
+class TestRangesThatAreReadAgain:
+    again = MappingProxyType({tp(0): (OffsetRange(2, 6), OffsetRange(6, 8))})
+
+    def test_come_before_what_is_new_each_by_itself(self) -> None:
+        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 0}, again=self.again)
+        assert planned == {tp(0): ((2, 6), (6, 8), (10, 12)), tp(1): ((0, 0),)}
+
+    def test_keep_the_position_in_the_plan_when_there_is_nothing_new(self) -> None:
+        assert plan({tp(0): 10}, {tp(0): 10}, again=self.again) == {tp(0): ((2, 6), (6, 8), (10, 10))}
+
+    def test_keep_the_limit_and_may_be_cut(self) -> None:
+        assert plan({tp(0): 10}, {tp(0): 20}, 3, again=self.again) == {tp(0): ((2, 5), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 20}, 5, again=self.again) == {tp(0): ((2, 6), (6, 7), (10, 10))}
+        assert plan({tp(0): 10}, {tp(0): 20}, 7, again=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
+
+    def test_share_the_limit_with_other_partitions_in_proportion_to_what_is_to_be_read(self) -> None:
+        planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, again=self.again)
+        assert planned == {tp(0): ((2, 4), (10, 10)), tp(1): ((0, 6),)}
+
+    def test_end_where_the_log_or_the_target_ends(self) -> None:
+        assert plan({tp(0): 10}, {tp(0): 5}, again=self.again) == {tp(0): ((2, 5), (10, 10))}
+
+    def test_wait_while_the_end_is_unknown(self) -> None:
+        assert plan({tp(0): 10}, {}, again=self.again) == {tp(0): ((10, 10),)}
 
 
 positions_and_lags = st.dictionaries(
@@ -50,10 +78,10 @@ def test_plans_start_at_the_positions_stay_within_the_ends_and_keep_the_limit(
     ends = {partition: start + size for partition, (start, size) in partitions.items()}
     planned = plan(positions, ends, limit)
     assert planned.keys() == positions.keys()
-    for partition, offsets in planned.items():
+    for partition, (offsets,) in planned.items():
         assert offsets.start == positions[partition] <= offsets.end <= ends[partition]
         assert bool(offsets.size) == bool(ends[partition] - positions[partition])
     if limit is None:
-        assert sum(offsets.size for offsets in planned.values()) == sum(lag(positions, ends).values())
+        assert sum(offsets.size for (offsets,) in planned.values()) == sum(lag(positions, ends).values())
     else:
-        assert sum(offsets.size for offsets in planned.values()) < limit + max(1, len(partitions))
+        assert sum(offsets.size for (offsets,) in planned.values()) < limit + max(1, len(partitions))

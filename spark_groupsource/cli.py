@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
 from .broker.command import broker
 from .errors import GroupKafkaError
 from .version import __version__
+
+if TYPE_CHECKING:
+    from .group_view import GroupDescriber
 
 
 class _Commands(click.Group):
@@ -31,15 +37,37 @@ def main() -> None:
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
 
 
+F = TypeVar("F", bound=Callable[..., None])
+
+
+def _of_a_group(command: F) -> F:
+    """The options that every command about a group has."""
+    options = (
+        click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
+        click.option("--group", required=True, metavar="GROUP", help="The consumer group: kafka.group.id of its queries."),
+        click.option(
+            "--command-config",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            metavar="FILE",
+            help="A Java properties file with client settings, such as security.protocol and sasl.jaas.config.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
+    from .command_config import read_properties
+    from .group_view import GroupDescriber
+    from .kafka_settings import translate
+
+    given = {} if command_config is None else read_properties(command_config)
+    return GroupDescriber(translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server}))
+
+
 @main.command()
-@click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster.")
-@click.option("--group", required=True, metavar="GROUP", help="The consumer group: kafka.group.id of its queries.")
-@click.option(
-    "--command-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="A Java properties file with client settings, such as security.protocol and sasl.jaas.config.",
-)
+@_of_a_group
 def describe(bootstrap_server: str, group: str, command_config: Path | None) -> None:
     """Show a group's members, partitions, offsets and lag.
 
@@ -57,14 +85,78 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None) -> 
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    from .command_config import read_properties
-    from .group_view import GroupDescriber
-    from .kafka_settings import translate
     from .render import console_for, print_group
 
-    given = {} if command_config is None else read_properties(command_config)
-    settings = translate({"client.id": "groupkafka-describe", **given, "bootstrap.servers": bootstrap_server})
-    print_group(GroupDescriber(settings).describe(group), console_for(sys.stdout))
+    print_group(_describer(bootstrap_server, command_config).describe(group), console_for(sys.stdout))
+
+
+@main.command(short_help="List what is claimed in a group and not yet confirmed.")
+@_of_a_group
+def claims(bootstrap_server: str, group: str, command_config: Path | None) -> None:
+    """List the ranges that streams have claimed and not yet confirmed, since when, and what can be done.
+
+    \b
+    KIND    in flight: the micro-batch of the stream that has the partition
+            owed: its query stopped, or lost the partition, before it
+            confirmed the range; only that query reads it, when it restarts
+    STREAM  the query's name; it stands in each file of CHECKPOINT/offsets
+    PLAN    the stream's micro-batch
+    SINCE   when it was claimed, by the clock of that query's driver
+
+    \b
+    Example:
+      groupkafka claims --bootstrap-server localhost:9092 --group orders
+    """
+    from .render import console_for, print_claims
+
+    view = _describer(bootstrap_server, command_config).describe(group)
+    print_claims(view, console_for(sys.stdout), datetime.now(timezone.utc))
+
+
+@main.command("reset-offsets", short_help="Move the committed offsets of a group that is stopped.")
+@_of_a_group
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions; repeatable.")
+@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+@click.option("--to-latest", is_flag=True, help="To the end: only records that are still to come.")
+@click.option("--to-datetime", metavar="ISO8601", help="To the first record of that time or later; without a zone, UTC.")
+@click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest that is there.")
+@click.option("--execute", is_flag=True, help="Do it. Without this the plan is shown, and nothing is changed.")
+@click.option("--drop-claims", is_flag=True, help="Also forget ranges that are claimed and not confirmed.")
+def reset_offsets(
+    bootstrap_server: str,
+    group: str,
+    command_config: Path | None,
+    topics: tuple[str, ...],
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    to_offset: int | None,
+    execute: bool,
+    drop_claims: bool,
+) -> None:
+    """Move the committed offsets of a group whose members are all stopped.
+
+    The options are those of kafka-consumer-groups.sh --reset-offsets. Ranges that are claimed and not confirmed (see
+    groupkafka claims) are in the way: restart their queries first, or give --drop-claims.
+
+    \b
+    Example:
+      groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
+        --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
+    """
+    from .offset_reset import execute_reset, plan_reset, target
+    from .render import console_for, print_resets
+
+    to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
+    describer = _describer(bootstrap_server, command_config)
+    resets = plan_reset(describer, group, topics, to)
+    console = console_for(sys.stdout)
+    print_resets(resets, console)
+    if not execute:
+        console.print("dry run: nothing was changed; --execute does it")
+        return
+    execute_reset(describer, group, resets, drop_claims=drop_claims)
+    console.print("done")
 
 
 @main.command(short_help="Watch two Spark queries share a topic, and one take over.")

@@ -17,6 +17,7 @@ from confluent_kafka import (
     ConsumerGroupTopicPartitions,
     KafkaError,
     KafkaException,
+    TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
@@ -81,7 +82,7 @@ class PartitionView:
         record = self.commit
         if not isinstance(record, CommitRecord):
             return ()
-        return tuple(OwedRange(record.stream, record.logged, *claimed) for claimed in record.open)
+        return tuple(OwedRange(record.stream, record.logged, *claimed, record.claimed_at) for claimed in record.open)
 
     @property
     def owed(self) -> tuple[OwedRange, ...]:
@@ -167,6 +168,48 @@ class GroupDescriber:
                 for partition in partitions
             ),
         )
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Every partition of a topic.
+
+        Raises:
+            TopicNotFound, NotAuthorized, BrokerUnavailable, AuthenticationFailed: see broker_errors.
+        """
+        doing = f"looking up topic {topic}"
+        asked = TopicCollection([topic])
+        answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
+        return [TopicPartition(topic, one.id) for one in self._answer(answers[topic], doing, "").partitions]
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        """The offset of each partition that the spec means; -1 where no record is as young as a timestamp.
+
+        Raises:
+            BrokerError: of any partition: none may be left out.
+        """
+        asked = {KafkaTopicPartition(*partition): spec for partition in partitions}
+        futures: Mapping[KafkaTopicPartition, Future[Any]] = self._admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+        return {
+            TopicPartition(partition.topic, partition.partition): self._answer(
+                future, f"asking for an offset of {partition.topic}-{partition.partition}", ""
+            ).offset
+            for partition, future in futures.items()
+        }
+
+    def move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets, without metadata, for a group that has no members.
+
+        Raises:
+            BrokerError: also when the group has members.
+        """
+        doing = f"resetting the offsets of group {group}"
+        moved = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
+        asked = [ConsumerGroupTopicPartitions(group, moved)]
+        answers = self._ask(
+            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        for written in self._answer(answers[group], doing, group).topic_partitions or ():
+            if written.error is not None:
+                raise explain(written.error, f"{doing} ({written.topic}-{written.partition})")
 
     def _commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
         doing = f"reading the commits of group {group}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timezone
 from typing import TextIO
 
 from rich.console import Console
@@ -10,8 +11,24 @@ from rich.table import Table
 from rich.text import Text
 
 from .group_view import GroupMember, GroupView, PartitionView
+from .offset_reset import OffsetReset
 
 _UNLIMITED = 10_000
+
+IN_FLIGHT = """\
+in flight: a micro-batch is running with it; or its query has stopped, and nobody has taken the partition over yet."""
+
+OWED = """\
+owed: its query stopped, or lost the partition, before it confirmed the range. One of these ends that:
+  1. Restart the query of that stream ({streams}) on its checkpoint: it reads the range, and every record reaches the output
+     once. Which checkpoint is it? grep -rl STREAM CHECKPOINT/offsets
+  2. If that checkpoint is gone, restart the queries that are running now with outstandingClaims=reread: they read the range;
+     records that had reached the output before are there twice.
+  3. Or say by hand where to go on: stop every member, then (this only shows what it would do)
+     groupkafka reset-offsets --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
+
+NUMBERS = frozenset({"PARTITION", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"})
+"""Columns that are aligned to the right."""
 
 
 def console_for(stream: TextIO) -> Console:
@@ -42,17 +59,72 @@ def print_group(view: GroupView, console: Console) -> None:
     _print_idle([member for member in view.members if not member.partitions], console)
 
 
+def print_claims(view: GroupView, console: Console, now: datetime) -> None:
+    """Print what `groupkafka claims` shows: each range that is claimed and not confirmed, and what can be done about it."""
+    rows = [
+        (one.partition, kind, claim)
+        for one in view.partitions
+        for claims, kind in ((one.in_flight, "in flight"), (one.owed, "owed"))
+        for claim in claims
+    ]
+    group = printable(view.group)
+    if not rows:
+        console.print(Text(f"group {group}: nothing is claimed; every record below the committed offsets has been confirmed."))
+        return
+    table = _table(("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal)
+    for partition, kind, claim in sorted(rows, key=lambda row: (row[0], row[2].start)):
+        cells = (printable(partition.topic), partition.partition, claim.range, claim.range.size, kind, claim.stream, claim.plan)
+        table.add_row(*(Text(str(cell)) for cell in cells), Text(_since(claim.since, now)))
+    _print_table(table, console)
+    count = f"{len(rows)} {'range' if len(rows) == 1 else 'ranges'}"
+    console.print(Text(f"group {group}, {view.state}: {count}, {view.held} offsets claimed and not yet confirmed"))
+    console.print()
+    if any(kind == "in flight" for _, kind, _ in rows):
+        console.print(Text(IN_FLIGHT))
+    if owed := sorted({claim.stream for _, kind, claim in rows if kind == "owed"}):
+        console.print(Text(OWED.format(streams=" or ".join(owed), group=group)))
+
+
+def _since(seconds: int | None, now: datetime) -> str:
+    """When, and how long ago; by the clock of the driver that claimed it."""
+    if seconds is None:
+        return "not known"
+    then = datetime.fromtimestamp(seconds, tz=timezone.utc)
+    minutes = max(0, round((now - then).total_seconds())) // 60
+    ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} d"
+    return f"{then:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
+
+
+def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
+    """Print the plan of `groupkafka reset-offsets`, and the claims that it would forget."""
+    table = _table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
+    for reset in resets:
+        difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"
+        numbers = (str(reset.partition.partition), _number(reset.current), str(reset.new), difference)
+        table.add_row(*map(Text, (printable(reset.partition.topic), *numbers)))
+    _print_table(table, console)
+    for reset in resets:
+        for claim in reset.claims:
+            where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
+            console.print(Text(f"claimed, and forgotten by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+
+
 def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:
     """One row for each partition."""
-    table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
-    for name in ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"):
-        number = name in {"PARTITION", "COMMITTED", "END", "LAG", "HELD"}
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=not terminal or number)
+    table = _table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
     for one in partitions:
         numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
         member = "-" if one.member is None else member_name(one.member)
         texts = (printable(one.partition.topic), *map(_number, numbers), member, one.stream or "-")
         table.add_row(*map(Text, texts))
+    return table
+
+
+def _table(names: Iterable[str], *, terminal: bool) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
+    for name in names:
+        number = name in NUMBERS
+        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=not terminal or number)
     return table
 
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.broker import Cluster
@@ -22,6 +20,7 @@ from spark_groupsource.version import __version__
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until
+from .consumers import commit, joined
 
 Describe = Callable[..., Result]
 
@@ -35,23 +34,6 @@ def describe(cluster: Cluster) -> Describe:
         return CliRunner().invoke(main, arguments)
 
     return run
-
-
-@contextmanager
-def joined(cluster: Cluster, group: str, topic: str, count: int, **settings: str) -> Iterator[Consumer]:
-    """A plain consumer that has joined the group and owns `count` partitions."""
-    more = {key.replace("_", "."): value for key, value in settings.items()}
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "session.timeout.ms": 6000, **more})
-    consumer.subscribe([topic])
-    try:
-        until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == count, f"{count} partitions")
-        yield consumer
-    finally:
-        consumer.close()
-
-
-def commit(consumer: Consumer, topic: str, partition: int, offset: int, metadata: str = "") -> None:
-    consumer.commit(offsets=[KafkaTopicPartition(topic, partition, offset, metadata)], asynchronous=False)
 
 
 def row(output: str, topic: str, partition: int) -> list[str]:
@@ -211,7 +193,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("describe", "demo", "broker"):
+    for command in ("describe", "claims", "reset-offsets", "demo", "broker"):
         shown = CliRunner().invoke(main, [command, "--help"])
         assert shown.exit_code == 0
         assert len(shown.output) > 200

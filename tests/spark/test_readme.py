@@ -27,6 +27,7 @@ RUN_BY = {
     "make test": "test_make_test_runs_the_whole_suite",
     "pip install .": "test_an_installed_package_has_the_source_and_the_command",
     "groupkafka broker": "test_the_broker_prints_its_address_and_ends_with_ctrl_c",
+    "groupkafka claims --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_claims.py",
     "groupkafka describe --bootstrap-server localhost:9092 --group billing": "test_the_five_lines_read_a_topic",
 }
 

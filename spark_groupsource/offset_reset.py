@@ -1,0 +1,178 @@
+"""`groupkafka reset-offsets`: where a group that is stopped goes on reading, said by hand.
+
+The names are those of Kafka's own `kafka-consumer-groups.sh --reset-offsets`. What it does not know are claims: a reset forgets
+them, and a query that restarts on its checkpoint leaves a range that is no longer claimed for it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+
+from .commit_record import OwedRange
+from .errors import HandoffError, MembershipError, OptionError
+from .group_view import GroupDescriber, GroupView
+from .option_values import TOPIC_NAME
+from .partition import OffsetRange, TopicPartition
+
+
+class GroupActive(MembershipError):
+    """The group has members, and a coordinator takes their commits only."""
+
+
+class ClaimsInTheWay(HandoffError):
+    """A reset would forget ranges that are claimed and not confirmed."""
+
+
+@dataclass(frozen=True)
+class OffsetReset:
+    """One partition: the committed offset as it is (`None`: none), and as it is to be."""
+
+    partition: TopicPartition
+    current: int | None
+    new: int
+    claims: tuple[OwedRange, ...]
+    """What the group would forget: open or owed."""
+
+    @property
+    def difference(self) -> int | None:
+        """Offsets forward (or back, below 0)."""
+        return None if self.current is None else self.new - self.current
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where to go: an offset, or what the brokers are asked for."""
+
+    offset: int | None = None
+    spec: OffsetSpec | None = None
+
+
+def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_offset: int | None) -> Target:
+    """The one target that was given.
+
+    Raises:
+        OptionError: none was given, or more than one, or it is malformed.
+    """
+    given = {
+        "--to-earliest": to_earliest,
+        "--to-latest": to_latest,
+        "--to-datetime": to_datetime is not None,
+        "--to-offset": to_offset is not None,
+    }
+    chosen = [name for name, is_given in given.items() if is_given]
+    if len(chosen) != 1:
+        said = f"{' and '.join(chosen)} exclude each other" if chosen else "where to go is missing"
+        raise OptionError(f"{said}: give one of {', '.join(given)}.")
+    if to_offset is not None:
+        if to_offset < 0:
+            raise OptionError(f"--to-offset {to_offset}: an offset is a number from 0.")
+        return Target(offset=to_offset)
+    if to_datetime is not None:
+        return Target(spec=OffsetSpec.for_timestamp(_milliseconds(to_datetime)))
+    return Target(spec=OffsetSpec.earliest() if to_earliest else OffsetSpec.latest())  # type: ignore[no-untyped-call]
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        when = datetime.fromisoformat(re.sub(r"[zZ]$", "+00:00", text.strip()))
+    except ValueError:
+        raise OptionError(
+            f"--to-datetime {text!r}: a date and a time such as 2026-11-21T16:00:00 (UTC), 2026-11-21T16:00:00.000Z or "
+            "2026-11-21T17:00:00+01:00 is expected."
+        ) from None
+    when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+    if when.timestamp() < 0:
+        raise OptionError(f"--to-datetime {text!r}: it lies before 1970, and so before every record.")
+    return int(when.timestamp() * 1000)
+
+
+def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
+    """`orders`, or `orders:0,1` for some of its partitions only.
+
+    Raises:
+        OptionError: it is malformed.
+    """
+    name, colon, numbers = text.partition(":")
+    if not TOPIC_NAME.fullmatch(name) or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
+        raise OptionError(f"--topic {text!r}: a topic's name is expected, or with partitions orders:0,1.")
+    return name, frozenset(map(int, numbers.split(","))) if colon else None
+
+
+def plan_reset(describer: GroupDescriber, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
+    """What would be reset; nothing is written.
+
+    Raises:
+        OptionError: no topic is named, or one is malformed, or a partition does not exist.
+        GroupActive: the group has members.
+        BrokerError: see GroupDescriber.
+    """
+    if not topics:
+        raise OptionError("--topic is missing: name each topic to reset, as orders, or orders:0,1 for some of its partitions.")
+    chosen = [topic_choice(text) for text in topics]
+    view = describer.describe(group)
+    _refuse_active(view)
+    partitions: set[TopicPartition] = set()
+    for name, numbers in chosen:
+        there = describer.partitions_of(name)
+        if missing := sorted((numbers or frozenset()) - {partition.partition for partition in there}):
+            raise OptionError(f"--topic: {name} has {len(there)} partitions (from 0); it has no partition {missing[0]}.")
+        partitions |= {partition for partition in there if numbers is None or partition.partition in numbers}
+    starts = describer.offsets_at(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    ends = describer.offsets_at(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    found = describer.offsets_at(partitions, to.spec) if to.spec is not None else dict.fromkeys(partitions, to.offset or 0)
+    return _resets(view, {partition: OffsetRange(starts[partition], ends[partition]) for partition in partitions}, found)
+
+
+def _resets(
+    view: GroupView, bounds: Mapping[TopicPartition, OffsetRange], found: Mapping[TopicPartition, int]
+) -> list[OffsetReset]:
+    known = {one.partition: one for one in view.partitions}
+    resets = []
+    for partition in sorted(bounds):
+        start, end = bounds[partition]
+        # Behind the last record's time there is no offset (-1): the next record will be the first one.
+        new = end if found[partition] < 0 else max(start, min(found[partition], end))
+        one = known.get(partition)
+        claims = () if one is None else one.in_flight + one.owed
+        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims))
+    return resets
+
+
+def execute_reset(describer: GroupDescriber, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
+    """Write the new offsets.
+
+    Raises:
+        ClaimsInTheWay: a partition has claims, and `drop_claims` is false.
+        GroupActive: a member has joined meanwhile.
+        BrokerError: see GroupDescriber.
+    """
+    held = [(reset.partition, claim) for reset in resets for claim in reset.claims]
+    if held and not drop_claims:
+        ranges = "".join(
+            f"\n  {partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}, plan {claim.plan}"
+            for partition, claim in held
+        )
+        raise ClaimsInTheWay(
+            f"Nothing was reset: ranges are claimed and not confirmed:{ranges}\n"
+            "A reset forgets that. Whether their records reached the output only the checkpoints of those streams tell; their "
+            "queries leave the ranges when they restart. Either restart those queries first, and reset when `groupkafka claims` "
+            "shows nothing more, or give --drop-claims: records below the new offsets are then missing from the output unless "
+            "they had reached it, and records above are there twice if they had."
+        )
+    _refuse_active(describer.describe(group))
+    describer.move(group, {reset.partition: reset.new for reset in resets})
+
+
+def _refuse_active(view: GroupView) -> None:
+    if view.members:
+        names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
+        raise GroupActive(
+            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), and "
+            "its offsets can only be reset while it has none. Stop its queries and other consumers; a member that died, or is "
+            "static, stays until its session is over. `groupkafka describe` shows the members."
+        )

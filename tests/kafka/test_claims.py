@@ -1,0 +1,184 @@
+"""`groupkafka claims` and `groupkafka reset-offsets`, against a real broker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cli import main
+from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
+
+from ..conftest import MakeTopic, Produce
+from .consumers import commit, joined
+
+Run = Callable[..., Result]
+
+HELD = CommitRecord(
+    stream="alpha",
+    logged=7,
+    done=6,
+    next=9,
+    open=(OpenRange(6, 9),),
+    owed=(OwedRange("beta", 3, 2, 4, 1_763_744_384), OwedRange("gamma", 1, 4, 5)),
+    claimed_at=1_763_744_390,
+)
+
+
+@pytest.fixture
+def run(cluster: Cluster) -> Run:
+    def run_command(command: str, topic: str, *more: str) -> Result:
+        arguments = [command, "--bootstrap-server", cluster.bootstrap_servers, "--group", f"group-of-{topic}", *more]
+        return CliRunner().invoke(main, arguments)
+
+    return run_command
+
+
+@pytest.fixture
+def stopped(cluster: Cluster, topic: MakeTopic, produce: Produce) -> Callable[..., str]:
+    """Makes a topic with ten records in partition 0, and a group that has committed for it and has no members."""
+
+    def make(offset: int, metadata: str = "", partitions: int = 1) -> str:
+        name = topic(partitions=partitions)
+        produce(name, [(None, "x")] * 10, 0)
+        with joined(cluster, f"group-of-{name}", name, partitions) as consumer:
+            commit(consumer, name, 0, offset, metadata)
+        return name
+
+    return make
+
+
+def cells(output: str, topic: str) -> list[list[str]]:
+    return [line.split() for line in output.splitlines() if line.startswith(f"{topic} ")]
+
+
+def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(HELD.offset, HELD.metadata())
+    shown = run("claims", name)
+    assert shown.exit_code == 0, shown.output
+    owed, unknown, in_flight = cells(shown.output, name)
+    assert owed[:9] == [name, "0", "[2,", "4)", "2", "owed", "beta", "3", "2025-11-21T16:59:44Z"]
+    assert owed[-1] == "ago)"
+    assert unknown == [name, "0", "[4,", "5)", "1", "owed", "gamma", "1", "not", "known"]
+    assert in_flight[:10] == [name, "0", "[6,", "9)", "3", "in", "flight", "alpha", "7", "2025-11-21T16:59:50Z"]
+    assert f"group group-of-{name}, empty: 3 ranges, 6 offsets claimed and not yet confirmed" in shown.output
+
+
+def test_what_can_be_done_stands_below_with_what_it_costs(stopped: Callable[..., str], run: Run) -> None:
+    shown = run("claims", stopped(HELD.offset, HELD.metadata())).output
+    assert "(beta or gamma) on its checkpoint" in shown
+    assert "grep -rl STREAM CHECKPOINT/offsets" in shown
+    assert "outstandingClaims=reread" in shown
+    assert "are there twice" in shown
+    assert "--drop-claims" in shown
+
+
+def test_a_group_without_claims_says_so(stopped: Callable[..., str], run: Run) -> None:
+    shown = run("claims", stopped(4))
+    assert shown.exit_code == 0
+    assert "nothing is claimed" in shown.output
+
+
+def test_a_reset_is_shown_first_and_done_only_on_execute(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(4, partitions=2)
+    shown = run("reset-offsets", name, "--topic", name, "--to-earliest")
+    assert shown.exit_code == 0, shown.output
+    assert cells(shown.output, name) == [[name, "0", "4", "0", "-4"], [name, "1", "-", "0", "-"]]
+    assert "dry run: nothing was changed" in shown.output
+    assert cells(run("describe", name).output, name)[0][2] == "4"
+    done = run("reset-offsets", name, "--topic", name, "--to-earliest", "--execute")
+    assert done.exit_code == 0, done.output
+    assert [row[2] for row in cells(run("describe", name).output, name)] == ["0", "0"]
+
+
+def test_only_the_partitions_that_were_named_are_reset(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(4, partitions=3)
+    shown = run("reset-offsets", name, "--topic", f"{name}:0,2", "--to-latest")
+    assert cells(shown.output, name) == [[name, "0", "4", "10", "+6"], [name, "2", "-", "0", "-"]]
+
+
+@pytest.mark.parametrize(("given", "new"), [("7", "7"), ("99", "10")])
+def test_an_offset_is_taken_as_far_as_there_are_records(stopped: Callable[..., str], run: Run, given: str, new: str) -> None:
+    name = stopped(4)
+    assert cells(run("reset-offsets", name, "--topic", name, "--to-offset", given).output, name)[0][3] == new
+
+
+def test_a_time_means_the_first_record_of_that_time_or_later(topic: MakeTopic, cluster: Cluster, run: Run) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
+        commit(consumer, name, 0, 0)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    first = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    for hour in range(4):
+        producer.produce(name, b"x", timestamp=int(first.timestamp() * 1000) + hour * 3_600_000)
+    assert producer.flush(30) == 0
+
+    def new(text: str) -> str:
+        return cells(run("reset-offsets", name, "--topic", name, "--to-datetime", text).output, name)[0][3]
+
+    assert new("2026-01-01T02:00:00") == "2"
+    assert new("2026-01-01T01:30:00.000Z") == "2"
+    assert new("2026-01-01T02:00:00+01:00") == "1"
+    assert new("2030-01-01T00:00:00Z") == "4", "later than every record: the end"
+
+
+def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(HELD.offset, HELD.metadata())
+    reset = (name, "--topic", name, "--to-offset", "8")
+    shown = run("reset-offsets", *reset)
+    assert shown.exit_code == 0
+    assert f"claimed, and forgotten by a reset: {name}-0 [2, 4) 2 offsets: stream beta, plan 3" in shown.output
+    refused = run("reset-offsets", *reset, "--execute")
+    assert refused.exit_code == 1
+    assert f"{name}-0 [6, 9) 3 offsets: stream alpha, plan 7" in refused.output
+    assert "missing from the output unless they had reached it" in refused.output
+    assert "6 offsets claimed" in run("claims", name).output
+    assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
+    assert "nothing is claimed" in run("claims", name).output
+    assert cells(run("describe", name).output, name)[0][2] == "8"
+
+
+def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, run: Run) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, client_id="busy") as consumer:
+        commit(consumer, name, 0, 0)
+        refused = run("reset-offsets", name, "--topic", name, "--to-latest", "--execute")
+    assert refused.exit_code == 1
+    assert "has 1 member ('busy')" in refused.output
+    assert "Stop its queries" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--to-latest"], "--topic is missing"),
+        (["--topic", "t"], "where to go is missing: give one of --to-earliest"),
+        (["--topic", "t", "--to-latest", "--to-offset", "3"], "--to-latest and --to-offset exclude each other"),
+        (["--topic", "t", "--to-offset", "-3"], "an offset is a number from 0"),
+        (["--topic", "t", "--to-datetime", "yesterday"], "such as 2026-11-21T16:00:00 (UTC)"),
+        (["--topic", "t", "--to-datetime", "1969-12-31T00:00:00"], "before 1970"),
+        (["--topic", "t:", "--to-latest"], "or with partitions orders:0,1"),
+        (["--topic", "t:0,x", "--to-latest"], "or with partitions orders:0,1"),
+        (["--topic", "a topic", "--to-latest"], "a topic's name is expected"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_bad_input_says_what_is_expected(run: Run, arguments: list[str], told: str) -> None:
+    refused = run("reset-offsets", "t", *arguments)
+    assert refused.exit_code == 1
+    assert told in refused.output
+    assert "Traceback" not in refused.output
+
+
+def test_a_partition_or_a_topic_that_does_not_exist_is_named(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(4)
+    assert "it has no partition 5" in run("reset-offsets", name, "--topic", f"{name}:0,5", "--to-latest").output
+    gone = run("reset-offsets", name, "--topic", "no-such-topic", "--to-latest")
+    assert gone.exit_code == 1
+    assert "looking up topic no-such-topic" in gone.output
+    nobody = run("reset-offsets", "nobody", "--topic", name, "--to-latest")
+    assert "There is no consumer group 'group-of-nobody'" in nobody.output

@@ -6,9 +6,12 @@ import os
 import re
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -104,6 +107,41 @@ def test_the_five_lines_read_a_topic(spark: SparkSession, cluster: Cluster, prod
     described = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
     assert "billing" in described
     assert described.count("orders") >= 3
+
+
+def test_the_foreach_batch_of_the_handoff_page_writes_each_record_once(
+    spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path
+) -> None:
+    cluster.create_topic("billed", 2)
+    produce("billed", [(b"key", b"value")] * 20)
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "handoff.md").read_text(), re.DOTALL)
+    definition, _, start = code.replace("orders.db", str(tmp_path / "orders.db")).rpartition("\n\n\n")
+    names: dict[str, Any] = {}
+    exec(definition, names)  # noqa: S102
+    orders = spark.readStream.format("groupkafka").options(
+        **{
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.group.id": "billed",
+            "subscribe": "billed",
+            "startingOffsets": "earliest",
+        }
+    )
+    started = start.replace("checkpoints/billing-1", str(tmp_path / "checkpoint")).strip()
+    query = eval(started.replace(".start()", ".trigger(availableNow=True).start()"), {**names, "orders": orders.load()})  # noqa: S307
+    query.awaitTermination()
+
+    def rows() -> int:
+        with closing(sqlite3.connect(tmp_path / "orders.db")) as database:
+            (count,) = database.execute("SELECT count(*) FROM orders").fetchone()
+        return int(count)
+
+    assert rows() == 20
+    batch = spark.createDataFrame([("billed", 0, 10_000, b"new")], "topic string, partition int, offset long, value binary")
+    names["write_once"](batch, 0)
+    assert rows() == 20, "a batch id that is there already is ignored"
+    names["write_once"](batch, 1)
+    names["write_once"](batch, 2)
+    assert rows() == 21, "and so is a record"
 
 
 def test_the_broker_prints_its_address_and_ends_with_ctrl_c() -> None:

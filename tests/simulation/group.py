@@ -7,6 +7,7 @@ partition is not asked. A partition goes to another member only after its owner 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Literal
 
 from spark_groupsource.commit_record import GroupCommit, read_commit
@@ -23,6 +24,7 @@ def partition(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
+@lru_cache(maxsize=10_000)  # reading a record takes longer than most steps
 def as_commit(register: Register | None) -> GroupCommit:
     """What a member makes of a register."""
     return None if register is None else read_commit(*register)

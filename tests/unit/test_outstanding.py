@@ -1,0 +1,113 @@
+"""What becomes of ranges that are owed to streams that do not come back."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+
+from spark_groupsource.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.errors import ClaimsOutstanding
+from spark_groupsource.handoff import Stream
+from spark_groupsource.outstanding import HOLD, Holding, OutstandingClaims
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+ORDERS, RETURNS = TopicPartition("orders", 3), TopicPartition("returns", 0)
+ME = Stream("me", logged=7, durable=7)
+OWED = OwedRange("gone", 4, 20, 60)
+
+
+def record(*owed: OwedRange) -> CommitRecord:
+    return CommitRecord(stream="me", logged=7, done=7, next=100, owed=owed)
+
+
+def test_held_ranges_are_never_reread() -> None:
+    assert Holding(HOLD, fresh=True).to_reread({ORDERS: record(OWED)}, ME, 1e9) == {}
+
+
+def test_rereading_takes_what_others_are_owed_at_once_and_not_what_this_stream_is_owed() -> None:
+    holding = Holding(OutstandingClaims(reread_after_s=0), fresh=False)
+    records = {ORDERS: record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5)), RETURNS: record()}
+    assert holding.to_reread(records, ME, 0.0) == {ORDERS: (OffsetRange(0, 5), OffsetRange(20, 60))}
+
+
+def test_a_range_is_reread_after_this_owner_has_held_it_so_long_each_by_itself() -> None:
+    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    late = OwedRange("third", 1, 0, 5)
+    assert holding.to_reread({ORDERS: record(OWED)}, ME, 1000.0) == {}
+    assert holding.to_reread({ORDERS: record(OWED, late)}, ME, 1599.0) == {}
+    assert holding.to_reread({ORDERS: record(OWED, late)}, ME, 1600.0) == {ORDERS: (OffsetRange(20, 60),)}
+    assert holding.to_reread({ORDERS: record(late)}, ME, 2199.0) == {ORDERS: (OffsetRange(0, 5),)}
+
+
+def test_the_rest_of_a_range_that_was_cut_does_not_wait_again() -> None:
+    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
+    assert holding.to_reread({ORDERS: record(OWED._replace(start=40))}, ME, 600.0) == {ORDERS: (OffsetRange(40, 60),)}
+
+
+def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
+    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
+    holding.to_reread({}, ME, 300.0)
+    assert holding.to_reread({ORDERS: record(OWED)}, ME, 600.0) == {}
+
+
+GRACE = OutstandingClaims(stop_after_s=120)
+
+
+def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
+    holding = Holding(GRACE, fresh=True)
+    assert holding.looks_back
+    claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
+    holding.came({ORDERS: claimed, RETURNS: Foreign(7)})
+    assert not holding.looks_back, "it was told once"
+    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
+    holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
+    with pytest.raises(ClaimsOutstanding) as told:
+        holding.to_reread({ORDERS: record(OWED)}, ME, 120.0)
+    text = str(told.value)
+    assert "120 s later (outstandingClaims.grace)" in text
+    assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
+    assert "restart the query of stream gone on its checkpoint" in text
+    assert "outstandingClaims=reread" in text
+    assert "outstandingClaims=hold" in text
+
+
+def test_it_goes_on_once_they_are_confirmed() -> None:
+    holding = Holding(GRACE, fresh=True)
+    holding.came({ORDERS: record(OWED)})
+    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
+    assert holding.to_reread({ORDERS: record()}, ME, 120.0) == {}
+
+
+def test_it_goes_on_beside_claims_of_later() -> None:
+    holding = Holding(GRACE, fresh=True)
+    holding.came({ORDERS: record(), RETURNS: record(OWED)})
+    for now in (0.0, 1e6):
+        assert holding.to_reread({ORDERS: record(OWED)}, ME, now) == {}
+
+
+@pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
+def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
+    assert not Holding(policy, fresh=fresh).looks_back
+
+
+@pytest.mark.parametrize(
+    ("policy", "fate"),
+    [
+        (GRACE, "when its query restarts on its checkpoint"),
+        (HOLD, "when its query restarts on its checkpoint"),
+        (OutstandingClaims(reread_after_s=0), "this query reads it in its next micro-batch"),
+        (OutstandingClaims(reread_after_s=600), "unless it does so within 600 s, this query reads it"),
+    ],
+    ids=str,
+)
+def test_each_range_is_told_in_the_log_with_what_becomes_of_it(
+    policy: OutstandingClaims, fate: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        Holding(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()})
+    (told,) = caplog.messages
+    assert told.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
+    assert fate in told

@@ -58,13 +58,13 @@ def main() -> int:
     return 0
 
 
-def session(name: str, folder: Path) -> SparkSession:
-    """A small Spark on one core, with the source registered; everything that it writes is below `folder`."""
+def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
+    """A small Spark, with the source registered; everything that it writes is below `folder`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Otherwise Spark looks the host's own name up, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
-        SparkSession.builder.master("local[1]")
+        SparkSession.builder.master(master)
         .appName(f"groupkafka demo, query {name}")
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", f"{JVM_OPTIONS} -Djava.io.tmpdir={folder / 'tmp'}")

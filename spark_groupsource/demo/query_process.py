@@ -18,13 +18,13 @@ Event = Mapping[str, Any]
 
 
 class QueryProcess:
-    """One run of `demo.query`, which starts its Spark at once. Its log is appended to, run after run.
+    """One run of `demo.query`, or of a module that is spoken to like it. Its log is appended to, run after run.
 
     It leads a session of its own, so that Ctrl-C in the terminal reaches the demo alone, and `close` can end all that it
     has started.
     """
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, module: str = "spark_groupsource.demo.query") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
@@ -33,7 +33,7 @@ class QueryProcess:
         self._ended = threading.Event()
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "spark_groupsource.demo.query", name, str(folder)],
+                [sys.executable, "-m", module, name, str(folder)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -48,7 +48,7 @@ class QueryProcess:
         """Whether the process has closed its output, which it does when it ends."""
         return self._ended.is_set()
 
-    def begin(self, options: Mapping[str, str]) -> None:
+    def begin(self, options: Mapping[str, Any]) -> None:
         """Start the query, as soon as Spark is up, with these options of the source."""
         assert self._process.stdin is not None  # noqa: S101 -- it is a pipe
         # A process that has ended already is noticed by `ended`, and its log tells more.

@@ -1,0 +1,106 @@
+"""The command: `make chaos`, or `make chaos CHAOS='--case killed-in-drain --rounds 10'`. Exits with 1 on any violation."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import confluent_kafka
+import pyspark
+from rich.console import Console
+
+from ..processes import CAN_LOOK
+from .cases import CASES
+from .lanes import Lane, Result, jobs
+from .report import as_json, line, markdown, print_table
+
+
+@click.command()
+@click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, default=tuple(CASES), help="Only these cases.")
+@click.option("--rounds", default=3, show_default=True, help="Runs of each case: both protocols, and an older Kafka.")
+@click.option("--lanes", default=2, show_default=True, type=click.IntRange(1, 2), help="Runs side by side.")
+@click.option("--keep", is_flag=True, help="Keep the folder of every run, not only of those that failed.")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
+def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path) -> None:
+    """Kill, pause and cut off real queries of one group, and count what reached their outputs."""
+    if not CAN_LOOK:
+        raise SystemExit("The runs look for processes in /proc: Linux is needed.")
+    # Drivers, runners and workers import this package.
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    console = Console(width=150)
+    begin = time.monotonic()
+    results: list[Result] = []
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="groupkafka-chaos-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds)
+        lock = threading.Lock()
+
+        def report(result: Result) -> None:
+            with lock:
+                results.append(result)
+                console.print(line(result), markup=False, style="red" if result.outcome.violations else None)
+                if result.outcome.violations or keep:
+                    _keep(result, output / "chaos-runs")
+
+        takers = [queue.popleft, queue.pop][:lanes]
+        started = [Lane("ab"[number], folder, take, report) for number, take in enumerate(takers)]
+        failures = _play(started)
+    results.sort(key=lambda result: (list(CASES).index(result.job.case.name), result.job.number))
+    print_table(console, results)
+    minutes = (time.monotonic() - begin) / 60
+    console.print(f"{len(results)} runs in {minutes:.1f} minutes")
+    (output / "chaos.json").write_text(json.dumps(as_json(results, environment()), indent=1) + "\n", encoding="utf-8")
+    (output / "chaos.md").write_text(markdown(results), encoding="utf-8")
+    console.print(f"written to {output / 'chaos.json'} and {output / 'chaos.md'}")
+    for failure in failures:
+        console.print(failure, markup=False, style="red")
+    sys.exit(1 if failures or queue or any(result.outcome.violations for result in results) else 0)
+
+
+def _play(lanes: Sequence[Lane]) -> list[str]:
+    """Run the lanes to their ends; what ended one before its time."""
+    for lane in lanes:
+        lane.start()
+    try:
+        for lane in lanes:
+            lane.join()
+    except KeyboardInterrupt:
+        for lane in lanes:
+            lane.stop()
+        for lane in lanes:
+            lane.join()
+    return [lane.failure for lane in lanes if lane.failure is not None]
+
+
+def _keep(result: Result, folder: Path) -> None:
+    """Copy what a run has left, without the outputs of the runs before it."""
+    target = folder / result.folder.name
+    shutil.rmtree(target, ignore_errors=True)
+    shutil.copytree(result.folder, target)
+
+
+def environment() -> dict[str, Any]:
+    """What the numbers depend on."""
+    return {
+        "python": platform.python_version(),
+        "pyspark": pyspark.__version__,
+        "confluent-kafka": confluent_kafka.__version__,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "cpus": os.cpu_count(),
+    }
+
+
+if __name__ == "__main__":
+    main()

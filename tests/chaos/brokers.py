@@ -1,0 +1,127 @@
+"""The brokers of a lane: one node, or three that can also be reached through a proxy each."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from confluent_kafka import ElectionType, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster, Node
+from spark_groupsource.broker.config import HOST
+from spark_groupsource.broker.ports import free_ports
+from spark_groupsource.broker.ready import quiet_client
+
+from ..conftest import SHORT_SESSIONS
+from ..waiting import until
+from .proxy import Proxy
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+OFFSETS_TOPIC = "__consumer_offsets"
+REQUEST_LIMIT_S = 10.0
+
+
+class Brokers:
+    """A running cluster. With three nodes each has a second listener, whose advertised address is that of a proxy."""
+
+    def __init__(self, nodes: int, version: str | None) -> None:
+        self._cluster = Cluster(nodes=nodes, version=version, config=SHORT_SESSIONS)
+        self.proxies: dict[int, Proxy] = {}
+
+    def __enter__(self) -> Self:
+        self._cluster.start()
+        if len(self._cluster.nodes) > 1:
+            self._put_behind_proxies()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._cluster.stop()
+        for proxy in self.proxies.values():
+            proxy.close()
+
+    @property
+    def version(self) -> str:
+        return self._cluster.version
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self._cluster.bootstrap_servers
+
+    @property
+    def through_proxies(self) -> str:
+        """For a client whose connections are all to go through the proxies."""
+        return ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies.values()) or self.bootstrap_servers
+
+    def create_topic(self, name: str, partitions: int) -> None:
+        in_sync = {"min.insync.replicas": "2"} if len(self._cluster.nodes) > 1 else {}
+        self._cluster.create_topic(name, partitions, in_sync)
+
+    def client(self) -> AdminClient:
+        return quiet_client(self.bootstrap_servers)
+
+    def coordinator(self, group: str) -> Node:
+        """The node that coordinates the group now."""
+        described = self.client().describe_consumer_groups([group], request_timeout=REQUEST_LIMIT_S)[group].result()
+        (node,) = [node for node in self._cluster.nodes if node.id == described.coordinator.id]
+        return node
+
+    def move_coordinator(self, group: str, folder: Path) -> None:
+        """Have the next node lead the partition of the offsets topic that the group lives in, without stopping anything."""
+        before = self.coordinator(group).id
+        admin = self.client()
+        topic = admin.list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC]
+        number = abs(_java_hash(group)) % len(topic.partitions)
+        assert topic.partitions[number].leader == before, (topic.partitions[number].leader, before)
+        replicas = sorted(
+            topic.partitions[number].replicas, key=lambda node: ((node - before - 1) % len(self._cluster.nodes), node)
+        )
+        plan = folder / "reassign.json"
+        wanted = {"topic": OFFSETS_TOPIC, "partition": number, "replicas": replicas}
+        plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
+        argv = self._cluster.tool(
+            "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
+            *("--bootstrap-server", self.bootstrap_servers, "--reassignment-json-file", str(plan), "--execute"),
+        )
+        subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+        # The order of replicas says who is preferred; the election makes it lead.
+        until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}")
+
+    def _elected(self, number: int, wanted: int) -> bool:
+        admin = self.client()
+        asked = [TopicPartition(OFFSETS_TOPIC, number)]
+        admin.elect_leaders(ElectionType.PREFERRED, asked, request_timeout=REQUEST_LIMIT_S).result()
+        leader: int = admin.list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions[number].leader
+        return leader == wanted
+
+    def _put_behind_proxies(self) -> None:
+        """Start the nodes once more, with the second listener: only now is each node's own port known."""
+        for node, port in zip(self._cluster.nodes, free_ports(len(self._cluster.nodes)), strict=True):
+            node.kill()
+            self.proxies[node.id] = Proxy(port)
+            plain, controller = f"PLAINTEXT://{HOST}:{node.port}", f"CONTROLLER://{HOST}:{node._address.controller_port}"
+            node.configure(
+                {
+                    **SHORT_SESSIONS,
+                    "listeners": f"{plain},PROXIED://{HOST}:{port},{controller}",
+                    "advertised.listeners": f"{plain},PROXIED://{HOST}:{self.proxies[node.id].port}",
+                    "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
+                }
+            )
+        for node in self._cluster.nodes:
+            node.launch()
+        for node in self._cluster.nodes:
+            node.wait_until_answers({other.id for other in self._cluster.nodes})
+
+
+def _java_hash(text: str) -> int:
+    """String.hashCode, by which a group finds its partition of the offsets topic."""
+    value = 0
+    for char in text:
+        value = (31 * value + ord(char)) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value

@@ -1,0 +1,297 @@
+"""The cases: what happens to whom, and at which step. Each is a function of one run, and is followed by the checker."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+from ..waiting import until
+from .proxy import Direction
+from .run import SESSION_S, Run
+from .steps import How, Step
+from .stream import Stream
+
+AWAY_S = SESSION_S + 3.0
+"""How long a process is paused, or a connection held: past its session and its `max.poll.interval.ms`."""
+
+MAX_POLL_MS = 7000
+PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case; `nodes` is the size of the cluster that it needs, and `sink` what its streams write to."""
+
+    name: str
+    play: Callable[[Run], None]
+    nodes: int = 1
+    sink: str = "file"
+
+
+def killed_at(step: Step) -> Callable[[Run], None]:
+    """The driver is killed at a step of a live micro-batch."""
+
+    def play(run: Run) -> None:
+        a, b = run.stream("A"), run.stream("B")
+        run.begin(a, b)
+        a.arm(step)
+        a.wait_at(step)
+        strike(run, a)
+        run.until_recovered()
+        a.start()
+        run.finish()
+
+    return play
+
+
+def strike(run: Run, stream: Stream) -> None:
+    """Kill the driver: with its runner, whose session then has to run out, or in each second run without it."""
+    run.fault(stream)
+    stream.kill(whole=run.number % 2 == 1)
+
+
+def killed_in_drain(run: Run) -> None:
+    """A partition is on its way to B when its owner dies with the claim open."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a)
+    a.arm(Step.AFTER_CLAIM)
+    a.wait_at(Step.AFTER_CLAIM)
+    a.arm(Step.IN_DRAIN, How.MARK)
+    b.start()
+    a.wait_at(Step.IN_DRAIN)
+    strike(run, a)
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+def killed_in_replay(run: Run) -> None:
+    """The driver dies with a claim, and again when it replays it."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    a.arm(Step.AFTER_CLAIM)
+    a.wait_at(Step.AFTER_CLAIM)
+    strike(run, a)
+    run.until_recovered()
+    again = Step.IN_REPLAY if run.number % 2 == 1 else Step.IN_TASK
+    a.arm(again)
+    a.start()
+    a.wait_at(again)
+    a.kill(whole=True)
+    a.start()
+    run.finish()
+
+
+def runner_killed(run: Run) -> None:
+    """The runner dies alone; Spark fails the query."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    run.fault(a)
+    a.signal_runner(signal.SIGKILL)
+    a.until_failed()
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+def driver_killed(run: Run) -> None:
+    """JVM and Python at any moment, of one of three streams."""
+    a, b, c = run.stream("A"), run.stream("B"), run.stream("C")
+    run.begin(a, b, c)
+    strike(run, a)
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+def worker_killed(run: Run) -> None:
+    """An executor's Python worker dies with records in hand; Spark tries the task again."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    a.arm(Step.IN_TASK)
+    worker = a.wait_at(Step.IN_TASK)
+    run.fault(a)
+    os.kill(worker, signal.SIGKILL)
+    run.until_recovered()
+    run.finish()
+
+
+def runner_paused(run: Run) -> None:
+    """The runner stops wherever it is, past its session, and goes on."""
+    a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
+    run.begin(a, b)
+    run.fault(a)
+    a.signal_runner(signal.SIGSTOP)
+    come_back(run, a)
+
+
+def zombie(step: Step) -> Callable[[Run], None]:
+    """The runner stops right before it claims, and sends the claim when the partitions are another's."""
+
+    def play(run: Run) -> None:
+        a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
+        run.begin(a, b)
+        a.arm(step, How.PAUSE)
+        a.wait_at(step)
+        run.fault(a)
+        come_back(run, a)
+        if step is Step.IN_CLAIM_COMMIT:
+            assert a.refusals(), "the zombie's claim was not refused"
+
+    return play
+
+
+def come_back(run: Run, paused: Stream) -> None:
+    """Wake a paused runner when its partitions have been taken and its session is long over."""
+    since = time.time()
+    run.until_recovered()
+    away(since)
+    paused.signal_runner(signal.SIGCONT)
+    run.finish()
+
+
+def away(since: float) -> None:
+    """Wait until the session, and `max.poll.interval.ms`, are over: that is the case itself."""
+    time.sleep(max(0.0, since + AWAY_S - time.time()))
+
+
+def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
+    """A claim's commit is on its way when the member is fenced: held in the network, or put off for want of a coordinator."""
+
+    def play(run: Run) -> None:
+        a, b = run.stream("A", proxied=True), run.stream("B")
+        run.begin(a, b)
+        a.arm(Step.IN_CLAIM_COMMIT)
+        a.wait_at(Step.IN_CLAIM_COMMIT)
+        run.fault(a)
+        for proxy in run.brokers.proxies.values():
+            if deferred:
+                proxy.refuse()
+            else:
+                proxy.hold(Direction.REQUESTS)
+        a.release(Step.IN_CLAIM_COMMIT)
+        since = time.time()
+        run.until_recovered()
+        away(since)
+        for proxy in run.brokers.proxies.values():
+            proxy.release()
+        until(lambda: a.refusals() or not a.running, "the fenced member's claim is refused")
+        run.finish()
+        assert a.refusals(), "the fenced member's claim was not refused"
+
+    return play
+
+
+def connection_cut(*, both_ways: bool) -> Callable[[Run], None]:
+    """A's connections to the coordinator go dead, and come back as new ones."""
+
+    def play(run: Run) -> None:
+        a, b = run.stream("A", proxied=True), run.stream("B")
+        run.begin(a, b)
+        proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
+        run.fault(a)
+        one_way = Direction.REQUESTS if run.number % 2 == 1 else Direction.ANSWERS
+        proxy.hold(*(Direction if both_ways else (one_way,)))
+        away(time.time())
+        proxy.drop()
+        run.held()
+        run.finish()
+
+    return play
+
+
+def broker_restarted(run: Run) -> None:
+    """The coordinator's node stops in an orderly way and comes back."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    node = run.brokers.coordinator(run.group)
+    run.fault(a, b)
+    node.stop()
+    node.start()
+    run.until_recovered()
+    run.finish()
+
+
+def broker_killed(run: Run) -> None:
+    """The coordinator's node is killed, and comes back later."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    node = run.brokers.coordinator(run.group)
+    run.fault(a, b)
+    node.kill()
+    run.until_recovered()
+    node.start()
+    run.finish()
+
+
+def only_broker_killed(run: Run) -> None:
+    """A cluster of one node is killed, and comes back."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    node = run.brokers.coordinator(run.group)
+    run.fault(a, b)
+    node.kill()
+    node.start()
+    run.held()
+    run.finish()
+
+
+def coordinator_moved(run: Run) -> None:
+    """The group's coordinator moves twice among three nodes that all live."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    run.fault(a, b)
+    for _ in range(2):
+        run.brokers.move_coordinator(run.group, run.folder)
+        run.until_durable_since(time.time())
+    run.finish()
+
+
+def partitions_added(run: Run) -> None:
+    """The topic grows while a driver is dead with a claim."""
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    a.arm(Step.AFTER_CLAIM)
+    a.wait_at(Step.AFTER_CLAIM)
+    strike(run, a)
+    more = run.producer.partitions + 2
+    run.brokers.client().create_partitions([NewPartitions(run.topic, more)])[run.topic].result()
+    run.producer.partitions = more
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("killed-before-offset-log", killed_at(Step.BEFORE_OFFSET_LOG)),
+        Case("killed-before-claim", killed_at(Step.BEFORE_CLAIM)),
+        Case("killed-after-claim", killed_at(Step.AFTER_CLAIM)),
+        Case("killed-in-task", killed_at(Step.IN_TASK)),
+        Case("killed-before-commit-log", killed_at(Step.AFTER_SINK), sink="batch"),
+        Case("killed-before-confirmation", killed_at(Step.BEFORE_CONFIRMATION)),
+        Case("killed-in-drain", killed_in_drain),
+        Case("killed-in-replay", killed_in_replay),
+        Case("runner-killed", runner_killed),
+        Case("driver-killed", driver_killed),
+        Case("worker-killed", worker_killed),
+        Case("runner-paused", runner_paused),
+        Case("zombie-claims", zombie(Step.BEFORE_CLAIM)),
+        Case("zombie-commits-before-poll", zombie(Step.IN_CLAIM_COMMIT)),
+        Case("partitions-added", partitions_added),
+        Case("only-broker-killed", only_broker_killed),
+        Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3),
+        Case("fenced-commit-deferred", fenced_with_a_commit(deferred=True), nodes=3),
+        Case("cut-one-way", connection_cut(both_ways=False), nodes=3),
+        Case("cut-both-ways", connection_cut(both_ways=True), nodes=3),
+        Case("broker-restarted", broker_restarted, nodes=3),
+        Case("broker-killed", broker_killed, nodes=3),
+        Case("coordinator-moved", coordinator_moved, nodes=3),
+    )
+}

@@ -1,0 +1,116 @@
+"""Was every record read once, by the stream that had claimed it, and was the group never told so too early? Pure.
+
+lost, doubled, unknown   the outputs against what was produced
+not granted              a row in the output of a stream that was not told to read it
+two owners               a range granted to two plans
+unstable                 two attempts at one plan that were told to read different ranges
+ahead                    a committed offset above the first offset that was not durable when it was looked at
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from .evidence import Evidence, Grant, Range, Sample
+
+MOST_NAMED = 5
+"""Of many violations of one kind so many are named."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`lost` and `doubled` count records; `violations` are sentences, and none of them means that all is well."""
+
+    records: int
+    lost: int
+    doubled: int
+    violations: tuple[str, ...]
+
+
+def check(evidence: Evidence) -> Verdict:
+    """Look at all that a run has left behind."""
+    seen = Counter((row.partition, row.offset) for rows in evidence.outputs.values() for row in rows)
+    produced = {(partition, offset) for partition, count in evidence.produced.items() for offset in range(count)}
+    lost = sorted(produced - seen.keys())
+    doubled = sorted(place for place, times in seen.items() if times > 1)
+    violations = [
+        *_named("lost", [f"{partition}:{offset}" for partition, offset in lost]),
+        *_named("doubled", [f"{partition}:{offset}" for partition, offset in doubled]),
+        *_named("unknown", [f"{partition}:{offset}" for partition, offset in sorted(seen.keys() - produced)]),
+        *_named(
+            "changed", [f"{name} {row}" for name, rows in evidence.outputs.items() for row in rows if row.number != row.offset]
+        ),
+        *_named("not granted", list(_not_granted(evidence))),
+        *_named("two owners", list(_two_owners(evidence.grants))),
+        *_named("unstable", list(_unstable(evidence.grants))),
+        *_named("ahead of what is durable", list(_ahead(evidence))),
+    ]
+    return Verdict(records=len(produced), lost=len(lost), doubled=len(doubled), violations=tuple(violations))
+
+
+def _named(kind: str, found: Sequence[str]) -> list[str]:
+    if not found:
+        return []
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return [f"{kind}: {', '.join(found[:MOST_NAMED])}{more}"]
+
+
+def _not_granted(evidence: Evidence) -> Iterator[str]:
+    """Rows that their stream was not told to read: this is what tells two outputs with swapped records from right ones."""
+    granted: dict[tuple[str, int], list[Range]] = defaultdict(list)
+    for grant in evidence.grants:
+        for offsets in grant.ranges:
+            granted[grant.stream, offsets.partition].append(offsets)
+    for held in granted.values():
+        held.sort()
+    for name, rows in evidence.outputs.items():
+        for row in rows:
+            held = granted[name, row.partition]
+            place = bisect_right(held, row.offset, key=lambda offsets: offsets.start) - 1
+            if place < 0 or row.offset >= held[place].end:
+                yield f"{row.partition}:{row.offset} in the output of {name}"
+
+
+def _two_owners(grants: Sequence[Grant]) -> Iterator[str]:
+    claimed = sorted({(offsets, grant.stream, grant.plan) for grant in grants for offsets in grant.ranges})
+    for (one, stream, plan), (other, other_stream, other_plan) in pairwise(claimed):
+        same_plan = (stream, plan) == (other_stream, other_plan)
+        if one.partition == other.partition and other.start < one.end and not same_plan:
+            yield f"{one} of {stream}'s plan {plan}, {other} of {other_stream}'s plan {other_plan}"
+
+
+def _unstable(grants: Sequence[Grant]) -> Iterator[str]:
+    first: dict[tuple[str, int], frozenset[Range]] = {}
+    for grant in grants:
+        before = first.setdefault((grant.stream, grant.plan), grant.ranges)
+        if before != grant.ranges:
+            yield f"{grant.stream}'s plan {grant.plan}: {sorted(before)}, then {sorted(grant.ranges)}"
+
+
+def _ahead(evidence: Evidence) -> Iterator[str]:
+    by_partition: dict[int, list[tuple[Range, str, int]]] = defaultdict(list)
+    for offsets, stream, plan in sorted(
+        {(offsets, grant.stream, grant.plan) for grant in evidence.grants for offsets in grant.ranges}
+    ):
+        by_partition[offsets.partition].append((offsets, stream, plan))
+    for sample in evidence.samples:
+        for partition, committed in sample.committed.items():
+            durable = _durable_up_to(by_partition[partition], sample)
+            if committed > durable:
+                yield f"partition {partition} is committed up to {committed} and durable up to {durable} at {sample.at:.3f}"
+
+
+def _durable_up_to(claimed: Sequence[tuple[Range, str, int]], sample: Sample) -> int:
+    """The first offset that no plan in a commit log has read; `claimed` is in the order of offsets."""
+    reached = 0
+    newest: Mapping[str, int] = sample.newest
+    for offsets, stream, plan in claimed:
+        if offsets.start > reached:
+            break
+        if plan <= newest.get(stream, -1):
+            reached = max(reached, offsets.end)
+    return reached

@@ -1,0 +1,100 @@
+"""A warm Spark that runs one query after another: `python -m tests.chaos.driver NAME FOLDER`.
+
+standard input    one line of JSON for each command: `start` (a query, with all that it needs) or `stop`. Its end means that
+                  the harness is gone, and all processes of this session end too
+standard output   one line of JSON for each event: `ready` with the JVM's pid, `started`, `stopped`, `failed`
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, TextIO
+
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groupsource.demo.query import SPARK_CONTEXT, session
+
+from .events import EventLog
+from .source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
+from .steps import Step, Steps
+
+# A task that loses its worker is tried again, as on a cluster.
+MASTER = "local[1,4]"
+
+
+def main() -> None:
+    """Obey commands until standard input ends."""
+    name, folder = sys.argv[1], Path(sys.argv[2])
+    # What Spark's JVM and its Python workers print must not get between the events.
+    events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
+    os.dup2(2, 1)
+    spark = session(name, folder, MASTER)
+    spark.dataSource.register(ChaosDataSource)
+    # The harness reads the whole history of a checkpoint.
+    spark.conf.set("spark.sql.streaming.minBatchesToRetain", "10000")
+    _tell(events, "ready", jvm=spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    query: StreamingQuery | None = None
+    for line in sys.stdin:
+        command = json.loads(line)
+        if command["do"] == "start":
+            query = start(spark, command)
+            _tell(events, "started")
+            threading.Thread(target=_watch, args=(query, events), daemon=True).start()
+        elif query is not None:
+            query.stop()
+    # All of this session, a stopped runner included: nobody is left to wake it.
+    os.killpg(0, signal.SIGKILL)
+
+
+def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
+    """Start a query, or start it again on its checkpoint."""
+    options = command["options"]
+    records = spark.readStream.format(FORMAT).options(**options).load()
+    counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
+    writer = counted.writeStream.option("checkpointLocation", command["checkpoint"]).trigger(processingTime=command["trigger"])
+    output = Path(command["output"])
+    if command["sink"] == "file":
+        return writer.format("parquet").option("path", str(output)).start()
+    output.mkdir(exist_ok=True)
+    steps = Steps(Path(options[FOLDER]), EventLog(Path(options[LOG])), options[STREAM])
+    return writer.foreachBatch(atomically_into(output, steps)).start()
+
+
+def atomically_into(output: Path, steps: Steps) -> Callable[[DataFrame, int], None]:
+    """A sink that has a micro-batch as a whole or not at all, and ignores one that it has."""
+
+    def write(frame: DataFrame, batch: int) -> None:
+        target = output / f"{batch}.parquet"
+        if not target.exists():
+            partial = output / f"{batch}.partial"
+            pq.write_table(frame.toArrow(), partial)
+            partial.rename(target)
+        steps.come_to(Step.AFTER_SINK)
+
+    return write
+
+
+def _watch(query: StreamingQuery, events: TextIO) -> None:
+    try:
+        query.awaitTermination()
+    except Exception as error:  # noqa: BLE001 -- whatever it is, the harness shows it
+        _tell(events, "failed", message=str(error).partition(SPARK_CONTEXT)[0][-2000:])
+    else:
+        _tell(events, "stopped")
+
+
+def _tell(events: TextIO, event: str, **more: Any) -> None:
+    events.write(json.dumps({"event": event, **more}) + "\n")
+    events.flush()
+
+
+if __name__ == "__main__":
+    main()

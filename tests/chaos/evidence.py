@@ -1,0 +1,58 @@
+"""What one run has left behind, as plain values: all that the checker looks at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One record in an output. The producer counts in each partition from 0 on, so `number` has to be `offset`."""
+
+    partition: int
+    offset: int
+    number: int
+
+
+class Range(NamedTuple):
+    """Offsets of one partition, start inclusive, end exclusive."""
+
+    partition: int
+    start: int
+    end: int
+
+
+class Grant(NamedTuple):
+    """What one attempt at a plan was told to read, once its claims were in the group."""
+
+    stream: str
+    plan: int
+    ranges: frozenset[Range]
+
+
+class Durable(NamedTuple):
+    """The moment, in seconds since the epoch, at which a plan stood in its stream's commit log."""
+
+    stream: str
+    plan: int
+    at: float
+
+
+class Sample(NamedTuple):
+    """The group's committed offsets by partition and, looked at just after, the newest plan in each stream's commit log."""
+
+    at: float
+    committed: Mapping[int, int]
+    newest: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """`produced` counts the records that the broker has taken, by partition."""
+
+    produced: Mapping[int, int]
+    outputs: Mapping[str, Sequence[Row]]
+    grants: Sequence[Grant]
+    durable: Sequence[Durable]
+    samples: Sequence[Sample]

@@ -1,0 +1,127 @@
+"""Who plays which runs: two lanes side by side, each with a cluster and warm Sparks, as most of a run is waiting."""
+
+from __future__ import annotations
+
+import threading
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from .brokers import Brokers
+from .cases import Case
+from .pool import Pool
+from .run import Outcome, Run
+from .stalls import Stalls
+
+WARM = 3
+"""Drivers that are to be idle when a run begins: two for its streams, one for a restart."""
+
+OLD = "4.1"
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to play: `version` is Kafka's, None the newest."""
+
+    case: Case
+    number: int
+    protocol: str
+    version: str | None
+
+    @property
+    def cluster(self) -> tuple[int, str | None]:
+        """What cluster it needs."""
+        return self.case.nodes, self.version
+
+
+@dataclass(frozen=True)
+class Result:
+    """One run that was played."""
+
+    job: Job
+    kafka: str
+    outcome: Outcome
+    folder: Path
+
+
+def jobs(cases: Iterable[Case], rounds: int) -> deque[Job]:
+    """All runs, those of one cluster beside each other: a lane at each end changes its cluster seldom.
+
+    Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older.
+    """
+    planned = []
+    for index, case in enumerate(cases):
+        for number in range(1, rounds + 1):
+            old = number % 3 == 0
+            consumer = (index + number // 3) % 2 == 0 if old else number % 3 == 2
+            planned.append(Job(case, number, "consumer" if consumer else "classic", OLD if old else None))
+    return deque(sorted(planned, key=lambda job: (job.case.nodes, (job.version is None) == (job.case.nodes == 3))))
+
+
+class Lane:
+    """Plays runs from one end of the queue until it is empty."""
+
+    def __init__(self, name: str, folder: Path, take: Callable[[], Job], report: Callable[[Result], None]) -> None:
+        self._name = name
+        self._folder = folder
+        self._take = take
+        self._report = report
+        self._thread = threading.Thread(target=self._run, name=f"lane {name}")
+        self._stopping = threading.Event()
+        self.failure: str | None = None
+        """What ended the lane before its time."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for it in a way that Ctrl-C interrupts."""
+        while self._thread.is_alive():
+            self._thread.join(0.5)
+
+    def stop(self) -> None:
+        """Play no other run."""
+        self._stopping.set()
+
+    def _run(self) -> None:
+        with ExitStack() as stack:
+            pool = Pool(self._folder / f"drivers-{self._name}", self._name)
+            stack.callback(pool.close)
+            brokers: tuple[tuple[int, str | None], Brokers] | None = None
+            cluster = stack.enter_context(ExitStack())
+            try:
+                while not self._stopping.is_set():
+                    job = self._take()
+                    pool.refill(WARM)
+                    if brokers is None or brokers[0] != job.cluster:
+                        cluster.close()
+                        brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
+                    result = self._play(job, brokers[1], pool)
+                    self._report(result)
+                    if result.outcome.violations:
+                        # What is wrong with one run may be wrong with its cluster.
+                        brokers = None
+            except IndexError:  # nothing is left to play
+                return
+            except Exception:  # noqa: BLE001 -- the other lane goes on, and the command tells of this one
+                self.failure = traceback.format_exc()
+
+    def _play(self, job: Job, brokers: Brokers, pool: Pool) -> Result:
+        folder = self._folder / f"{job.case.name}-{job.number}"
+        run = Run(job.case.name, job.number, brokers, pool, folder, job.protocol, job.case.sink)
+        try:
+            job.case.play(run)
+            outcome = run.outcome()
+        except Exception as error:  # noqa: BLE001 -- whatever it is, it is this run's result
+            problem = f"{type(error).__name__}: {error}"
+            (folder / "problem.txt").write_text(f"{traceback.format_exc()}\n{run.last_words()}", encoding="utf-8")
+            try:
+                outcome = run.outcome(problem)
+            except Exception as worse:  # noqa: BLE001
+                outcome = Outcome(0, 0, 0, Stalls({}, {}), (f"stuck: {problem}", f"and cannot be looked at: {worse}"), 0.0)
+        finally:
+            run.close()
+        return Result(job, brokers.version, outcome, folder)

@@ -1,0 +1,219 @@
+"""One run of one case: a fresh topic, group and checkpoints, a producer, a sampler, and the verdict at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..waiting import until
+from .brokers import Brokers
+from .checker import check
+from .counter import CountingProducer
+from .events import EventLog
+from .evidence import Evidence, Grant, Range, Sample
+from .pool import Pool
+from .sampler import Sampler
+from .stalls import Stalls, stalls
+from .stream import Stream
+
+PARTITIONS = 4
+SESSION_S = 6.0
+TRIGGER_S = 1.0
+ALLOWANCE_S = 8.0
+"""What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
+BYSTANDER_S = 5.0
+"""The longest stall of a partition that nothing happened to: below a session, so that waiting for a dead member shows."""
+RECOVERY_LIMIT_S = 90.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of one run. `violations` is empty when all is well."""
+
+    records: int
+    lost: int
+    doubled: int
+    stalls: Stalls
+    violations: tuple[str, ...]
+    seconds: float
+
+
+class Run:
+    """What a case works with."""
+
+    def __init__(
+        self, name: str, number: int, brokers: Brokers, pool: Pool, folder: Path, protocol: str, sink: str = "file"
+    ) -> None:
+        self.number = number
+        self.brokers = brokers
+        self.folder = folder
+        self.protocol = protocol
+        self.topic = self.group = f"{name}-{number}-{protocol}"
+        folder.mkdir(parents=True)
+        self.log = EventLog(folder / "events.jsonl")
+        self._pool = pool
+        self._sink = sink
+        self._begin = time.time()
+        self._fault_at = 0.0
+        self._fault_end = 0.0
+        self._struck: frozenset[str] = frozenset()
+        self._bystanders = True
+        self._held_s = 0.0
+        self._streams: dict[str, Stream] = {}
+        self._checkpoints: dict[str, Path] = {}
+        brokers.create_topic(self.topic, PARTITIONS)
+        self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, PARTITIONS)
+        self._sampler = Sampler(brokers.bootstrap_servers, self.group, self.topic, self._checkpoints, self.log)
+
+    # Steps of a case.
+
+    def stream(self, name: str, more: Mapping[str, str] | None = None, *, proxied: bool = False) -> Stream:
+        """A stream of the group, not started yet, with `more` options; its connections may go through the proxies."""
+        options = {
+            "kafka.bootstrap.servers": self.brokers.through_proxies if proxied else self.brokers.bootstrap_servers,
+            "kafka.group.id": self.group,
+            "kafka.group.protocol": self.protocol,
+            "kafka.client.id": name,
+            "subscribe": self.topic,
+            "startingOffsets": "earliest",
+            # Under KIP-848 the broker sets it.
+            **({} if self.protocol == "consumer" else {"kafka.session.timeout.ms": str(int(SESSION_S * 1000))}),
+            "kafka.topic.metadata.refresh.interval.ms": "1000",
+            **(more or {}),
+        }
+        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink)
+        self._streams[name] = made
+        self._checkpoints[name] = made.checkpoint
+        return made
+
+    def begin(self, *streams: Stream) -> None:
+        """Start the producer and these streams; wait until each has its share and a micro-batch with it."""
+        self.producer.start()
+        self._sampler.start()
+        for one in streams:
+            one.start()
+        until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions")
+        since = time.time()
+        self.until_durable_since(since)
+
+    def fault(self, *struck: Stream, bystanders: bool = True) -> None:
+        """Now it happens, to these streams; `bystanders`: partitions of the others are not to notice."""
+        self._fault_at = time.time()
+        self._struck = frozenset(one.name for one in struck)
+        self._bystanders = bystanders
+        self.log.append("fault", struck=sorted(self._struck))
+
+    def held(self) -> None:
+        """The disturbance itself ends now: so long a stall was the case's own doing."""
+        self._held_s = time.time() - self._fault_at
+        self.log.append("held", seconds=self._held_s)
+
+    def until_recovered(self) -> None:
+        """Wait until every partition has had a durable micro-batch that began after the fault."""
+        self.until_durable_since(self._fault_at)
+
+    def until_durable_since(self, since: float) -> None:
+        """Wait until a plan that was granted after `since` has become durable, for every partition."""
+        until(
+            lambda: self._durable_since(since) >= set(range(self.producer.partitions)),
+            "every partition goes on",
+            RECOVERY_LIMIT_S,
+        )
+
+    def until_shared(self) -> None:
+        """Wait until every stream has its share again; those whose queries have ended by themselves are restarted."""
+        everybody = self._streams.values()
+        until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", RECOVERY_LIMIT_S)
+
+    def finish(self) -> None:
+        """Everybody is back: stop the producer, let the group drain, stop the streams."""
+        self.until_shared()
+        self.until_durable_since(time.time())
+        self._fault_end = time.time()
+        produced = self.producer.stop()
+        self.log.append("produced", counts=produced)
+        until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed")
+        self._sampler.stop()
+        for one in self._streams.values():
+            one.stop()
+
+    def close(self) -> None:
+        """Leave nothing running, also after a case that failed."""
+        self.producer.cancel()
+        self._sampler.stop()
+        for one in self._streams.values():
+            one.end()
+
+    # The verdict.
+
+    def outcome(self, problem: str | None = None) -> Outcome:
+        """Look at everything that the run has left; `problem` is what stopped the case, if anything did."""
+        evidence = self.evidence()
+        verdict = check(evidence)
+        found = stalls(evidence, self._fault_at, self._fault_end, self._struck) if self._fault_end else Stalls({}, {})
+        return Outcome(
+            verdict.records,
+            verdict.lost,
+            verdict.doubled,
+            found,
+            (*([f"stuck: {problem}"] if problem else []), *verdict.violations, *self._too_long(found)),
+            time.time() - self._begin,
+        )
+
+    def evidence(self) -> Evidence:
+        """What the run has left behind."""
+        events = self.log.look()
+        return Evidence(
+            produced=dict(self.producer.sent),
+            outputs={name: one.rows() for name, one in self._streams.items()},
+            grants=[
+                Grant(event["stream"], event["plan"], frozenset(Range(*offsets) for offsets in event["ranges"]))
+                for event in events
+                if event["event"] == "granted"
+            ],
+            durable=[durable for one in self._streams.values() for durable in one.durable()],
+            samples=[
+                Sample(event["at"], {int(number): offset for number, offset in event["committed"].items()}, event["newest"])
+                for event in events
+                if event["event"] == "sample"
+            ],
+        )
+
+    def last_words(self) -> str:
+        """The ends of all drivers' logs, for a run that failed."""
+        return "\n".join(f"--- {name}\n{one.last_words()}" for name, one in self._streams.items())
+
+    def _too_long(self, found: Stalls) -> list[str]:
+        moved = SESSION_S + TRIGGER_S + ALLOWANCE_S + self._held_s
+        kept = BYSTANDER_S if self._bystanders else moved
+        return [*_above("moved", found.moved, moved), *_above("bystander", found.kept, kept)]
+
+    def _restarted(self) -> bool:
+        """Start what has ended by itself; whether there was something."""
+        restarted = [one.name for one in self._streams.values() if one.start_if_it_failed()]
+        return bool(restarted)
+
+    def _shared_by(self, streams: Collection[Stream]) -> bool:
+        """Whether each of these runs, and has planned a share; together they have every partition once."""
+        shares = [one.owned for one in streams if one.running]
+        planned = sorted(partition for share in shares for partition in share)
+        return len(shares) == len(streams) and all(shares) and planned == list(range(self.producer.partitions))
+
+    def _durable_since(self, since: float) -> set[int]:
+        granted = {
+            (event["stream"], event["plan"]): {offsets[0] for offsets in event["ranges"]}
+            for event in self.log.look()
+            if event["event"] == "granted" and event["at"] > since
+        }
+        durable = {(one.stream, one.plan) for each in self._streams.values() for one in each.durable()}
+        return set().union(*(partitions for plan, partitions in granted.items() if plan in durable))
+
+
+def _above(kind: str, found: Mapping[int, float], limit: float) -> list[str]:
+    return [
+        f"stalled: {kind} partition {partition} for {seconds:.1f} s, at most {limit:.1f} s are right"
+        for partition, seconds in found.items()
+        if seconds > limit
+    ]

@@ -1,0 +1,73 @@
+"""Looks at the group's committed offsets again and again, and at what is durable at that moment."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker.ready import quiet_client
+
+from .events import EventLog
+
+EVERY_S = 0.2
+REQUEST_LIMIT_S = 5.0
+
+
+class Sampler:
+    """Appends an event `sample` to the log every 200 ms, on a thread of its own."""
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str, checkpoints: Mapping[str, Path], log: EventLog) -> None:
+        self._admin: AdminClient = quiet_client(bootstrap_servers)
+        self._group = group
+        self._topic = topic
+        self._checkpoints = checkpoints
+        self._log = log
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self.committed: Mapping[int, int] = {}
+        """The newest committed offsets by partition. Read it from any thread."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop, once a last sample is taken."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        last = False
+        while not last:
+            last = self._stopping.wait(EVERY_S)
+            self._sample()
+
+    def _sample(self) -> None:
+        asked = [ConsumerGroupTopicPartitions(self._group)]
+        try:
+            found = self._admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_LIMIT_S)[self._group].result()
+        except KafkaException:  # a broker is down, or the group is not there yet
+            return
+        # What is durable is looked at second: it only grows, so that a commit that is right never looks too early.
+        newest = {name: plan for name, folder in self._checkpoints.items() if (plan := newest_plan(folder)) is not None}
+        ours = [one for one in found.topic_partitions if one.topic == self._topic and one.error is None]
+        self.committed = {one.partition: one.offset for one in ours if one.offset >= 0}
+        records = {one.partition: one.metadata for one in ours}
+        self._log.append("sample", committed=self.committed, newest=newest, records=records)
+
+
+def newest_plan(checkpoint: Path) -> int | None:
+    """The plan of the newest micro-batch in the commit log; nothing before the first."""
+    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
+    return plan_of(checkpoint, max(batches)) if batches else None
+
+
+def plan_of(checkpoint: Path, batch: int) -> int:
+    """The plan that a micro-batch has in the offset log: the third line is the offset of its one source."""
+    plan: int = json.loads((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2])["plan"]
+    return plan

@@ -1,0 +1,127 @@
+"""The data source under test, which can be held at each step and tells what it was granted. Never in what users import.
+
+It runs in the query's runner and in the executors' workers, which find it through PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from spark_groupsource import cycle
+from spark_groupsource.commit_record import CommitRecord
+from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.datasource import GroupKafkaDataSource
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.ledger import Ledger
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
+
+from .events import EventLog
+from .steps import Step, Steps
+
+FORMAT = "groupkafka_chaos"
+FOLDER, LOG, STREAM = "chaosfolder", "chaoslog", "chaosstream"
+"""Options of the test's own: where steps are armed, the log of events, and the stream's name there."""
+
+
+class ChaosDataSource(GroupKafkaDataSource):
+    """`groupkafka`, with the steps."""
+
+    @classmethod
+    def name(cls) -> str:
+        return FORMAT
+
+    def schema(self) -> str:
+        return GroupKafkaDataSource(self._theirs()).schema()
+
+    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:  # noqa: ARG002, N802
+        own = {name: self.options[name] for name in (FOLDER, LOG, STREAM)}
+        steps = Steps(Path(own[FOLDER]), EventLog(Path(own[LOG])), own[STREAM])
+        return ChaosStreamReader(Options.parse(self._theirs()), steps, own[STREAM])
+
+    def _theirs(self) -> dict[str, str]:
+        return {name: value for name, value in self.options.items() if name.lower() not in (FOLDER, LOG, STREAM)}
+
+
+class ChaosStreamReader(GroupKafkaStreamReader):
+    """Spark's calls, with a step before and after those that matter."""
+
+    def __init__(self, options: Options, steps: Steps, stream: str) -> None:
+        super().__init__(options)
+        self._steps = steps
+        self._stream = stream
+        self._has_planned = False
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+        if _has_records(start):
+            self._steps.come_to(Step.BEFORE_CONFIRMATION)
+        self._has_planned = True
+        planned = super().latestOffset(start, limit)
+        if planned is not start and _has_records(planned):
+            self._steps.come_to(Step.BEFORE_OFFSET_LOG)
+        return planned
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        if self._has_planned and _has_records(end):
+            self._steps.come_to(Step.BEFORE_CLAIM)
+        granted = super().partitions(start, end)
+        ranges = [
+            (one.offsets.partition, one.offsets.start, one.offsets.end) for one in granted if isinstance(one, RangePartition)
+        ]
+        owned = [int(partition) for partitions in end["ranges"].values() for partition in partitions]
+        self._steps.log.append(
+            "granted", stream=self._stream, plan=end["plan"], ranges=ranges, owned=owned, replay=not self._has_planned
+        )
+        if not self._has_planned:
+            self._steps.come_to(Step.IN_REPLAY)
+        elif granted:
+            self._steps.come_to(Step.AFTER_CLAIM)
+        return granted
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            self._steps.come_to(Step.IN_TASK)
+            yield batch
+
+    def _running(self) -> Cycle:
+        if self._cycle is None:
+            self._steps.log.append("runner", stream=self._stream)
+            _put_steps_below(self._steps, self._stream)
+        return super()._running()
+
+
+def _has_records(offset: Mapping[str, Any]) -> bool:
+    return any(end > start for partitions in offset["ranges"].values() for bounds in partitions.values() for start, end in bounds)
+
+
+def _put_steps_below(steps: Steps, stream: str) -> None:
+    """Have the cycle of this process, which is the runner of one query, made of parts with steps in them."""
+
+    class SteppedCoordinator(Coordinator):
+        def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+            held = any(record.open for record in records.values()) and steps.come_to(Step.IN_CLAIM_COMMIT)
+            try:
+                super().commit(records)
+            except GroupKafkaError as error:
+                steps.log.append("refused", stream=stream, held=held, error=type(error).__name__, text=str(error)[:300])
+                raise
+            if held:
+                steps.log.append("committed", stream=stream)
+
+    class SteppedLedger(Ledger):
+        def draining(self, partitions: frozenset[TopicPartition]) -> None:
+            super().draining(partitions)
+            if self.in_flight(partitions):
+                steps.come_to(Step.IN_DRAIN)
+
+    cycle.Coordinator = SteppedCoordinator  # type: ignore[attr-defined]
+    cycle.Ledger = SteppedLedger  # type: ignore[attr-defined]

@@ -1,0 +1,93 @@
+"""The steps at which a process of a query can be held, so that a test strikes it exactly there.
+
+A file named after the step arms it; the first process that comes by takes the file away, and stops. Only the data source and
+the process of tests/chaos know of this.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import time
+from enum import Enum
+from pathlib import Path
+
+from .events import EventLog
+
+
+class Step(str, Enum):
+    """Where a query can be held, in the order of a micro-batch."""
+
+    BEFORE_CONFIRMATION = "before-confirmation"
+    """`latestOffset` begins: the last plan is in the commit log, and the group does not know."""
+    BEFORE_OFFSET_LOG = "before-offset-log"
+    """`latestOffset` ends with a new plan."""
+    BEFORE_CLAIM = "before-claim"
+    """`partitions` begins, for a new plan that is in the offset log."""
+    IN_CLAIM_COMMIT = "in-claim-commit"
+    """On the consumer's thread, right before the commit that claims a plan: no poll comes between the two."""
+    AFTER_CLAIM = "after-claim"
+    """`partitions` ends, for a new plan."""
+    IN_REPLAY = "in-replay"
+    """`partitions` ends, for a plan of an earlier run."""
+    IN_TASK = "in-task"
+    """On an executor's worker, with records in hand."""
+    AFTER_SINK = "after-sink"
+    """`foreachBatch` has written; the commit log has not."""
+    IN_DRAIN = "in-drain"
+    """On the consumer's thread, in `on_revoke`, with a range in flight."""
+
+
+class How(str, Enum):
+    """What a process does at a step."""
+
+    BLOCK = "block"
+    """Waits until it is killed or released."""
+    PAUSE = "pause"
+    """Sends itself SIGSTOP, so that all its threads stop there."""
+    MARK = "mark"
+    """Goes on; that it was there is in the log."""
+
+
+class Steps:
+    """The steps of one stream, armed and come to through files in its folder. Pickles."""
+
+    def __init__(self, folder: Path, log: EventLog, stream: str) -> None:
+        self._folder = folder
+        self._stream = stream
+        self.log = log
+
+    def arm(self, step: Step, how: How = How.BLOCK) -> None:
+        """Hold the next process that comes to `step`."""
+        for old in ("held", "go"):
+            (self._folder / f"{old}-{step.value}").unlink(missing_ok=True)
+        partial = self._folder / f"arming-{step.value}"
+        partial.write_text(how.value)
+        partial.rename(self._folder / f"stop-{step.value}")
+
+    def is_armed(self, step: Step) -> bool:
+        """Whether nobody has come to `step` since it was armed."""
+        return (self._folder / f"stop-{step.value}").exists()
+
+    def release(self, step: Step) -> None:
+        """Let the process that blocks at `step` go on."""
+        (self._folder / f"go-{step.value}").touch()
+
+    def come_to(self, step: Step) -> bool:
+        """Called by the query's process: stop here if the step is armed; whether it was."""
+        held = self._folder / f"held-{step.value}"
+        try:
+            (self._folder / f"stop-{step.value}").rename(held)
+        except FileNotFoundError:
+            return False
+        how = How(held.read_text())
+        self.log.append("reached", stream=self._stream, step=step.value, how=how.value)
+        if how is How.PAUSE:
+            os.kill(os.getpid(), signal.SIGSTOP)
+            self.log.append("woke", stream=self._stream, step=step.value)
+        parent = os.getppid()
+        while how is How.BLOCK and not (self._folder / f"go-{step.value}").exists() and os.getppid() == parent:
+            with contextlib.suppress(InterruptedError):
+                time.sleep(0.02)
+        return True

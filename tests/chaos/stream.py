@@ -1,0 +1,152 @@
+"""One stream through all its runs: its checkpoint, its output, and the driver that runs it now."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from spark_groupsource.demo.check import committed_files
+
+from ..waiting import until
+from .events import Event, EventLog
+from .evidence import Durable, Row
+from .pool import Driver, Pool
+from .sampler import plan_of
+from .source import FOLDER, LOG, STREAM
+from .steps import How, Step, Steps
+
+TRIGGER = "1 second"
+
+
+class Stream:
+    """Started, struck and started again; asks the log of events what became of it."""
+
+    def __init__(self, name: str, folder: Path, pool: Pool, log: EventLog, options: Mapping[str, str], sink: str) -> None:
+        self.name = name
+        self.checkpoint = folder / "checkpoint"
+        self._output = folder / "out"
+        self._pool = pool
+        self._log = log
+        self._steps = Steps(folder, log, name)
+        folder.mkdir()
+        self._command = {
+            "options": {**options, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
+            "checkpoint": str(self.checkpoint),
+            "output": str(self._output),
+            "sink": sink,
+            "trigger": TRIGGER,
+        }
+        self._driver: Driver | None = None
+
+    # Running.
+
+    def start(self) -> None:
+        """Start it on its checkpoint, in the driver that it still has or in another warm one."""
+        if self._driver is not None and self._driver.look() == "gone":
+            self._pool.give_back(self._driver)
+            self._driver = None
+        if self._driver is None:
+            self._driver = self._pool.take()
+        self._log.append("start", stream=self.name, driver=self._driver.name)
+        self._driver.start(self._command)
+
+    def stop(self) -> None:
+        """Stop it in an orderly way; its driver is free."""
+        if self._driver is not None:
+            self._driver.stop()
+            self._pool.give_back(self._driver)
+            self._driver = None
+
+    def end(self) -> None:
+        """Leave nothing of it running, whatever state it is in; its driver is not used again."""
+        if self._driver is not None:
+            self._driver.kill()
+            self._pool.give_back(self._driver)
+            self._driver = None
+
+    @property
+    def running(self) -> bool:
+        """Whether its query runs, as far as its driver knows."""
+        return self._driver is not None and self._driver.look() == "started"
+
+    def start_if_it_failed(self) -> bool:
+        """Start it again if its query, or its driver, has ended by itself; whether that was so."""
+        if self._driver is None or self._driver.look() not in ("failed", "gone"):
+            return False
+        self._log.append("failed", stream=self.name, message=self._driver.failure)
+        self.start()
+        return True
+
+    def until_failed(self) -> None:
+        """Wait until its query has failed."""
+        until(lambda: not self.running, f"{self.name}'s query has failed")
+
+    # Striking.
+
+    def arm(self, step: Step, how: How = How.BLOCK) -> None:
+        """Hold it when it comes to `step`."""
+        self._steps.arm(step, how)
+
+    def release(self, step: Step) -> None:
+        """Let it go on from a step where it blocks."""
+        self._steps.release(step)
+
+    def wait_at(self, step: Step) -> int:
+        """Wait until it has come to `step`, where it was to be held; the process that is there."""
+        until(lambda: not self._steps.is_armed(step) and self._at(step), f"{self.name} is at {step.value}")
+        pid: int = self._at(step)[-1]["pid"]
+        return pid
+
+    def kill(self, *, whole: bool) -> None:
+        """SIGKILL for the driver with its runner, or for its JVM alone, whose runner may still leave the group."""
+        assert self._driver is not None
+        self._log.append("kill", stream=self.name, whole=whole)
+        if whole:
+            self._driver.kill()
+        else:
+            self._driver.kill_jvm()
+
+    def signal_runner(self, number: signal.Signals) -> None:
+        """Send a signal to the runner alone."""
+        self._log.append("signal", stream=self.name, signal=number.name)
+        os.kill(self._mine("runner")[-1]["pid"], number)
+
+    # What became of it.
+
+    def refusals(self) -> list[Event]:
+        """The commits of claims that were held, and then refused."""
+        return [event for event in self._mine("refused") if event["held"]]
+
+    @property
+    def owned(self) -> set[int]:
+        """The partitions of its newest plan."""
+        granted = self._mine("granted")
+        return set(granted[-1]["owned"]) if granted else set()
+
+    def durable(self) -> list[Durable]:
+        """When each of its plans came into its commit log."""
+        commits = [file for file in (self.checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
+        return [Durable(self.name, plan_of(self.checkpoint, int(file.name)), file.stat().st_mtime) for file in commits]
+
+    def rows(self) -> list[Row]:
+        """All rows that its sink has committed."""
+        files = committed_files(self._output) or sorted(self._output.glob("[0-9]*.parquet"))
+        found: list[Row] = []
+        for file in files:
+            table = pq.read_table(file, columns=list(Row._fields), partitioning=None)
+            found += (Row(*values) for values in zip(*(table.column(name).to_pylist() for name in Row._fields), strict=True))
+        return found
+
+    def last_words(self, count: int = 60) -> str:
+        """The end of its driver's log."""
+        return self._driver.log_lines(count) if self._driver is not None else ""
+
+    def _at(self, step: Step) -> list[Event]:
+        return [event for event in self._mine("reached") if event["step"] == step.value]
+
+    def _mine(self, kind: str) -> list[Event]:
+        return [event for event in self._log.look() if event["event"] == kind and event["stream"] == self.name]

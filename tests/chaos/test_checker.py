@@ -1,0 +1,124 @@
+"""The checker passes what is right, and each kind of wrong output, owner and commit fails it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from .checker import check
+from .evidence import Durable, Evidence, Grant, Range, Row, Sample
+from .stalls import stalls, summary
+
+
+def rows(partition: int, start: int, end: int) -> list[Row]:
+    return [Row(partition, offset, offset) for offset in range(start, end)]
+
+
+@pytest.fixture
+def right() -> Evidence:
+    """Two partitions; partition 0 moves from A to B after 10 records, with A's plan 1 replayed."""
+    return Evidence(
+        produced={0: 20, 1: 12},
+        outputs={"A": rows(0, 0, 10), "B": [*rows(1, 0, 12), *rows(0, 10, 20)]},
+        grants=[
+            Grant("A", 0, frozenset({Range(0, 0, 4)})),
+            Grant("A", 1, frozenset({Range(0, 4, 10)})),
+            Grant("B", 0, frozenset({Range(1, 0, 12)})),
+            Grant("B", 1, frozenset({Range(0, 10, 20)})),
+            Grant("A", 1, frozenset({Range(0, 4, 10)})),
+        ],
+        durable=[Durable("A", 0, 1.0), Durable("B", 0, 2.0), Durable("B", 1, 5.0), Durable("A", 1, 7.0)],
+        samples=[
+            Sample(1.1, {0: 0, 1: 0}, {"A": 0}),
+            Sample(1.2, {0: 4, 1: 0}, {"A": 0}),
+            Sample(5.2, {0: 4, 1: 12}, {"A": 0, "B": 1}),
+            Sample(7.2, {0: 20, 1: 12}, {"A": 1, "B": 1}),
+        ],
+    )
+
+
+def failing(evidence: Evidence, kind: str) -> None:
+    verdict = check(evidence)
+    assert any(violation.startswith(kind) for violation in verdict.violations), verdict
+
+
+def test_what_is_right_passes(right: Evidence) -> None:
+    assert check(right).violations == ()
+    assert (check(right).records, check(right).lost, check(right).doubled) == (32, 0, 0)
+
+
+def test_a_record_that_is_missing_fails(right: Evidence) -> None:
+    short = replace(right, outputs={**right.outputs, "A": right.outputs["A"][:-1]})
+    failing(short, "lost: 0:9")
+    assert check(short).lost == 1
+
+
+def test_a_record_that_stands_twice_in_one_output_fails(right: Evidence) -> None:
+    twice = replace(right, outputs={**right.outputs, "A": [*right.outputs["A"], right.outputs["A"][3]]})
+    failing(twice, "doubled: 0:3")
+    assert check(twice).doubled == 1
+
+
+def test_a_record_that_stands_in_two_outputs_fails(right: Evidence) -> None:
+    failing(replace(right, outputs={**right.outputs, "B": [*right.outputs["B"], Row(0, 9, 9)]}), "doubled: 0:9")
+
+
+def test_records_that_are_swapped_between_two_streams_fail(right: Evidence) -> None:
+    a, b = [*right.outputs["A"]], [*right.outputs["B"]]
+    a[-1], b[-1] = b[-1], a[-1]
+    swapped = replace(right, outputs={"A": a, "B": b})
+    assert (check(swapped).lost, check(swapped).doubled) == (0, 0)
+    failing(swapped, "not granted")
+
+
+def test_a_record_that_nobody_has_produced_fails(right: Evidence) -> None:
+    failing(replace(right, outputs={**right.outputs, "A": [*right.outputs["A"], Row(0, 20, 20)]}), "unknown")
+
+
+def test_a_record_in_the_place_of_another_fails(right: Evidence) -> None:
+    failing(replace(right, outputs={**right.outputs, "A": [Row(0, 0, 1), *right.outputs["A"][1:]]}), "changed")
+
+
+@pytest.mark.parametrize("other", [Range(0, 4, 10), Range(0, 9, 11), Range(0, 3, 5)])
+def test_two_owners_of_one_range_fail(right: Evidence, other: Range) -> None:
+    failing(replace(right, grants=[*right.grants, Grant("B", 2, frozenset({other}))]), "two owners")
+
+
+def test_a_range_that_one_stream_claims_in_two_plans_fails(right: Evidence) -> None:
+    failing(replace(right, grants=[*right.grants, Grant("A", 2, frozenset({Range(0, 4, 10)}))]), "two owners")
+
+
+def test_a_replay_that_reads_something_else_fails(right: Evidence) -> None:
+    failing(replace(right, grants=[*right.grants, Grant("B", 1, frozenset())]), "unstable")
+
+
+def test_a_long_range_that_covers_several_later_ones_fails(right: Evidence) -> None:
+    long = Grant("C", 0, frozenset({Range(1, 0, 100)}))
+    failing(replace(right, grants=[*right.grants, long, Grant("C", 1, frozenset({Range(1, 50, 60)}))]), "two owners")
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        Sample(5.3, {0: 5}, {"A": 0, "B": 1}),  # A's plan 1 is claimed, not durable
+        Sample(5.3, {0: 20}, {"A": 0, "B": 1}),  # what comes after it is durable, it is not
+        Sample(1.3, {1: 1}, {"A": 0}),
+        Sample(8.0, {0: 21}, {"A": 1, "B": 1}),
+    ],
+)
+def test_a_committed_offset_ahead_of_what_is_durable_fails(right: Evidence, sample: Sample) -> None:
+    failing(replace(right, samples=[*right.samples, sample]), "ahead of what is durable")
+
+
+def test_the_stall_of_a_partition_that_moved_is_told_from_a_bystanders(right: Evidence) -> None:
+    found = stalls(right, 1.5, 9.0, struck={"A"})
+    assert found.moved == {0: 3.5}
+    assert found.kept == {1: 7.0}
+    assert stalls(right, 2.5, 9.0, struck={"B"}).kept == {}
+
+
+def test_a_summary_of_stalls_is_median_p99_and_maximum() -> None:
+    assert summary([]) == (0.0, 0.0, 0.0)
+    assert summary([3.0, 1.0, 2.0]) == (2.0, 3.0, 3.0)
+    assert summary([float(number) for number in range(1000)]) == (499.5, 990.0, 999.0)

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: demo test lint test-versions test-nightly native-check bench clean
+.PHONY: demo test lint test-versions test-nightly chaos native-check bench clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -36,6 +36,10 @@ test-versions: $(STAMP)
 # 100,000 random histories of the hand-off, and a larger exhaustive search.
 test-nightly: $(STAMP)
 	HANDOFF_HISTORIES=100000 $(BIN)/python -m pytest tests/simulation
+
+# Real queries of one group that are killed, paused and cut off (Linux); make chaos CHAOS=--help says what can be chosen.
+chaos: $(STAMP)
+	@$(BIN)/python -m tests.chaos $(CHAOS)
 
 # The tests of the native reader, with its C compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
 native-check: $(STAMP)

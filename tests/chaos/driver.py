@@ -25,6 +25,7 @@ from spark_groupsource.demo.query import SPARK_CONTEXT, session
 from .events import EventLog
 from .source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
 from .steps import Step, Steps
+from .warm_up import warm_up
 
 # A task that loses its worker is tried again, as on a cluster.
 MASTER = "local[1,4]"
@@ -40,6 +41,7 @@ def main() -> None:
     spark.dataSource.register(ChaosDataSource)
     # The harness reads the whole history of a checkpoint.
     spark.conf.set("spark.sql.streaming.minBatchesToRetain", "10000")
+    warm_up(spark, folder / "warm-up")
     _tell(events, "ready", jvm=spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     query: StreamingQuery | None = None
     for line in sys.stdin:

@@ -18,8 +18,7 @@ class EventLog:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._seen = 0
-        self.events: list[Event] = []
-        """What `look` has read so far."""
+        self._by_kind: dict[str, list[Event]] = {}
 
     def append(self, event: str, **more: Any) -> None:
         """Add one event, with the time in seconds since the epoch and the process that tells it."""
@@ -31,8 +30,8 @@ class EventLog:
         finally:
             os.close(descriptor)
 
-    def look(self) -> list[Event]:
-        """All events so far."""
+    def look(self, kind: str) -> list[Event]:
+        """All events of one kind so far."""
         if self.path.exists():
             with self.path.open("rb") as log:
                 log.seek(self._seen)
@@ -40,5 +39,7 @@ class EventLog:
                 new, _, _ = log.read().rpartition(b"\n")
             if new:
                 self._seen += len(new) + 1
-                self.events += (json.loads(line) for line in new.splitlines())
-        return self.events
+                for line in new.splitlines():
+                    event = json.loads(line)
+                    self._by_kind.setdefault(event["event"], []).append(event)
+        return self._by_kind.get(kind, [])

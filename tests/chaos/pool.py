@@ -42,10 +42,13 @@ class Driver:
         until(lambda: self.look() != "starting", f"Spark of driver {self.name} is up", START_LIMIT_S)
         assert self.state != "gone", self._process.last_lines()
 
-    def start(self, command: Mapping[str, Any]) -> None:
-        """Start a query; returns when Spark has started it."""
+    def ask(self, command: Mapping[str, Any]) -> None:
+        """Ask for a query; returns at once."""
         self.state, self.failure = "asked", ""
         self._process.begin({"do": "start", **command})
+
+    def until_started(self) -> None:
+        """Wait until Spark has started the query."""
         until(lambda: self.look() != "asked", f"driver {self.name} has started its query")
         assert self.state != "gone", self._process.last_lines()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -90,10 +91,12 @@ class Run:
 
     def begin(self, *streams: Stream) -> None:
         """Start the producer and these streams; wait until each has its share and a micro-batch with it."""
-        self.producer.start()
         self._sampler.start()
         for one in streams:
-            one.start()
+            one.ask()
+        for one in streams:
+            one.until_started()
+        self.producer.start()
         until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions")
         since = time.time()
         self.until_durable_since(since)
@@ -142,7 +145,8 @@ class Run:
     def close(self) -> None:
         """Leave nothing running, also after a case that failed."""
         self.producer.cancel()
-        self._sampler.stop()
+        with contextlib.suppress(Exception):  # `finish` has told of it
+            self._sampler.stop()
         for one in self._streams.values():
             one.end()
 
@@ -164,20 +168,17 @@ class Run:
 
     def evidence(self) -> Evidence:
         """What the run has left behind."""
-        events = self.log.look()
         return Evidence(
             produced=dict(self.producer.sent),
             outputs={name: one.rows() for name, one in self._streams.items()},
             grants=[
                 Grant(event["stream"], event["plan"], frozenset(Range(*offsets) for offsets in event["ranges"]))
-                for event in events
-                if event["event"] == "granted"
+                for event in self.log.look("granted")
             ],
             durable=[durable for one in self._streams.values() for durable in one.durable()],
             samples=[
                 Sample(event["at"], {int(number): offset for number, offset in event["committed"].items()}, event["newest"])
-                for event in events
-                if event["event"] == "sample"
+                for event in self.log.look("sample")
             ],
         )
 
@@ -204,8 +205,8 @@ class Run:
     def _durable_since(self, since: float) -> set[int]:
         granted = {
             (event["stream"], event["plan"]): {offsets[0] for offsets in event["ranges"]}
-            for event in self.log.look()
-            if event["event"] == "granted" and event["at"] > since
+            for event in self.log.look("granted")
+            if event["at"] > since
         }
         durable = {(one.stream, one.plan) for each in self._streams.values() for one in each.durable()}
         return set().union(*(partitions for plan, partitions in granted.items() if plan in durable))

@@ -29,6 +29,7 @@ class Sampler:
         self._log = log
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
+        self._failure: Exception | None = None
         self.committed: Mapping[int, int] = {}
         """The newest committed offsets by partition. Read it from any thread."""
 
@@ -36,16 +37,21 @@ class Sampler:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, once a last sample is taken."""
+        """Stop, once a last sample is taken; raises what ended it before its time."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
+        if self._failure is not None:
+            raise self._failure
 
     def _run(self) -> None:
         last = False
-        while not last:
-            last = self._stopping.wait(EVERY_S)
-            self._sample()
+        try:
+            while not last:
+                last = self._stopping.wait(EVERY_S)
+                self._sample()
+        except Exception as error:  # noqa: BLE001 -- a run that was not looked at must not pass
+            self._failure = error
 
     def _sample(self) -> None:
         asked = [ConsumerGroupTopicPartitions(self._group)]
@@ -63,8 +69,14 @@ class Sampler:
 
 def newest_plan(checkpoint: Path) -> int | None:
     """The plan of the newest micro-batch in the commit log; nothing before the first."""
-    batches = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
+    batches = batches_in(checkpoint)
     return plan_of(checkpoint, max(batches)) if batches else None
+
+
+def batches_in(checkpoint: Path) -> set[int]:
+    """The micro-batches of the commit log."""
+    # Beside them lie checksums and files that are being written, whose names begin with a dot.
+    return {int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()}
 
 
 def plan_of(checkpoint: Path, batch: int) -> int:

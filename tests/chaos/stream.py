@@ -15,7 +15,7 @@ from ..waiting import until
 from .events import Event, EventLog
 from .evidence import Durable, Row
 from .pool import Driver, Pool
-from .sampler import plan_of
+from .sampler import batches_in, plan_of
 from .source import FOLDER, LOG, STREAM
 from .steps import How, Step, Steps
 
@@ -41,18 +41,29 @@ class Stream:
             "trigger": TRIGGER,
         }
         self._driver: Driver | None = None
+        self._durable: dict[int, Durable] = {}
 
     # Running.
 
     def start(self) -> None:
         """Start it on its checkpoint, in the driver that it still has or in another warm one."""
+        self.ask()
+        self.until_started()
+
+    def ask(self) -> None:
+        """Ask for its start; returns at once."""
         if self._driver is not None and self._driver.look() == "gone":
             self._pool.give_back(self._driver)
             self._driver = None
         if self._driver is None:
             self._driver = self._pool.take()
         self._log.append("start", stream=self.name, driver=self._driver.name)
-        self._driver.start(self._command)
+        self._driver.ask(self._command)
+
+    def until_started(self) -> None:
+        """Wait until Spark has started it."""
+        assert self._driver is not None
+        self._driver.until_started()
 
     def stop(self) -> None:
         """Stop it in an orderly way; its driver is free."""
@@ -129,8 +140,10 @@ class Stream:
 
     def durable(self) -> list[Durable]:
         """When each of its plans came into its commit log."""
-        commits = [file for file in (self.checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()]
-        return [Durable(self.name, plan_of(self.checkpoint, int(file.name)), file.stat().st_mtime) for file in commits]
+        for batch in batches_in(self.checkpoint) - self._durable.keys():
+            at = (self.checkpoint / "commits" / str(batch)).stat().st_mtime
+            self._durable[batch] = Durable(self.name, plan_of(self.checkpoint, batch), at)
+        return list(self._durable.values())
 
     def rows(self) -> list[Row]:
         """All rows that its sink has committed."""
@@ -149,4 +162,4 @@ class Stream:
         return [event for event in self._mine("reached") if event["step"] == step.value]
 
     def _mine(self, kind: str) -> list[Event]:
-        return [event for event in self._log.look() if event["event"] == kind and event["stream"] == self.name]
+        return [event for event in self._log.look(kind) if event["stream"] == self.name]

@@ -1,0 +1,115 @@
+"""The proxy lets bytes through, keeps them back in one direction, loses them, and refuses."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from spark_groupsource.broker.config import HOST
+
+from ..waiting import until
+from .proxy import Direction, Proxy
+
+
+class Echo:
+    """Sends back what it gets, and keeps it."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server((HOST, 0))
+        self.got = b""
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self.listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with connection:
+            while data := connection.recv(100):
+                self.got += data
+                connection.sendall(data)
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    server = Echo()
+    yield server
+    server.listener.close()
+
+
+@pytest.fixture
+def proxy(echo: Echo) -> Iterator[Proxy]:
+    running = Proxy(echo.listener.getsockname()[1])
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def client(proxy: Proxy) -> Iterator[socket.socket]:
+    with connect(proxy) as connection:
+        connection.sendall(b"1")
+        assert connection.recv(10) == b"1"
+        yield connection
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    return socket.create_connection((HOST, proxy.port), timeout=10)
+
+
+def nothing_comes(client: socket.socket) -> bool:
+    client.settimeout(0.2)
+    try:
+        return client.recv(10) == b""
+    except TimeoutError:
+        return True
+    finally:
+        client.settimeout(10)
+
+
+def test_requests_that_are_held_arrive_when_they_are_released(proxy: Proxy, echo: Echo, client: socket.socket) -> None:
+    proxy.hold(Direction.REQUESTS)
+    client.sendall(b"2")
+    assert nothing_comes(client)
+    assert echo.got == b"1"
+    proxy.release()
+    assert client.recv(10) == b"2"
+
+
+def test_answers_are_held_while_requests_go_through(proxy: Proxy, echo: Echo, client: socket.socket) -> None:
+    proxy.hold(Direction.ANSWERS)
+    client.sendall(b"2")
+    until(lambda: echo.got == b"12", "the request arrives")
+    assert nothing_comes(client)
+    proxy.release()
+    assert client.recv(10) == b"2"
+
+
+def test_what_was_held_is_lost_when_it_is_dropped(proxy: Proxy, echo: Echo, client: socket.socket) -> None:
+    proxy.hold(*Direction)
+    client.sendall(b"2")
+    assert nothing_comes(client)
+    proxy.drop()
+    assert client.recv(10) == b""
+    with connect(proxy) as another:
+        another.sendall(b"3")
+        assert another.recv(10) == b"3"
+    assert echo.got == b"13"
+
+
+def test_it_refuses_until_it_is_released(proxy: Proxy, client: socket.socket) -> None:
+    proxy.refuse()
+    assert client.recv(10) == b""
+    with connect(proxy) as another:
+        assert nothing_comes(another)
+        assert another.recv(10) == b""
+    proxy.release()
+    with connect(proxy) as another:
+        another.sendall(b"4")
+        assert another.recv(10) == b"4"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.broker.config import HOST, NodeAddress
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
 
 _BETWEEN_QUESTIONS_S = 0.05
+_QUIET: Mapping[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
 
 
 def quiet_client(bootstrap_servers: str) -> AdminClient:
     """Return an AdminClient that writes nothing to the terminal: that a node is not there yet is no news."""
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "log_level": 0, "error_cb": lambda _error: None}
-    return AdminClient(settings)
+    return AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
 
 
 def wait_until_answers(node: NodeAddress, brokers: set[int], check: Callable[[], None]) -> None:
@@ -64,18 +64,20 @@ def wait_for_coordinator(bootstrap_servers: str, check: Callable[[], None]) -> N
     The first question for one makes the brokers create `__consumer_offsets`; otherwise the first group that joins
     would wait for that.
     """
-    client = quiet_client(bootstrap_servers)
-    while True:
-        try:
-            client.describe_consumer_groups(["groupkafka-start"], request_timeout=5)["groupkafka-start"].result()
-        except KafkaException as error:
-            # What 4.0 and later say of a group that nobody has joined yet (KIP-1043).
-            if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+    # Not by an AdminClient: when the connection breaks while it asks a coordinator, it aborts the process (librdkafka #4605).
+    settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": "groupkafka-start", **_QUIET}
+    client = Consumer(settings)
+    try:
+        while True:
+            try:
+                client.committed([TopicPartition("groupkafka-start", 0)], timeout=5)
+            except KafkaException:
+                check()
+                time.sleep(_BETWEEN_QUESTIONS_S)
+            else:
                 return
-        else:
-            return
-        check()
-        time.sleep(_BETWEEN_QUESTIONS_S)
+    finally:
+        client.close()
 
 
 def _accepts(port: int) -> bool:

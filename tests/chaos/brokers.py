@@ -21,6 +21,7 @@ from ..waiting import until
 from .proxy import Proxy
 
 if TYPE_CHECKING:
+    from confluent_kafka.admin._metadata import PartitionMetadata
     from typing_extensions import Self
 
 OFFSETS_TOPIC = "__consumer_offsets"
@@ -67,20 +68,16 @@ class Brokers:
 
     def coordinator(self, group: str) -> Node:
         """The node that coordinates the group now."""
-        described = self.client().describe_consumer_groups([group], request_timeout=REQUEST_LIMIT_S)[group].result()
-        (node,) = [node for node in self._cluster.nodes if node.id == described.coordinator.id]
+        # Not by describing the group: librdkafka aborts the process when a coordinator's connection breaks meanwhile (#4605).
+        _, leader = self._place(group)
+        (node,) = [node for node in self._cluster.nodes if node.id == leader.leader]
         return node
 
     def move_coordinator(self, group: str, folder: Path) -> None:
         """Have the next node lead the partition of the offsets topic that the group lives in, without stopping anything."""
-        before = self.coordinator(group).id
-        admin = self.client()
-        topic = admin.list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC]
-        number = abs(_java_hash(group)) % len(topic.partitions)
-        assert topic.partitions[number].leader == before, (topic.partitions[number].leader, before)
-        replicas = sorted(
-            topic.partitions[number].replicas, key=lambda node: ((node - before - 1) % len(self._cluster.nodes), node)
-        )
+        number, metadata = self._place(group)
+        before = metadata.leader
+        replicas = sorted(metadata.replicas, key=lambda node: ((node - before - 1) % len(self._cluster.nodes), node))
         plan = folder / "reassign.json"
         wanted = {"topic": OFFSETS_TOPIC, "partition": number, "replicas": replicas}
         plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
@@ -98,6 +95,12 @@ class Brokers:
         admin.elect_leaders(ElectionType.PREFERRED, asked, request_timeout=REQUEST_LIMIT_S).result()
         leader: int = admin.list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions[number].leader
         return leader == wanted
+
+    def _place(self, group: str) -> tuple[int, PartitionMetadata]:
+        """The partition of the offsets topic that the group lives in; its leader is the coordinator."""
+        partitions = self.client().list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions
+        number = abs(_java_hash(group)) % len(partitions)
+        return number, partitions[number]
 
     def _put_behind_proxies(self) -> None:
         """Start the nodes once more, with the second listener: only now is each node's own port known."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from .brokers import Brokers
 from .cases import Case
-from .pool import Pool
+from .pool import STARTING, Pool
 from .run import Outcome, Run
 from .stalls import Stalls
 
@@ -95,10 +95,11 @@ class Lane:
             try:
                 while not self._stopping.is_set():
                     job = self._take()
-                    pool.refill(WARM)
                     if brokers is None or brokers[0] != job.cluster:
                         cluster.close()
-                        brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
+                        with STARTING:
+                            brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
+                    pool.until_warm(WARM)
                     result = self._play(job, brokers[1], pool)
                     self._report(result)
                     if result.outcome.violations:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,9 @@ from spark_groupsource.demo.query_process import QueryProcess
 from ..waiting import until
 
 START_LIMIT_S = 180.0
+
+STARTING = threading.Lock()
+"""Held while something large starts: several JVMs at once would have each other run into their time limits."""
 
 
 class Driver:
@@ -74,30 +78,35 @@ class Driver:
 
 
 class Pool:
-    """The drivers of one lane."""
+    """The drivers of one lane. A thread of its own makes new ones, one after the other."""
 
     def __init__(self, folder: Path, lane: str) -> None:
         self._folder = folder
         self._lane = lane
         self._numbers = itertools.count(1)
+        self._wanted = 0
         self._idle: list[Driver] = []
         self._all: list[Driver] = []
+        self._failure: BaseException | None = None
+        self._closing = threading.Event()
+        self._maker = threading.Thread(target=self._make, name=f"drivers of lane {lane}", daemon=True)
+        self._maker.start()
 
     def refill(self, count: int) -> None:
-        """Start new drivers until so many are idle; returns at once."""
-        while len(self._idle) < count:
-            name = f"{self._lane}{next(self._numbers)}"
-            driver = Driver(name, self._folder / name)
-            self._idle.append(driver)
-            self._all.append(driver)
+        """Have new drivers made until so many are idle; returns at once."""
+        self._wanted = max(self._wanted, count)
+
+    def until_warm(self, count: int) -> None:
+        """Wait until so many are idle."""
+        self.refill(count)
+        until(lambda: self._made(count), f"{count} drivers are warm", count * START_LIMIT_S)
 
     def take(self) -> Driver:
         """A driver whose Spark is up."""
-        self.refill(1)
-        # One that is up already, before one that is just starting.
-        driver = next((one for one in self._idle if one.look() != "starting"), self._idle[0])
-        self._idle.remove(driver)
-        driver.until_ready()
+        self.until_warm(1)
+        driver = self._idle.pop(0)
+        # No new one is made for it before the next `refill`: that would take the processors away from the case.
+        self._wanted = len(self._idle)
         return driver
 
     def give_back(self, driver: Driver) -> None:
@@ -110,5 +119,30 @@ class Pool:
 
     def close(self) -> None:
         """Kill all of them."""
+        self._closing.set()
         for driver in self._all:
             driver.kill()
+        self._maker.join()
+
+    def _made(self, count: int) -> bool:
+        if self._failure is not None:
+            raise RuntimeError("a driver did not start") from self._failure
+        return len(self._idle) >= count
+
+    def _make(self) -> None:
+        try:
+            while not self._closing.wait(0.1):
+                if len(self._idle) < self._wanted:
+                    with STARTING:
+                        self._make_one()
+        except Exception as error:  # noqa: BLE001 -- whoever waits for a driver has to know
+            self._failure = error
+
+    def _make_one(self) -> None:
+        name = f"{self._lane}{next(self._numbers)}"
+        driver = Driver(name, self._folder / name)
+        self._all.append(driver)
+        if self._closing.is_set():
+            driver.kill()
+        driver.until_ready()
+        self._idle.append(driver)

@@ -20,6 +20,8 @@ from .stalls import Stalls, stalls
 from .stream import Stream
 
 PARTITIONS = 4
+MOST_PARTITIONS = 6
+"""With those that a case adds."""
 SESSION_S = 6.0
 TRIGGER_S = 1.0
 ALLOWANCE_S = 8.0
@@ -66,7 +68,7 @@ class Run:
         self._checkpoints: dict[str, Path] = {}
         brokers.create_topic(self.topic, PARTITIONS)
         self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, PARTITIONS)
-        self._sampler = Sampler(brokers.bootstrap_servers, self.group, self.topic, self._checkpoints, self.log)
+        self._sampler = Sampler(brokers.bootstrap_servers, self.group, self.topic, MOST_PARTITIONS, self._checkpoints, self.log)
 
     # Steps of a case.
 
@@ -135,6 +137,8 @@ class Run:
         self.until_shared()
         self.until_durable_since(time.time())
         self._fault_end = time.time()
+        # For the next run, now that no stall is measured any more.
+        self._pool.refill(1)
         produced = self.producer.stop()
         self.log.append("produced", counts=produced)
         until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed")

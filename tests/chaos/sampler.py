@@ -7,10 +7,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException
-from confluent_kafka.admin import AdminClient
-
-from spark_groupsource.broker.ready import quiet_client
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from .events import EventLog
 
@@ -21,10 +18,14 @@ REQUEST_LIMIT_S = 5.0
 class Sampler:
     """Appends an event `sample` to the log every 200 ms, on a thread of its own."""
 
-    def __init__(self, bootstrap_servers: str, group: str, topic: str, checkpoints: Mapping[str, Path], log: EventLog) -> None:
-        self._admin: AdminClient = quiet_client(bootstrap_servers)
-        self._group = group
+    def __init__(
+        self, bootstrap_servers: str, group: str, topic: str, partitions: int, checkpoints: Mapping[str, Path], log: EventLog
+    ) -> None:
+        # It only asks, and never joins. An AdminClient would abort the process when a broker dies (librdkafka #4605).
+        settings = {"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0, "error_cb": lambda _error: None}
+        self._consumer = Consumer(settings)
         self._topic = topic
+        self._partitions = partitions
         self._checkpoints = checkpoints
         self._log = log
         self._stopping = threading.Event()
@@ -52,18 +53,19 @@ class Sampler:
                 self._sample()
         except Exception as error:  # noqa: BLE001 -- a run that was not looked at must not pass
             self._failure = error
+        finally:
+            self._consumer.close()
 
     def _sample(self) -> None:
-        asked = [ConsumerGroupTopicPartitions(self._group)]
+        asked = [TopicPartition(self._topic, number) for number in range(self._partitions)]
         try:
-            found = self._admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_LIMIT_S)[self._group].result()
+            found = self._consumer.committed(asked, timeout=REQUEST_LIMIT_S)
         except KafkaException:  # a broker is down, or the group is not there yet
             return
         # What is durable is looked at second: it only grows, so that a commit that is right never looks too early.
         newest = {name: plan for name, folder in self._checkpoints.items() if (plan := newest_plan(folder)) is not None}
-        ours = [one for one in found.topic_partitions if one.topic == self._topic and one.error is None]
-        self.committed = {one.partition: one.offset for one in ours if one.offset >= 0}
-        records = {one.partition: one.metadata for one in ours}
+        self.committed = {one.partition: one.offset for one in found if one.error is None and one.offset >= 0}
+        records = {one.partition: one.metadata for one in found if one.partition in self.committed}
         self._log.append("sample", committed=self.committed, newest=newest, records=records)
 
 

@@ -21,6 +21,7 @@ from rich.console import Console
 
 from ..processes import CAN_LOOK
 from .cases import CASES
+from .classes import share_classes
 from .lanes import Lane, Result, jobs
 from .report import as_json, line, markdown, print_table
 
@@ -44,6 +45,7 @@ def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="groupkafka-chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
+        share_classes(folder / "classes", output, console.print)
         queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds)
         lock = threading.Lock()
 

@@ -25,12 +25,13 @@ PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeou
 
 @dataclass(frozen=True)
 class Case:
-    """One case; `nodes` is the size of the cluster that it needs, and `sink` what its streams write to."""
+    """One case: `nodes` is the size of its cluster, `sink` what its streams write to, `drivers` how many are warm before it."""
 
     name: str
     play: Callable[[Run], None]
     nodes: int = 1
     sink: str = "file"
+    drivers: int = 3
 
 
 def killed_at(step: Step) -> Callable[[Run], None]:
@@ -277,21 +278,21 @@ CASES = {
         Case("killed-before-commit-log", killed_at(Step.AFTER_SINK), sink="batch"),
         Case("killed-before-confirmation", killed_at(Step.BEFORE_CONFIRMATION)),
         Case("killed-in-drain", killed_in_drain),
-        Case("killed-in-replay", killed_in_replay),
-        Case("runner-killed", runner_killed),
-        Case("driver-killed", driver_killed),
-        Case("worker-killed", worker_killed),
-        Case("runner-paused", runner_paused),
-        Case("zombie-claims", zombie(Step.BEFORE_CLAIM)),
-        Case("zombie-commits-before-poll", zombie(Step.IN_CLAIM_COMMIT)),
+        Case("killed-in-replay", killed_in_replay, drivers=4),
+        Case("runner-killed", runner_killed, drivers=2),
+        Case("driver-killed", driver_killed, drivers=4),
+        Case("worker-killed", worker_killed, drivers=2),
+        Case("runner-paused", runner_paused, drivers=2),
+        Case("zombie-claims", zombie(Step.BEFORE_CLAIM), drivers=2),
+        Case("zombie-commits-before-poll", zombie(Step.IN_CLAIM_COMMIT), drivers=2),
         Case("partitions-added", partitions_added),
-        Case("only-broker-killed", only_broker_killed),
-        Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3),
-        Case("fenced-commit-deferred", fenced_with_a_commit(deferred=True), nodes=3),
-        Case("cut-one-way", connection_cut(both_ways=False), nodes=3),
-        Case("cut-both-ways", connection_cut(both_ways=True), nodes=3),
-        Case("broker-restarted", broker_restarted, nodes=3),
-        Case("broker-killed", broker_killed, nodes=3),
-        Case("coordinator-moved", coordinator_moved, nodes=3),
+        Case("only-broker-killed", only_broker_killed, drivers=2),
+        Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3, drivers=2),
+        Case("fenced-commit-deferred", fenced_with_a_commit(deferred=True), nodes=3, drivers=2),
+        Case("cut-one-way", connection_cut(both_ways=False), nodes=3, drivers=2),
+        Case("cut-both-ways", connection_cut(both_ways=True), nodes=3, drivers=2),
+        Case("broker-restarted", broker_restarted, nodes=3, drivers=2),
+        Case("broker-killed", broker_killed, nodes=3, drivers=2),
+        Case("coordinator-moved", coordinator_moved, nodes=3, drivers=2),
     )
 }

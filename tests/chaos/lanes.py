@@ -16,9 +16,6 @@ from .pool import STARTING, Pool
 from .run import Outcome, Run
 from .stalls import Stalls
 
-WARM = 3
-"""Drivers that are to be idle when a run begins: two for its streams, one for a restart."""
-
 OLD = "4.1"
 
 
@@ -99,7 +96,7 @@ class Lane:
                         cluster.close()
                         with STARTING:
                             brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
-                    pool.until_warm(WARM)
+                    pool.until_warm(job.case.drivers)
                     result = self._play(job, brokers[1], pool)
                     self._report(result)
                     if result.outcome.violations:

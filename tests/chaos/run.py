@@ -137,8 +137,6 @@ class Run:
         self.until_shared()
         self.until_durable_since(time.time())
         self._fault_end = time.time()
-        # For the next run, now that no stall is measured any more.
-        self._pool.refill(1)
         produced = self.producer.stop()
         self.log.append("produced", counts=produced)
         until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed")

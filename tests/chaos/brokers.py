@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_LIMIT_S = 10.0
+COORDINATOR_LIMIT_S = 180.0
 
 
 class Brokers:
@@ -87,7 +88,7 @@ class Brokers:
         )
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
         # The order of replicas says who is preferred; the election makes it lead.
-        until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}")
+        until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}", COORDINATOR_LIMIT_S)
 
     def _elected(self, number: int, wanted: int) -> bool:
         admin = self.client()

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from ..waiting import until
+from .pool import PATIENCE_S
 from .proxy import Direction
 from .run import SESSION_S, Run
 from .steps import How, Step
@@ -181,7 +182,7 @@ def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
         away(since)
         for proxy in run.brokers.proxies.values():
             proxy.release()
-        until(lambda: a.refusals() or not a.running, "the fenced member's claim is refused")
+        until(lambda: a.refusals() or not a.running, "the fenced member's claim is refused", PATIENCE_S)
         run.finish()
         assert a.refusals(), "the fenced member's claim was not refused"
 

@@ -16,6 +16,9 @@ from ..waiting import until
 
 START_LIMIT_S = 400.0
 
+PATIENCE_S = 180.0
+"""After so long a wait something is stuck; how long a stall may be is the verdict's to say."""
+
 STARTING = threading.Semaphore(2)
 """Held while something large starts: more JVMs at once would have each other run into their time limits."""
 
@@ -53,14 +56,14 @@ class Driver:
 
     def until_started(self) -> None:
         """Wait until Spark has started the query."""
-        until(lambda: self.look() != "asked", f"driver {self.name} has started its query")
+        until(lambda: self.look() != "asked", f"driver {self.name} has started its query", PATIENCE_S)
         assert self.state != "gone", self._process.last_lines()
 
     def stop(self) -> None:
         """Stop the query in an orderly way."""
         if self.look() == "started":
             self._process.begin({"do": "stop"})
-            until(lambda: self.look() != "started", f"driver {self.name} has stopped its query")
+            until(lambda: self.look() != "started", f"driver {self.name} has stopped its query", PATIENCE_S)
 
     def kill(self) -> None:
         """SIGKILL for the driver's Python, its JVM and the runner at once."""

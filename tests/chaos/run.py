@@ -14,7 +14,7 @@ from .checker import check
 from .counter import CountingProducer
 from .events import EventLog
 from .evidence import Evidence, Grant, Range, Sample
-from .pool import Pool
+from .pool import PATIENCE_S, Pool
 from .sampler import Sampler
 from .stalls import Stalls, stalls
 from .stream import Stream
@@ -28,7 +28,6 @@ ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
 BYSTANDER_S = 5.0
 """The longest stall of a partition that nothing happened to: below a session, so that waiting for a dead member shows."""
-RECOVERY_LIMIT_S = 90.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class Run:
         for one in streams:
             one.until_started()
         self.producer.start()
-        until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions")
+        until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions", PATIENCE_S)
         since = time.time()
         self.until_durable_since(since)
 
@@ -124,13 +123,13 @@ class Run:
         until(
             lambda: self._durable_since(since) >= set(range(self.producer.partitions)),
             "every partition goes on",
-            RECOVERY_LIMIT_S,
+            PATIENCE_S,
         )
 
     def until_shared(self) -> None:
         """Wait until every stream has its share again; those whose queries have ended by themselves are restarted."""
         everybody = self._streams.values()
-        until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", RECOVERY_LIMIT_S)
+        until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", PATIENCE_S)
 
     def finish(self) -> None:
         """Everybody is back: stop the producer, let the group drain, stop the streams."""
@@ -139,7 +138,7 @@ class Run:
         self._fault_end = time.time()
         produced = self.producer.stop()
         self.log.append("produced", counts=produced)
-        until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed")
+        until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed", PATIENCE_S)
         self._sampler.stop()
         for one in self._streams.values():
             one.stop()

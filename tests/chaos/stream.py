@@ -14,7 +14,7 @@ from spark_groupsource.demo.check import committed_files
 from ..waiting import until
 from .events import Event, EventLog
 from .evidence import Durable, Row
-from .pool import Driver, Pool
+from .pool import PATIENCE_S, Driver, Pool
 from .sampler import batches_in, plan_of
 from .source import FOLDER, LOG, STREAM
 from .steps import How, Step, Steps
@@ -94,7 +94,7 @@ class Stream:
 
     def until_failed(self) -> None:
         """Wait until its query has failed."""
-        until(lambda: not self.running, f"{self.name}'s query has failed")
+        until(lambda: not self.running, f"{self.name}'s query has failed", PATIENCE_S)
 
     # Striking.
 
@@ -108,7 +108,7 @@ class Stream:
 
     def wait_at(self, step: Step) -> int:
         """Wait until it has come to `step`, where it was to be held; the process that is there."""
-        until(lambda: not self._steps.is_armed(step) and self._at(step), f"{self.name} is at {step.value}")
+        until(lambda: not self._steps.is_armed(step) and self._at(step), f"{self.name} is at {step.value}", PATIENCE_S)
         pid: int = self._at(step)[-1]["pid"]
         return pid
 

@@ -53,6 +53,7 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.REQUEST_TIMED_OUT: CommitOutcomeUnknown,
     KafkaError._TIMED_OUT: CommitOutcomeUnknown,
     KafkaError._TRANSPORT: CommitOutcomeUnknown,
+    KafkaError._DESTROY_BROKER: CommitOutcomeUnknown,
     KafkaError.OFFSET_METADATA_TOO_LARGE: CommitRefused,
     KafkaError.INVALID_COMMIT_OFFSET_SIZE: CommitRefused,
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,

@@ -34,6 +34,7 @@ _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, Kaf
 # Waiting can mend these. Every other error of a reading consumer ends the task: some (a wrong checksum, a codec that is
 # not understood) make librdkafka pass over records.
 _PASSING = _NO_BROKER | {
+    KafkaError._DESTROY_BROKER,  # a request that waited for a broker which librdkafka has replaced meanwhile
     KafkaError._TIMED_OUT,
     KafkaError._TIMED_OUT_QUEUE,
     KafkaError._WAIT_CACHE,

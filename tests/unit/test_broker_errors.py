@@ -23,6 +23,7 @@ ON_COMMIT = {
     "REQUEST_TIMED_OUT": errors.CommitOutcomeUnknown,
     "_TIMED_OUT": errors.CommitOutcomeUnknown,
     "_TRANSPORT": errors.CommitOutcomeUnknown,
+    "_DESTROY_BROKER": errors.CommitOutcomeUnknown,
     "OFFSET_METADATA_TOO_LARGE": errors.CommitRefused,
     "INVALID_COMMIT_OFFSET_SIZE": errors.CommitRefused,
     "GROUP_AUTHORIZATION_FAILED": errors.NotAuthorized,

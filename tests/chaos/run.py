@@ -156,7 +156,7 @@ class Run:
     def outcome(self, problem: str | None = None) -> Outcome:
         """Look at everything that the run has left; `problem` is what stopped the case, if anything did."""
         evidence = self.evidence()
-        verdict = check(evidence)
+        verdict = check(evidence, drained=problem is None)
         found = stalls(evidence, self._fault_at, self._fault_end, self._struck) if self._fault_end else Stalls({}, {})
         return Outcome(
             verdict.records,

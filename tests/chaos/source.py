@@ -5,6 +5,7 @@ It runs in the query's runner and in the executors' workers, which find it throu
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,8 @@ class ChaosStreamReader(GroupKafkaStreamReader):
     def _running(self) -> Cycle:
         if self._cycle is None:
             self._steps.log.append("runner", stream=self._stream)
+            # Rebalances stand in the driver's log, for whoever has to explain a run.
+            logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
             _put_steps_below(self._steps, self._stream)
         return super()._running()
 

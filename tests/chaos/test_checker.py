@@ -54,6 +54,11 @@ def test_a_record_that_is_missing_fails(right: Evidence) -> None:
     assert check(short).lost == 1
 
 
+def test_a_record_that_is_missing_is_not_lost_before_the_group_was_drained(right: Evidence) -> None:
+    short = replace(right, outputs={**right.outputs, "A": right.outputs["A"][:-1]})
+    assert check(short, drained=False).violations == ()
+
+
 def test_a_record_that_stands_twice_in_one_output_fails(right: Evidence) -> None:
     twice = replace(right, outputs={**right.outputs, "A": [*right.outputs["A"], right.outputs["A"][3]]})
     failing(twice, "doubled: 0:3")

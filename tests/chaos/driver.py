@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, TextIO
 
 import pyarrow.parquet as pq
@@ -32,11 +33,14 @@ MASTER = "local[1,4]"
 
 
 def main() -> None:
-    """Obey commands until standard input ends."""
+    """Obey commands until standard input ends, and all of this session with it."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     # What Spark's JVM and its Python workers print must not get between the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
+    commands: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
+    # From the start: a harness that dies while Spark warms up leaves nothing behind.
+    threading.Thread(target=_listen, args=(commands,), daemon=True).start()
     spark = session(name, folder, MASTER)
     spark.dataSource.register(ChaosDataSource)
     # The harness reads the whole history of a checkpoint.
@@ -44,14 +48,19 @@ def main() -> None:
     warm_up(spark, folder / "warm-up")
     _tell(events, "ready", jvm=spark._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
     query: StreamingQuery | None = None
-    for line in sys.stdin:
-        command = json.loads(line)
+    while True:
+        command = commands.get()
         if command["do"] == "start":
             query = start(spark, command)
             _tell(events, "started")
             threading.Thread(target=_watch, args=(query, events), daemon=True).start()
         elif query is not None:
             query.stop()
+
+
+def _listen(commands: SimpleQueue[Mapping[str, Any]]) -> None:
+    for line in sys.stdin:
+        commands.put(json.loads(line))
     # All of this session, a stopped runner included: nobody is left to wake it.
     os.killpg(0, signal.SIGKILL)
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from confluent_kafka import ElectionType, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.broker import Cluster, Node
@@ -82,20 +81,25 @@ class Brokers:
         plan = folder / "reassign.json"
         wanted = {"topic": OFFSETS_TOPIC, "partition": number, "replicas": replicas}
         plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
-        argv = self._cluster.tool(
+        self._run(
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
-            *("--bootstrap-server", self.bootstrap_servers, "--reassignment-json-file", str(plan), "--execute"),
+            *("--reassignment-json-file", str(plan), "--execute"),
         )
-        subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
         # The order of replicas says who is preferred; the election makes it lead.
         until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}", COORDINATOR_LIMIT_S)
 
     def _elected(self, number: int, wanted: int) -> bool:
-        admin = self.client()
-        asked = [TopicPartition(OFFSETS_TOPIC, number)]
-        admin.elect_leaders(ElectionType.PREFERRED, asked, request_timeout=REQUEST_LIMIT_S).result()
-        leader: int = admin.list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions[number].leader
-        return leader == wanted
+        # Not by the AdminClient, whose elect_leaders raises SystemError in confluent-kafka 2.16.
+        self._run(
+            "org.apache.kafka.tools.LeaderElectionCommand",
+            *("--election-type", "preferred", "--topic", OFFSETS_TOPIC, "--partition", str(number)),
+        )
+        found = self.client().list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S)
+        return bool(found.topics[OFFSETS_TOPIC].partitions[number].leader == wanted)
+
+    def _run(self, tool: str, *arguments: str) -> None:
+        argv = self._cluster.tool(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
+        subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
 
     def _place(self, group: str) -> tuple[int, PartitionMetadata]:
         """The partition of the offsets topic that the group lives in; its leader is the coordinator."""

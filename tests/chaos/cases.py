@@ -262,7 +262,8 @@ def partitions_added(run: Run) -> None:
     a.wait_at(Step.AFTER_CLAIM)
     strike(run, a)
     more = run.producer.partitions + 2
-    run.brokers.client().create_partitions([NewPartitions(run.topic, more)])[run.topic].result()
+    client = run.brokers.client()
+    client.create_partitions([NewPartitions(run.topic, more)])[run.topic].result()
     run.producer.partitions = more
     run.until_recovered()
     a.start()

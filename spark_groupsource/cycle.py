@@ -124,13 +124,20 @@ class Cycle:
         self._patiently(lambda: member.call(lambda: self._ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:
-        """End offsets and lags by topic and partition, as of the last plan."""
+        """End offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
         if self._member is None:
             return None
         positions = self._ledger.positions
         lags = lag(positions, self._ends)
         known = {partition: end for partition, end in self._ends.items() if partition in positions}
-        return {"offsets": _by_topic(known), "lag": _by_topic(lags), "totalLag": sum(lags.values())}
+        held = self._ledger.held
+        return {
+            "offsets": _by_topic(known),
+            "lag": _by_topic(lags),
+            "totalLag": sum(lags.values()),
+            "held": _by_topic(held),
+            "totalHeld": sum(held.values()),
+        }
 
     def stop(self) -> None:
         """Leave the group, if it was joined."""

@@ -17,7 +17,7 @@ from .broker_errors import is_passing
 from .commit_record import CommitRecord, GroupCommit
 from .coordinator import Coordinator
 from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown
-from .handoff import Stream, adopt, claim, claimable, confirm, evidence, settle
+from .handoff import Stream, adopt, claim, claimable, confirm, evidence, owed_to_others, settle
 from .outstanding import HOLD, Holding, OutstandingClaims
 from .partition import OffsetRange, Ranges, TopicPartition
 
@@ -83,6 +83,8 @@ class Ledger:
         self._settle_at = 0.0
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """Next offset to plan of each partition that new plans may have. Read it from any thread."""
+        self.held: Mapping[TopicPartition, int] = MappingProxyType({})
+        """How many offsets are held for other streams, of each owned partition that has any. Read it from any thread."""
 
     # The member's side (membership.Holder).
 
@@ -313,6 +315,13 @@ class Ledger:
     def _publish(self) -> None:
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
+        )
+        self.held = MappingProxyType(
+            {
+                partition: sum(entry.range.size for entry in owed)
+                for partition, record in self._records.items()
+                if record.owed and (owed := owed_to_others(record, self._stream))
+            }
         )
 
 

@@ -72,7 +72,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._running().fix_target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """End offset and lag of each owned partition at the last plan, for StreamingQueryProgress."""
+        """End offset, lag and offsets held for others of each owned partition at the last plan, for StreamingQueryProgress."""
         return self._running().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:

@@ -342,6 +342,9 @@ def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_ch
     dead_with_a_claim(a)
     told.until_planning(1)
     assert not told.plan()
+    report = told.cycle.report()
+    assert report is not None
+    assert (report["held"], report["totalHeld"]) == ({name: {"0": 10}}, 10)
     assert re.search(rf"{name}-0 \[0, 10\) \(10 offsets\) is held back: stream {a.done.stream}", caplog.text)
     told.cycle.stop()
     with_checkpoint = query(name, **grace)

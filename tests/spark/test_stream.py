@@ -201,6 +201,8 @@ def test_progress_tells_lag_and_the_generation(queries: Queries, topic: MakeTopi
         "offsets": {name: {"0": 10, "1": 10}},
         "lag": {name: {"0": 10, "1": 10}},
         "totalLag": 20,
+        "held": {},
+        "totalHeld": 0,
     }
 
 

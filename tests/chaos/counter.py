@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 import confluent_kafka
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError, KafkaException, Message
 
 from spark_groupsource.topics import librdkafka_log
 
@@ -57,10 +57,20 @@ class CountingProducer:
         while not self._stopping.wait(TICK_S):
             for partition in range(self.partitions):
                 for _ in range(PER_TICK):
-                    number = b"%d" % self.sent[partition]
-                    self._producer.produce(self._topic, number, partition=partition, on_delivery=self._delivered)
-                    self.sent[partition] += 1
+                    if not self._produce(partition):
+                        break
             self._producer.poll(0)
+
+    def _produce(self, partition: int) -> bool:
+        """Whether the next number is on its way: not to a partition that was just added and that this client does not know."""
+        try:
+            self._producer.produce(self._topic, b"%d" % self.sent[partition], partition=partition, on_delivery=self._delivered)
+        except KafkaException as refused:
+            if refused.args[0].code() != KafkaError._UNKNOWN_PARTITION:
+                self._errors.append(refused.args[0])
+            return False
+        self.sent[partition] += 1
+        return True
 
     def _delivered(self, error: KafkaError | None, _message: Message) -> None:
         if error is not None:

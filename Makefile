@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: demo test lint test-versions test-nightly chaos native-check bench clean
+.PHONY: demo test lint test-versions test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -54,6 +54,10 @@ $(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 # This source, native and pure, and Spark's own, in turn; make bench BENCH=--help says what can be chosen.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
+
+# Planning with 1,000 and 10,000 partitions, beside the broker's own answers.
+bench-planning: $(STAMP)
+	@$(BIN)/python -m benchmarks.planning
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

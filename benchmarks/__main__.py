@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -12,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import confluent_kafka
-import pyarrow as pa
-import pyspark
 from rich.console import Console
 
+from benchmarks.environment import environment
 from benchmarks.report import print_throughput, print_trickle
 from benchmarks.runs import SOURCES, Runs, Throughput
 from benchmarks.session import open_session
@@ -123,20 +119,6 @@ def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float) -> 
 def as_json(load: Load, sink: str, found: dict[str, list[Throughput]]) -> dict[str, Any]:
     """Every run of one load and sink."""
     return {"load": asdict(load), "sink": sink, "runs": {source: [asdict(run) for run in each] for source, each in found.items()}}
-
-
-def environment(cores: int) -> dict[str, Any]:
-    """What the numbers depend on."""
-    return {
-        "python": platform.python_version(),
-        "pyspark": pyspark.__version__,
-        "confluent-kafka": confluent_kafka.__version__,
-        "librdkafka": confluent_kafka.libversion()[0],
-        "pyarrow": pa.__version__,
-        "system": platform.platform(),
-        "cpus": os.cpu_count(),
-        "spark cores": cores,
-    }
 
 
 if __name__ == "__main__":

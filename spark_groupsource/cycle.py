@@ -33,7 +33,8 @@ from .membership import Member
 from .offset import PlanOffset
 from .options import Options
 from .partition import Ranges, TopicPartition
-from .planner import lag, moved_back, plan
+from .planner import available, lag, moved_back, plan
+from .positions import offsets_at, refuse_unknown
 from .topics import Topics
 
 log = logging.getLogger(__name__)
@@ -62,6 +63,7 @@ class Cycle:
         self._target: Mapping[TopicPartition, int] | None = None
         self._ends: Mapping[TopicPartition, int] = {}
         self._started_with: frozenset[TopicPartition] = frozenset()
+        self._planned_at: float | None = None
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now."""
@@ -71,8 +73,13 @@ class Cycle:
             time.sleep(RETRY_INTERVAL_S)
         self._target = target
 
-    def plan(self, start: PlanOffset, max_offsets: int | None) -> PlanOffset | None:
-        """The next plan, or `None` when there is nothing new. Confirms plan `start.plan`, which is durable."""
+    def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        """The next plan, or `None` when there is nothing new, or less than is waited for.
+
+        Confirms plan `start.plan`, which is durable.
+
+        `limited`: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
+        """
         member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition()))
         again = self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
         positions = self._ledger.positions
@@ -80,11 +87,15 @@ class Cycle:
         self._check_cut(member, positions)
         positions = self._ledger.positions
         # Also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
-        ranges = plan(positions, self._reachable(), max_offsets, again=again)
+        if limited and self._waits_for_more(positions, again):
+            ranges = {}
+        else:
+            ranges = plan(positions, self._reachable(), self._options.max_offsets_per_trigger if limited else None, again=again)
         planned = member.call(lambda: self._ledger.propose(ranges))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             self._patiently(lambda: member.call(self._ledger.confirm))
             return None
+        self._planned_at = self._clock()
         assignment = member.assignment
         return PlanOffset.build(
             stream=start.stream,
@@ -150,6 +161,14 @@ class Cycle:
         self._ledger.settle()
         return self._ledger.to_reread()
 
+    def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
+        """Whether `minOffsetsPerTrigger` holds the next plan back: not the first of a run, and not under AvailableNow."""
+        least = self._options.min_offsets_per_trigger
+        if least is None or self._planned_at is None or self._target is not None:
+            return False
+        delayed_ms = (self._clock() - self._planned_at) * 1000
+        return delayed_ms < self._options.max_trigger_delay_ms and available(positions, self._ends, again) < least
+
     def _reachable(self) -> Mapping[TopicPartition, int]:
         if self._target is None:
             return self._ends
@@ -190,6 +209,8 @@ class Cycle:
     def _join(self, stream: Stream) -> Member:
         if self._member is None:
             self._started_with = frozenset(self._topics.partitions()) if stream.logged < 0 else frozenset()
+            if stream.logged < 0:
+                refuse_unknown(self._options.stream_start, self._started_with)
             self._member = self._joined(stream)
         return self._member
 
@@ -241,16 +262,10 @@ class Cycle:
             )
 
     def _starting_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to start without a commit: `startingOffsets` for what was there at the start of a new stream, else earliest."""
-        wanted = self._options.starting_offsets
-        named = {} if isinstance(wanted, str) else wanted
-        everywhere = {"earliest": -2, "latest": -1}.get(wanted, -2) if isinstance(wanted, str) else -2
-        starts = {
-            partition: named.get(partition, everywhere) if partition in self._started_with else -2 for partition in partitions
-        }
-        earliest = self._topics.starts([partition for partition, start in starts.items() if start == -2])
-        latest = self._topics.ends([partition for partition, start in starts.items() if start == -1])
-        return {partition: start for partition, start in starts.items() if start >= 0} | earliest | latest
+        """Where to start without a commit: as the options say for what was there at the start of a new stream, else earliest."""
+        there = [partition for partition in partitions if partition in self._started_with]
+        later = [partition for partition in partitions if partition not in self._started_with]
+        return self._topics.starts(later) | offsets_at(self._options.stream_start, there, self._topics)
 
     # Trying again.
 

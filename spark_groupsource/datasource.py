@@ -6,6 +6,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from .batch_reader import GroupKafkaBatchReader
 from .fetch.schema import spark_schema
 from .options import Options
 from .stream_reader import GroupKafkaStreamReader
@@ -27,13 +28,21 @@ class GroupKafkaDataSource(DataSource):
         """
         return spark_schema(Options.parse(self.options).include_headers)
 
+    def reader(self, schema: StructType) -> GroupKafkaBatchReader:
+        """A reader for batch queries; nothing is asked before an action plans one.
+
+        Raises:
+            OptionError: an option is wrong.
+        """
+        return GroupKafkaBatchReader(Options.parse(self.options, "batch"))
+
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
         """A reader for one run of one query; it has not joined the group yet.
 
         Raises:
             OptionError: an option is wrong.
         """
-        return GroupKafkaStreamReader(Options.parse(self.options))
+        return GroupKafkaStreamReader(Options.parse(self.options, "stream"))
 
 
 def register(spark: SparkSession) -> None:

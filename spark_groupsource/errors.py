@@ -53,6 +53,10 @@ class NotAuthorized(BrokerError):
     """The user lacks an ACL on the group or on a topic."""
 
 
+class GroupNotFound(BrokerError):
+    """The group has neither members nor committed offsets."""
+
+
 class TopicNotFound(BrokerError):
     """A subscribed topic, or a partition of it, does not exist."""
 
@@ -67,6 +71,10 @@ class AssignmentTimeout(MembershipError):
 
 class MemberFenced(MembershipError):
     """Another process joined with the same `kafka.group.instance.id` (KIP-345)."""
+
+
+class GroupActive(MembershipError):
+    """The group has members, and a coordinator takes their commits only."""
 
 
 class MembershipClosed(MembershipError):

@@ -24,17 +24,13 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from .broker_errors import explain
 from .commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
-from .errors import BrokerError, OptionError
+from .errors import GroupActive, GroupNotFound, OptionError
 from .partition import TopicPartition
 from .topics import librdkafka_log
 
 T = TypeVar("T")
 
 REQUEST_TIMEOUT_S = 10.0
-
-
-class GroupNotFound(BrokerError):
-    """The group has neither members nor committed offsets."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +144,7 @@ class GroupDescriber:
             lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
         )
         description = self._answer(answers[group], doing, group)
-        commits = self._commits(group)
+        commits = self.commits(group)
         if description.state == ConsumerGroupState.DEAD and not commits:
             raise _not_found(group)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
@@ -211,7 +207,12 @@ class GroupDescriber:
             if written.error is not None:
                 raise explain(written.error, f"{doing} ({written.topic}-{written.partition})")
 
-    def _commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
+    def commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
+        """The group's commit of each partition that has one.
+
+        Raises:
+            BrokerUnavailable, AuthenticationFailed, NotAuthorized: see broker_errors.
+        """
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
         answers = self._ask(
@@ -254,6 +255,21 @@ class GroupDescriber:
         """librdkafka's error callback. That all brokers are down says less than the error that came before."""
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self._trouble is None:
             self._trouble = error
+
+
+def refuse_active(view: GroupView) -> None:
+    """Refuse to write offsets of a group that has members.
+
+    Raises:
+        GroupActive: it has.
+    """
+    if view.members:
+        names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
+        raise GroupActive(
+            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), and "
+            "only they may commit. Stop its queries and other consumers; a member that died, or is static, stays until its "
+            "session is over. `groupkafka describe` shows the members."
+        )
 
 
 def _not_found(group: str) -> GroupNotFound:

@@ -14,14 +14,10 @@ from datetime import datetime, timezone
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from .commit_record import OwedRange
-from .errors import HandoffError, MembershipError, OptionError
-from .group_view import GroupDescriber, GroupView
+from .errors import HandoffError, OptionError
+from .group_view import GroupDescriber, GroupView, refuse_active
 from .option_values import TOPIC_NAME
 from .partition import OffsetRange, TopicPartition
-
-
-class GroupActive(MembershipError):
-    """The group has members, and a coordinator takes their commits only."""
 
 
 class ClaimsInTheWay(HandoffError):
@@ -115,7 +111,7 @@ def plan_reset(describer: GroupDescriber, group: str, topics: Sequence[str], to:
         raise OptionError("--topic is missing: name each topic to reset, as orders, or orders:0,1 for some of its partitions.")
     chosen = [topic_choice(text) for text in topics]
     view = describer.describe(group)
-    _refuse_active(view)
+    refuse_active(view)
     partitions: set[TopicPartition] = set()
     for name, numbers in chosen:
         there = describer.partitions_of(name)
@@ -164,15 +160,5 @@ def execute_reset(describer: GroupDescriber, group: str, resets: Sequence[Offset
             "shows nothing more, or give --drop-claims: records below the new offsets are then missing from the output unless "
             "they had reached it, and records above are there twice if they had."
         )
-    _refuse_active(describer.describe(group))
+    refuse_active(describer.describe(group))
     describer.move(group, {reset.partition: reset.new for reset in resets})
-
-
-def _refuse_active(view: GroupView) -> None:
-    if view.members:
-        names = ", ".join(sorted({repr(member.client_id) for member in view.members}))
-        raise GroupActive(
-            f"The group {view.group} has {len(view.members)} {'member' if len(view.members) == 1 else 'members'} ({names}), and "
-            "its offsets can only be reset while it has none. Stop its queries and other consumers; a member that died, or is "
-            "static, stays until its session is over. `groupkafka describe` shows the members."
-        )

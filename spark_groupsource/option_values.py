@@ -92,30 +92,56 @@ def _partition(topic: str, text: str) -> TopicPartition:
 
 
 def offset_value(partition: TopicPartition, offset: object) -> int:
-    if isinstance(offset, str) and re.fullmatch(r"-?[0-9]{1,19}", offset):
-        offset = int(offset)  # Spark takes it too
-    if type(offset) is not int or not EARLIEST <= offset <= MAX_LONG:
+    value = _integer(offset)
+    if value is None or not EARLIEST <= value <= MAX_LONG:
         raise ValueError(
             f"{offset!r} is not an offset of {partition}: a number from 0, {EARLIEST} (earliest) or {LATEST} (latest) is expected"
         )
-    return offset
+    return value
 
 
-def starting_offsets_value(text: str) -> str | dict[TopicPartition, int]:
-    form = 'earliest, latest, or JSON such as {"topicA":{"0":23,"1":-1},"topicB":{"0":-2}} is expected'
-    if text.strip().lower() in ("earliest", "latest"):
-        return text.strip().lower()
+def _time_value(partition: TopicPartition, time: object) -> int:
+    value = _integer(time)
+    if value is None or not 0 <= value <= MAX_LONG:
+        raise ValueError(f"{time!r} is not a time for {partition}: milliseconds since 1970 are expected")
+    return value
+
+
+def _integer(value: object) -> int | None:
+    if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
+        return int(value)  # Spark takes it too
+    return value if type(value) is int else None
+
+
+def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int]]:
+    """One of these words, or JSON with an offset for each partition."""
+    form = f'{", ".join(words)} or JSON such as {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}} is expected'
+
+    def read(text: str) -> str | dict[TopicPartition, int]:
+        word = text.strip().lower()
+        return word if word in words else _by_partition(text, offset_value, form)
+
+    return read
+
+
+def times_value(text: str) -> dict[TopicPartition, int]:
+    """JSON with milliseconds since 1970 for each partition."""
+    form = 'JSON with milliseconds since 1970 such as {"topicA":{"0":1700000000000,"1":1700000000000}} is expected'
+    return _by_partition(text, _time_value, form)
+
+
+def _by_partition(text: str, value: Callable[[TopicPartition, object], int], form: str) -> dict[TopicPartition, int]:
     try:
         topics = json.loads(text, object_pairs_hook=_unique)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{form} ({error})") from None
     if not isinstance(topics, dict) or not all(isinstance(partitions, dict) for partitions in topics.values()):
         raise ValueError(form)
-    offsets: dict[TopicPartition, int] = {}
+    values: dict[TopicPartition, int] = {}
     for topic, partitions in topics.items():
-        for number, offset in partitions.items():
+        for number, written in partitions.items():
             partition = _partition(topic, number)
-            offsets[partition] = offset_value(partition, offset)
-    if not offsets:
+            values[partition] = value(partition, written)
+    if not values:
         raise ValueError(f"{form}; it names no partition")
-    return offsets
+    return values

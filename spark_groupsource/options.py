@@ -15,43 +15,49 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
+from .fetch import BUFFER_BYTES, FetchSettings
 from .kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
 from .kafka_settings import Settings, option_error, shown, translation_of
 from .option_values import (
+    EARLIEST,
+    LATEST,
     MAX_INT,
     MAX_LONG,
     boolean,
     choice,
     duration_ms,
+    offsets_value,
     outstanding_claims_value,
-    starting_offsets_value,
+    times_value,
     topic_names,
     whole_number,
 )
 from .outstanding import HOLD, OutstandingClaims
 from .partition import TopicPartition
+from .positions import ByOffset, ByTime, Position
 from .topic_pattern import TopicPattern, parse_topic_pattern
-
-_NOT_YET = "it is not supported yet by groupkafka; leave it out"
 
 REFUSED: Mapping[str, str] = {
     "assign": (
         "a consumer group assigns the partitions itself. Write subscribe with the topics' names, or read fixed partitions with "
         'Spark\'s own source, format("kafka")'
     ),
-    "endingOffsets": _NOT_YET,
-    "endingOffsetsByTimestamp": _NOT_YET,
-    "endingTimestamp": _NOT_YET,
-    "groupIdPrefix": _NOT_YET + ". The group is named by kafka.group.id",
-    "maxRecordsPerPartition": _NOT_YET,
-    "maxTriggerDelay": _NOT_YET,
-    "minOffsetsPerTrigger": _NOT_YET,
-    "minPartitions": _NOT_YET,
-    "startingOffsetsByTimestamp": _NOT_YET,
-    "startingOffsetsByTimestampStrategy": _NOT_YET,
-    "startingTimestamp": _NOT_YET,
 }
 """Options that are known and not taken, and why."""
+
+IGNORED = frozenset({"groupidprefix"})
+"""Options without effect, in lower case: Spark ignores it too as soon as kafka.group.id is set."""
+
+BATCH_ONLY: Mapping[str, str] = {
+    "endingOffsets": "a stream has no end",
+    "endingOffsetsByTimestamp": "a stream has no end",
+    "endingTimestamp": "a stream has no end",
+    "commitOffsets": "a stream commits after each micro-batch",
+}
+"""Options that `spark.readStream` refuses, and why."""
+
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+"""Options that `spark.read` ignores, with a warning."""
 
 REQUIRED: Mapping[str, str] = {
     "bootstrap.servers": "kafka.bootstrap.servers is missing: name one or more brokers, as host:port,host:port.",
@@ -130,9 +136,38 @@ class Options(BaseModel):
     )
 
     starting_offsets: Annotated[
-        Literal["earliest", "latest"] | Mapping[TopicPartition, int], PlainValidator(starting_offsets_value)
-    ] = Field(default="latest", alias="startingOffsets")
-    """Where to start in partitions that the group has no commit for: one word, or an offset (or -2 earliest, -1 latest) each."""
+        Literal["earliest", "latest", "committed"] | Mapping[TopicPartition, int] | None,
+        PlainValidator(offsets_value("earliest", "latest", "committed")),
+    ] = Field(default=None, alias="startingOffsets")
+    """One word, or an offset (-2 earliest, -1 latest) of each partition; see `stream_start` and `batch_start`."""
+
+    starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = Field(
+        default=None, alias="startingOffsetsByTimestamp"
+    )
+
+    starting_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = Field(
+        default=None, alias="startingTimestamp"
+    )
+
+    starting_offsets_by_timestamp_strategy: Annotated[Literal["error", "latest"], BeforeValidator(choice("error", "latest"))] = (
+        Field(default="error", alias="startingOffsetsByTimestampStrategy")
+    )
+    """What a starting time after the last record of a partition is: an error, or the partition's end."""
+
+    ending_offsets: Annotated[Literal["latest"] | Mapping[TopicPartition, int], PlainValidator(offsets_value("latest"))] = Field(
+        default="latest", alias="endingOffsets"
+    )
+
+    ending_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = Field(
+        default=None, alias="endingOffsetsByTimestamp"
+    )
+
+    ending_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = Field(
+        default=None, alias="endingTimestamp"
+    )
+
+    commit_offsets: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="commitOffsets")
+    """Whether a batch read commits what its tasks have read."""
 
     fail_on_data_loss: Annotated[bool, BeforeValidator(boolean)] = Field(default=True, alias="failOnDataLoss")
 
@@ -140,6 +175,22 @@ class Options(BaseModel):
         default=None, alias="maxOffsetsPerTrigger"
     )
     """At most so many offsets in one micro-batch, over all partitions."""
+
+    min_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
+        default=None, alias="minOffsetsPerTrigger"
+    )
+    """A micro-batch waits until so many offsets are there, over all partitions, or for `max_trigger_delay_ms`."""
+
+    max_trigger_delay_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=900_000, alias="maxTriggerDelay")
+    """How long after the last micro-batch `min_offsets_per_trigger` holds the next one back, in ms."""
+
+    min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = Field(default=None, alias="minPartitions")
+    """So many tasks at least, if there are as many offsets; `None`: one for each range."""
+
+    max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
+        default=None, alias="maxRecordsPerPartition"
+    )
+    """At most so many offsets in one task."""
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="includeHeaders")
 
@@ -149,7 +200,7 @@ class Options(BaseModel):
     """How long a task waits for records of its range, in ms."""
 
     buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = Field(
-        default=64 * 1024 * 1024, alias="kafkaConsumer.bufferBytes"
+        default=BUFFER_BYTES, alias="kafkaConsumer.bufferBytes"
     )
     """At most so many bytes of records are in a task's memory at a time, but for one record that is larger."""
 
@@ -190,13 +241,17 @@ class Options(BaseModel):
     """The `kafka.*` that the user gave, translated. Contains secrets; does not show them."""
 
     @classmethod
-    def parse(cls, options: Mapping[str, str]) -> Options:
+    def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
         """Read the options that Spark hands over; names in any case.
+
+        Args:
+            options: as the user gave them.
+            use: what they are for, once that is known; some are for one of the two only.
 
         Raises:
             OptionError: with every mistake: the option, its value unless that is a secret, and what is allowed.
         """
-        given = {name.lower(): value for name, value in options.items()}
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
         problems: list[str] = []
         values = {name: given.pop(name.lower()) for name in _option_names() if name.lower() in given}
         translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if _is_kafka(name)})
@@ -210,6 +265,8 @@ class Options(BaseModel):
             problems += (_sentence(one, values) for one in error.errors(include_url=False, include_input=False))
         else:
             problems += parsed._conflicts()
+            if use is not None:
+                problems += parsed._stream_problems() if use == "stream" else parsed._batch_problems()
         if problems:
             raise option_error(tuple(problems))
         return parsed
@@ -221,10 +278,17 @@ class Options(BaseModel):
                 f"handoff.drainTimeout ({self.drain_timeout_ms} ms) has to be below kafka.max.poll.interval.ms "
                 f"({self.max_poll_interval_ms} ms), after which the group throws the member out."
             )
-        if isinstance(self.starting_offsets, Mapping) and (self.subscribe or self.topic_pattern):
-            strangers = sorted({partition.topic for partition in self.starting_offsets if not self.matches(partition.topic)})
-            if strangers:
-                yield f"startingOffsets names topics that are not subscribed to: {', '.join(strangers)}."
+        if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
+            yield (
+                f"minOffsetsPerTrigger ({self.min_offsets_per_trigger}) is higher than maxOffsetsPerTrigger "
+                f"({self.max_offsets_per_trigger})."
+            )
+        for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
+            written = getattr(self, name)
+            if isinstance(written, Mapping) and (self.subscribe or self.topic_pattern):
+                strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
+                if strangers:
+                    yield f"{_alias(name)} names topics that are not subscribed to: {', '.join(strangers)}."
         if self.topic_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.topic_pattern.common, topic)]
             if internal:
@@ -233,6 +297,69 @@ class Options(BaseModel):
                     "broker does not leave out with kafka.group.protocol=consumer: begin it with what the topics' names begin "
                     "with, such as [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
+
+    def _stream_problems(self) -> Iterator[str]:
+        for name, reason in BATCH_ONLY.items():
+            if self._gives(name):
+                yield f"{name} is for spark.read only: {reason}."
+        if self.starting_offsets == "committed":
+            yield (
+                "startingOffsets = 'committed' is for spark.read only: a stream goes on at the group's commits by itself, and "
+                "startingOffsets says where it starts without one."
+            )
+
+    def _batch_problems(self) -> Iterator[str]:
+        start, end = self.batch_start, self.batch_end
+        if start == "latest" or (isinstance(start, ByOffset) and LATEST in start.offsets.values()):
+            yield "startingOffsets: a batch read cannot start at the latest; earliest, committed, offsets or a time are expected."
+        if isinstance(end, ByOffset) and EARLIEST in end.offsets.values():
+            yield "endingOffsets: a batch read cannot end at the earliest (-2); latest, offsets or a time are expected."
+        yield from _start_after_end(start, end)
+        if self.commit_offsets and start != "committed":
+            yield "commitOffsets=true needs startingOffsets=committed: only then is everything before the new commit processed."
+        if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
+            yield (
+                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition: the task that commits a partition has to "
+                "have read all of it."
+            )
+
+    @property
+    def stream_start(self) -> Position:
+        """Where a stream starts in partitions that the group has no commit for."""
+        return self._starting("latest")
+
+    @property
+    def batch_start(self) -> Position | Literal["committed"]:
+        """Where a batch read starts."""
+        start = self._starting("earliest")
+        return "committed" if start == "earliest" and self.starting_offsets == "committed" else start
+
+    @property
+    def batch_end(self) -> Position:
+        """Where a batch read ends (exclusive)."""
+        if self.ending_timestamp is not None:
+            return ByTime("endingTimestamp", self.ending_timestamp, or_latest=True)
+        if self.ending_offsets_by_timestamp is not None:
+            return ByTime("endingOffsetsByTimestamp", self.ending_offsets_by_timestamp, or_latest=True)
+        return self.ending_offsets if isinstance(self.ending_offsets, str) else ByOffset("endingOffsets", self.ending_offsets)
+
+    def _starting(self, default: Literal["earliest", "latest"]) -> Position:
+        or_latest = self.starting_offsets_by_timestamp_strategy == "latest"
+        if self.starting_timestamp is not None:
+            return ByTime("startingTimestamp", self.starting_timestamp, or_latest)
+        if self.starting_offsets_by_timestamp is not None:
+            return ByTime("startingOffsetsByTimestamp", self.starting_offsets_by_timestamp, or_latest)
+        if isinstance(self.starting_offsets, Mapping):
+            return ByOffset("startingOffsets", self.starting_offsets)
+        return self.starting_offsets if self.starting_offsets in ("earliest", "latest") else default
+
+    @property
+    def without_effect_on_a_batch(self) -> list[str]:
+        """Options that were given and mean nothing to a batch read."""
+        return [name for name in STREAM_ONLY if self._gives(name)]
+
+    def _gives(self, alias: str) -> bool:
+        return any(_alias(name) == alias for name in self.model_fields_set)
 
     @property
     def subscribe_pattern(self) -> str | None:
@@ -293,10 +420,16 @@ class Options(BaseModel):
             **POSITIONS_ARE_OURS,
         }
 
-    def fetch_settings(self) -> dict[str, str]:
-        """What executors' consumers are made with, which are assigned ranges and never join the group. Contains secrets."""
+    def fetch_settings(self) -> FetchSettings:
+        """How executors read: consumers that are assigned ranges and never join the group. Contains secrets."""
         theirs = {name: value for name, value in self.kafka.items() if name not in MEMBER_ONLY or name == "group.id"}
-        return {**CLIENT_DEFAULTS, **theirs, **POSITIONS_ARE_OURS}
+        return FetchSettings(
+            client={**CLIENT_DEFAULTS, **theirs, **POSITIONS_ARE_OURS},
+            include_headers=self.include_headers,
+            fail_on_data_loss=self.fail_on_data_loss,
+            poll_timeout_ms=self.poll_timeout_ms,
+            buffer_bytes=self.buffer_bytes,
+        )
 
     def _left_out(self) -> dict[str, str]:
         # Under KIP-848 the broker resolves the pattern, and topics that librdkafka ignores would stay assigned to nobody.
@@ -324,8 +457,12 @@ class Options(BaseModel):
         yield "kafka", self.kafka
 
 
+def _alias(name: str) -> str:
+    return Options.model_fields[name].alias or name
+
+
 def _option_names() -> list[str]:
-    return [field.alias or name for name, field in Options.model_fields.items() if name != "kafka"]
+    return [_alias(name) for name in Options.model_fields if name != "kafka"]
 
 
 def _is_kafka(name: str) -> bool:
@@ -335,6 +472,20 @@ def _is_kafka(name: str) -> bool:
 def _sentence(error: ErrorDetails, values: Mapping[str, str]) -> str:
     name = str(error["loc"][0])
     return f"{name} = {shown(name, values[name])}: {error.get('ctx', {}).get('error', error['msg'])}."
+
+
+def _start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
+    """Starts and ends that are both given by partition, for different ones, or the wrong way round."""
+    match start, end:
+        case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
+            ByTime(starting, Mapping() as starts),
+            ByTime(ending, Mapping() as ends),
+        ):
+            if different := sorted(starts.keys() ^ ends.keys()):
+                yield f"{starting} and {ending} name different partitions; in one of them only: {', '.join(map(str, different))}."
+            for partition in sorted(starts.keys() & ends.keys()):
+                if starts[partition] > ends[partition] >= 0:
+                    yield f"{partition}: {starting} ({starts[partition]}) is above {ending} ({ends[partition]})."
 
 
 def _missing(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:

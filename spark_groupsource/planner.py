@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
@@ -45,6 +46,39 @@ def plan(
             share = min(share, max(1, max_offsets * share // total))
         ranges[partition] = _first_offsets(readable, share)
     return ranges
+
+
+def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], again: Ranges) -> int:
+    """How many offsets there are to plan, without a limit."""
+    return sum(offsets.size for ranges in plan(positions, ends, again=again).values() for offsets in ranges)
+
+
+def pieces(
+    ranges: Sequence[tuple[TopicPartition, OffsetRange]], min_pieces: int | None = None, max_size: int | None = None
+) -> list[tuple[TopicPartition, OffsetRange]]:
+    """Cut ranges into pieces of almost equal sizes, in the order of their offsets; empty ranges are left out.
+
+    Args:
+        ranges: what is to be read.
+        min_pieces: so many at least (`minPartitions`), unless there are fewer offsets; the largest are cut first.
+        max_size: offsets in a piece, at most (`maxRecordsPerPartition`).
+    """
+    whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
+    counts = [1 if max_size is None else -(-offsets.size // max_size) for _, offsets in whole]
+    # The largest piece is on top.
+    heap = [(-offsets.size / count, number) for number, ((_, offsets), count) in enumerate(zip(whole, counts, strict=True))]
+    heapq.heapify(heap)
+    for _ in range((min_pieces or 0) - sum(counts)):
+        if not heap or heap[0][0] >= -1:
+            break
+        number = heap[0][1]
+        counts[number] += 1
+        heapq.heapreplace(heap, (-whole[number][1].size / counts[number], number))
+    return [
+        (partition, OffsetRange(offsets.start + offsets.size * cut // count, offsets.start + offsets.size * (cut + 1) // count))
+        for (partition, offsets), count in zip(whole, counts, strict=True)
+        for cut in range(count)
+    ]
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:

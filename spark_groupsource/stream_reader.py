@@ -18,12 +18,13 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
 from .cycle import Cycle
-from .fetch import FetchRange, FetchSettings, fetch
+from .fetch import FetchRange, fetch
 from .offset import PlanOffset
 from .options import Options
+from .planner import pieces
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 
@@ -41,13 +42,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def __init__(self, options: Options) -> None:
         self._options = options
-        self._fetch_settings = FetchSettings(
-            client=options.fetch_settings(),
-            include_headers=options.include_headers,
-            fail_on_data_loss=options.fail_on_data_loss,
-            poll_timeout_ms=options.poll_timeout_ms,
-            buffer_bytes=options.buffer_bytes,
-        )
+        self._fetch_settings = options.fetch_settings()
         self._cycle: Cycle | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -59,13 +54,16 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Plan the next micro-batch. `start` itself when there is nothing new."""
-        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), _max_rows(limit))
+        limited = not isinstance(limit, ReadAllAvailable)
+        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
         return start if planned is None else planned.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger`; Spark ignores it under Trigger.Once."""
-        limit = self._options.max_offsets_per_trigger
-        return ReadAllAvailable() if limit is None else ReadMaxRows(limit)
+        """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`; under Trigger.Once Spark gives ReadAllAvailable instead."""
+        at_most, at_least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
+        if at_most is not None:
+            return ReadMaxRows(at_most)
+        return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the target: what is in the subscribed topics now, whoever owns the partitions."""
@@ -76,20 +74,21 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         return self._running().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range."""
+        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range, or more
+        (`minPartitions`, `maxRecordsPerPartition`)."""
         group = self._options.group_id
         granted = self._running().claim(PlanOffset.parse(start, group), PlanOffset.parse(end, group))
+        ranges = [(partition, offsets) for partition, each in sorted(granted.items()) for offsets in each]
         return [
             RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
-            for partition, ranges in sorted(granted.items())
-            for offsets in ranges
+            for partition, offsets in pieces(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: the records of one range, as Arrow record batches of Spark's Kafka schema."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
         records = fetch(partition.offsets, self._fetch_settings)
-        _spare_what_is_imported()
+        spare_what_is_imported()
         return records
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -110,16 +109,12 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
 
 @functools.cache
-def _spare_what_is_imported() -> None:
+def spare_what_is_imported() -> None:
     """Once in each Python worker: Spark collects its garbage after every task, and takes longer for that than a small task does.
 
     What has been imported by now is not garbage, and needs no look.
     """
     gc.freeze()
-
-
-def _max_rows(limit: ReadLimit) -> int | None:
-    return limit.max_rows if isinstance(limit, ReadMaxRows) else None
 
 
 def _leave_on_sigterm(cycle: Cycle) -> None:

@@ -25,6 +25,8 @@ log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 
 REQUEST_TIMEOUT_S = 10.0
+NO_RECORD = -1
+"""What a broker answers when no record is as young as the timestamp that it was asked for."""
 
 
 class Subscription(Protocol):
@@ -102,7 +104,7 @@ class Topics:
             BrokerUnavailable: a partition has been left out for longer than the patience.
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        known = self._offsets(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+        known = self._offsets({partition: OffsetSpec.latest() for partition in partitions})  # type: ignore[no-untyped-call]
         now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
@@ -121,12 +123,23 @@ class Topics:
         Raises:
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        return self._offsets(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+        return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})  # type: ignore[no-untyped-call]
 
-    def _offsets(self, partitions: Collection[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
-        asked = {KafkaTopicPartition(*partition): spec for partition in partitions}
-        if not asked:
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        """The first offset whose record is not older than so many ms since 1970; `None` when there is no such record.
+
+        A partition whose leader cannot tell now is left out.
+
+        Raises:
+            TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
+        """
+        found = self._offsets({partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()})
+        return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
+
+    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+        if not specs:
             return {}
+        asked = {KafkaTopicPartition(*partition): spec for partition, spec in specs.items()}
         futures: Mapping[KafkaTopicPartition, Future[Any]] = self._admin.list_offsets(
             asked, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S
         )
@@ -136,9 +149,9 @@ class Topics:
                 offset = self._asked(future.result, f"asking for an offset of {partition.topic}-{partition.partition}").offset
             except (BrokerUnavailable, TopicNotFound):
                 continue  # no leader now, or just created, or just deleted: the caller's patience decides
-            if offset >= 0:  # of a partition whose leader did not answer, -1001 comes without an error
+            if offset >= NO_RECORD:  # of a partition whose leader did not answer, -1001 comes without an error
                 known[TopicPartition(partition.topic, partition.partition)] = offset
-        self._look_up_leaders({partition.topic for partition in partitions if partition not in known})
+        self._look_up_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
     def _look_up_leaders(self, topics: Iterable[str]) -> None:

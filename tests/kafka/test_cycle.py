@@ -16,7 +16,14 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.broker import Cluster
 from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange, read_commit
 from spark_groupsource.cycle import Cycle
-from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, ClaimTimeout, CommitRefused, DataLossError
+from spark_groupsource.errors import (
+    CheckpointBehindGroup,
+    ClaimsOutstanding,
+    ClaimTimeout,
+    CommitRefused,
+    DataLossError,
+    OptionError,
+)
 from spark_groupsource.offset import PlanOffset
 from spark_groupsource.options import Options
 
@@ -39,7 +46,7 @@ class Query:
 
     def plan(self) -> bool:
         """latestOffset, and the offset log; whether there is something to read."""
-        planned = self.cycle.plan(self.done, self._options.max_offsets_per_trigger)
+        planned = self.cycle.plan(self.done, limited=True)
         if planned is not None:
             self.logged = planned
         return planned is not None
@@ -576,3 +583,64 @@ def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(
     assert offset["ranges"] == {name: {"0": [[0, 0]], "1": [[0, 10]]}}
     assert offset["generation"] == a.cycle._member.assignment.generation  # type: ignore[union-attr]
     assert PlanOffset.parse(json.loads(json.dumps(offset)), f"group-of-{name}") == a.logged
+
+
+def test_a_plan_waits_until_enough_offsets_are_there(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic(partitions=2)
+    a = query(name, minOffsetsPerTrigger="4")
+    produce(name, [(None, "x")], 0)
+    assert a.run_batch() == {0: (0, 1)}, "the first plan of a run waits for nothing"
+    produce(name, [(None, "x")] * 3, 0)
+    assert not a.plan()
+    produce(name, [(None, "x")], 1)
+    assert a.run_batch() == {0: (1, 4), 1: (0, 1)}
+
+
+def test_a_plan_that_waits_for_more_comes_when_the_delay_is_over(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic()
+    a = query(name, minOffsetsPerTrigger="100", maxTriggerDelay="3s", maxOffsetsPerTrigger="100")
+    produce(name, [(None, "x")])
+    assert a.run_batch() == {0: (0, 1)}
+    produce(name, [(None, "x")] * 3)
+    assert not a.plan()
+    assert a.run_batch() == {0: (1, 4)}
+
+
+def test_what_is_there_at_the_end_is_not_waited_for_under_available_now(
+    topic: MakeTopic, produce: Produce, query: MakeQuery
+) -> None:
+    name = topic()
+    a = query(name, minOffsetsPerTrigger="4", maxOffsetsPerTrigger="5")
+    produce(name, [(None, "x")] * 7)
+    a.cycle.fix_target()
+    assert [a.run_batch(), a.run_batch()] == [{0: (0, 5)}, {0: (5, 7)}]
+
+
+def test_a_stream_starts_at_a_time(topic: MakeTopic, cluster: Cluster, query: MakeQuery) -> None:
+    name = topic(partitions=2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(1, 6):
+        producer.produce(name, b"x", partition=0, timestamp=1000 * number)
+    producer.produce(name, b"x", partition=1, timestamp=1000)
+    assert producer.flush(60) == 0
+    with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {name}-1 from 3000 on"):
+        query(name, startingTimestamp="3000").plan()
+    a = query(name, startingTimestamp="3000", startingOffsetsByTimestampStrategy="latest")
+    assert a.run_batch() == {0: (2, 5)}
+
+
+def test_starting_offsets_name_every_partition_that_has_no_commit(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, "x")] * 5, partition)
+    with pytest.raises(OptionError, match=rf"startingOffsets names partitions that do not exist: {name}-2"):
+        query(name, startingOffsets=f'{{"{name}":{{"0":1,"1":1,"2":1}}}}').plan()
+    with pytest.raises(OptionError, match=rf"startingOffsets says nothing of {name}-1"):
+        query(name, startingOffsets=f'{{"{name}":{{"0":1}}}}').plan()
+    a = query(name, startingOffsets=f'{{"{name}":{{"0":1,"1":-1}}}}')
+    assert a.run_batch() == {0: (1, 5)}
+    a.plan()
+    a.cycle.stop()
+    b = query(name, startingOffsets=f'{{"{name}":{{"0":1}}}}')
+    produce(name, [(None, "x")], 1)
+    assert b.run_batch() == {1: (5, 6)}, "the group has commits of both"

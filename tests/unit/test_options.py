@@ -22,6 +22,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.options import REFUSED, Options
 from spark_groupsource.outstanding import HOLD, OutstandingClaims
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.positions import ByOffset, ByTime
 from spark_groupsource.topic_pattern import common_pattern
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing"}
@@ -59,7 +60,7 @@ def test_three_options_are_enough_and_the_rest_is_as_in_sparks_source() -> None:
     options = Options.parse(BASE)
     assert options.subscribe == ("orders",)
     assert options.subscribe_pattern is None
-    assert options.starting_offsets == "latest"
+    assert options.stream_start == "latest"
     assert options.fail_on_data_loss is True
     assert options.max_offsets_per_trigger is None
     assert options.include_headers is False
@@ -94,7 +95,7 @@ def test_every_option_may_be_set_in_any_case() -> None:
     }
     options = Options.parse(written)
     assert options.subscribe == ("orders", "payments")
-    assert options.starting_offsets == "earliest"
+    assert options.stream_start == "earliest"
     assert options.fail_on_data_loss is False
     assert options.max_offsets_per_trigger == 2**63 - 1
     assert options.include_headers is True
@@ -138,6 +139,61 @@ def test_durations_are_written_as_in_spark(text: str, milliseconds: int) -> None
 )
 def test_starting_offsets(text: str, offsets: object) -> None:
     assert parse(startingOffsets=text).starting_offsets == offsets
+
+
+ORDERS_0 = TopicPartition("orders", 0)
+
+
+@pytest.mark.parametrize(
+    ("given", "stream", "batch"),
+    [
+        ({}, "latest", "earliest"),
+        ({"startingOffsets": "earliest"}, "earliest", "earliest"),
+        ({"startingOffsets": "committed"}, "latest", "committed"),
+        ({"startingOffsets": '{"orders":{"0":1}}'}, *[ByOffset("startingOffsets", {ORDERS_0: 1})] * 2),
+        (
+            {"startingOffsetsByTimestamp": '{"orders":{"0":7}}', "startingOffsets": "committed"},
+            *[ByTime("startingOffsetsByTimestamp", {ORDERS_0: 7}, or_latest=False)] * 2,
+        ),
+        (
+            {
+                "startingTimestamp": "9",
+                "startingOffsetsByTimestamp": '{"orders":{"0":7}}',
+                "startingOffsetsByTimestampStrategy": "Latest",
+            },
+            *[ByTime("startingTimestamp", 9, or_latest=True)] * 2,
+        ),
+    ],
+    ids=str,
+)
+def test_a_time_for_all_goes_before_times_and_times_before_offsets(given: dict[str, str], stream: object, batch: object) -> None:
+    options = Options.parse({**BASE, **given})
+    assert options.stream_start == stream
+    assert options.batch_start == batch
+
+
+@pytest.mark.parametrize(
+    ("given", "end"),
+    [
+        ({}, "latest"),
+        ({"endingOffsets": '{"orders":{"0":1}}'}, ByOffset("endingOffsets", {ORDERS_0: 1})),
+        (
+            {"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"orders":{"0":7}}'},
+            ByTime("endingOffsetsByTimestamp", {ORDERS_0: 7}, or_latest=True),
+        ),
+        (
+            {"endingTimestamp": "9", "endingOffsetsByTimestamp": '{"orders":{"0":7}}'},
+            ByTime("endingTimestamp", 9, or_latest=True),
+        ),
+    ],
+    ids=str,
+)
+def test_the_same_holds_for_the_end_of_a_batch_read(given: dict[str, str], end: object) -> None:
+    assert Options.parse({**BASE, **given}).batch_end == end
+
+
+def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
+    assert parse(groupIdPrefix="jobs") == parse()
 
 
 @pytest.mark.parametrize(
@@ -188,8 +244,29 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "without its prefix": ({**BASE, "group.id": "g"}, ("group.id", "Did you mean kafka.group.id?")),
     "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
     "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
-    "not yet": ({**BASE, "minPartitions": "3"}, ("minPartitions: it is not supported yet by groupkafka; leave it out",)),
-    "not yet, in lower case": ({**BASE, "minpartitions": "3"}, ("minPartitions: it is not supported yet",)),
+    "no partitions": ({**BASE, "minPartitions": "0"}, ("minPartitions = '0'", "whole number from 1")),
+    "no records": ({**BASE, "maxrecordsperpartition": "-1"}, ("maxRecordsPerPartition = '-1'", "whole number from 1")),
+    "a least above the most": (
+        {**BASE, "minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"},
+        ("minOffsetsPerTrigger (11) is higher than maxOffsetsPerTrigger (10)",),
+    ),
+    "no time to start at": (
+        {**BASE, "startingTimestamp": "now"},
+        ("startingTimestamp = 'now'", "whole number from 0"),
+    ),
+    "a time before 1970": (
+        {**BASE, "startingOffsetsByTimestamp": '{"orders":{"0":-1}}'},
+        ("-1 is not a time for orders-0", "milliseconds since 1970"),
+    ),
+    "times of other topics": (
+        {**BASE, "startingOffsetsByTimestamp": '{"payments":{"0":1}}'},
+        ("startingOffsetsByTimestamp names topics that are not subscribed to: payments",),
+    ),
+    "no such strategy": (
+        {**BASE, "startingOffsetsByTimestampStrategy": "earliest"},
+        ("startingOffsetsByTimestampStrategy = 'earliest'", "error or latest"),
+    ),
+    "an end that is no end": ({**BASE, "endingOffsets": "earliest"}, ("endingOffsets = 'earliest'", "latest or JSON such as")),
     "outstanding claims": (
         {**BASE, "outstandingClaims": "re-read"},
         ("outstandingClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
@@ -214,9 +291,9 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**BASE, "kafka.max.poll.interval.ms": "20000", "kafka.session.timeout.ms": "10000"},
         ("handoff.drainTimeout (30000 ms)", "kafka.max.poll.interval.ms (20000 ms)"),
     ),
-    "not JSON": ({**BASE, "startingOffsets": "{"}, ("startingOffsets = '{'", "earliest, latest, or JSON")),
-    "no word": ({**BASE, "startingOffsets": "newest"}, ("startingOffsets = 'newest'", "earliest, latest, or JSON")),
-    "another JSON": ({**BASE, "startingOffsets": '{"orders":[0]}'}, ("startingOffsets", "earliest, latest, or JSON")),
+    "not JSON": ({**BASE, "startingOffsets": "{"}, ("startingOffsets = '{'", "earliest, latest, committed or JSON")),
+    "no word": ({**BASE, "startingOffsets": "newest"}, ("startingOffsets = 'newest'", "earliest, latest, committed or JSON")),
+    "another JSON": ({**BASE, "startingOffsets": '{"orders":[0]}'}, ("startingOffsets", "earliest, latest, committed or JSON")),
     "JSON of nothing": ({**BASE, "startingOffsets": "{}"}, ("names no partition",)),
     "a partition by name": (
         {**BASE, "startingOffsets": '{"orders":{"first":0}}'},
@@ -226,7 +303,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "a fraction": ({**BASE, "startingOffsets": '{"orders":{"0":1.5}}'}, ("1.5 is not an offset of orders-0",)),
     "a boolean offset": ({**BASE, "startingOffsets": '{"orders":{"0":true}}'}, ("True is not an offset of orders-0",)),
     "a partition twice": ({**BASE, "startingOffsets": '{"orders":{"0":1,"0":2}}'}, ("startingOffsets", "twice")),
-    "nested for ever": ({**BASE, "startingOffsets": "[" * 100_000}, ("earliest, latest, or JSON",)),
+    "nested for ever": ({**BASE, "startingOffsets": "[" * 100_000}, ("earliest, latest, committed or JSON",)),
     "offsets of other topics": (
         {**BASE, "startingOffsets": '{"orders":{"0":1},"payments":{"0":1}}'},
         ("startingOffsets names topics that are not subscribed to: payments",),
@@ -243,6 +320,52 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 def test_the_error_names_the_option_the_value_and_what_is_allowed(options: dict[str, str], told: tuple[str, ...]) -> None:
     message = refusal(options)
     assert [fragment for fragment in told if fragment not in message] == []
+
+
+REFUSALS_OF_A_STREAM: dict[str, tuple[dict[str, str], str]] = {
+    "an end": ({"endingOffsets": "latest"}, "endingOffsets is for spark.read only: a stream has no end"),
+    "an end by time": ({"endingoffsetsbytimestamp": '{"orders":{"0":1}}'}, "endingOffsetsByTimestamp is for spark.read only"),
+    "a time to end at": ({"endingTimestamp": "1"}, "endingTimestamp is for spark.read only"),
+    "commits of its own": ({"commitOffsets": "false"}, "commitOffsets is for spark.read only"),
+    "what is committed": ({"startingOffsets": "committed"}, "startingOffsets = 'committed' is for spark.read only"),
+}
+
+REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
+    "a start at the latest": ({"startingOffsets": "latest"}, "startingOffsets: a batch read cannot start at the latest"),
+    "a partition's start at the latest": ({"startingOffsets": '{"orders":{"0":-1}}'}, "cannot start at the latest"),
+    "a partition's end at the earliest": ({"endingOffsets": '{"orders":{"0":-2}}'}, "cannot end at the earliest"),
+    "other partitions": (
+        {"startingOffsets": '{"orders":{"0":1,"1":1}}', "endingOffsets": '{"orders":{"0":2}}'},
+        "startingOffsets and endingOffsets name different partitions; in one of them only: orders-1",
+    ),
+    "the wrong way round": (
+        {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
+        "orders-0: startingOffsets (5) is above endingOffsets (4)",
+    ),
+    "times the wrong way round": (
+        {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "endingOffsetsByTimestamp": '{"orders":{"0":4}}'},
+        "orders-0: startingOffsetsByTimestamp (5) is above endingOffsetsByTimestamp (4)",
+    ),
+    "commits of what was not read": ({"commitOffsets": "true"}, "commitOffsets=true needs startingOffsets=committed"),
+    "commits of pieces": (
+        {"commitOffsets": "true", "startingOffsets": "committed", "minPartitions": "8"},
+        "commitOffsets=true excludes minPartitions",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_STREAM.values(), ids=REFUSALS_OF_A_STREAM)
+def test_what_a_stream_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+    Options.parse({**BASE, **options})
+    with pytest.raises(OptionError, match=re.escape(told)):
+        Options.parse({**BASE, **options}, "stream")
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_BATCH.values(), ids=REFUSALS_OF_A_BATCH)
+def test_what_a_batch_read_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+    Options.parse({**BASE, **options})
+    with pytest.raises(OptionError, match=re.escape(told)):
+        Options.parse({**BASE, **options}, "batch")
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED))
@@ -395,7 +518,7 @@ def test_a_pattern_leaves_kafkas_own_topics_out_as_javas_consumer_does() -> None
     assert not options.matches("__consumer_offsets")
     assert options.matches("__our_own")
     assert "^__consumer_offsets$" in options.member_settings()["topic.blacklist"]
-    assert "topic.blacklist" not in options.client_settings() | options.fetch_settings()
+    assert "topic.blacklist" not in {**options.client_settings(), **options.fetch_settings().client}
 
 
 def test_kafkas_own_topics_are_read_when_they_are_asked_for() -> None:
@@ -434,7 +557,7 @@ SETUPS: dict[str, dict[str, str]] = {
 def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.CaptureFixture[str]) -> None:
     options = Options.parse({name: value for name, value in SETUPS[setup].items() if name != "kafka.ssl.key.password"})
     Consumer(dict(options.member_settings())).close()
-    Consumer(dict(options.fetch_settings())).close()
+    Consumer(dict(options.fetch_settings().client)).close()
     client = options.client_settings()
     del client["isolation.level"]  # which only consumers have
     AdminClient(dict(client))
@@ -443,14 +566,14 @@ def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.
 
 def test_a_member_never_commits_or_moves_by_itself() -> None:
     options = Options.parse(BASE)
-    for settings in (options.member_settings(), options.fetch_settings()):
+    for settings in (options.member_settings(), options.fetch_settings().client):
         assert settings["enable.auto.commit"] == settings["enable.auto.offset.store"] == "false"
         assert settings["auto.offset.reset"] == "error"
         assert settings["group.id"] == "billing"
 
 
 def test_the_isolation_level_is_always_written_out_because_librdkafkas_default_is_not_javas() -> None:
-    for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings()):
+    for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings().client):
         assert settings["isolation.level"] == "read_uncommitted"
 
 
@@ -471,8 +594,8 @@ def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
 
 def test_clients_that_are_no_members_are_not_given_a_members_settings() -> None:
     options = Options.parse({**SETUPS["static member"], **SETUPS["fetch sizes"]})
-    assert options.fetch_settings()["fetch.wait.max.ms"] == "10"
-    assert not {"group.instance.id", "session.timeout.ms", "group.protocol"} & set(options.fetch_settings())
+    assert options.fetch_settings().client["fetch.wait.max.ms"] == "10"
+    assert not {"group.instance.id", "session.timeout.ms", "group.protocol"} & set(options.fetch_settings().client)
     assert not {"group.id", "group.instance.id", "fetch.max.bytes"} & set(options.client_settings())
 
 
@@ -486,7 +609,7 @@ def test_librdkafka_warns_and_says_no_more_unless_it_is_asked_to() -> None:
 
 def test_secrets_reach_the_clients_and_no_text() -> None:
     options = parse(**WITH_PASSWORD)
-    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings()):
+    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings().client):
         assert settings["sasl.password"] == settings["ssl.key.password"] == "hunter2"
     again = pickle.loads(pickle.dumps(options))  # noqa: S301
     for text in (

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.planner import lag, moved_back, plan
+from spark_groupsource.planner import available, lag, moved_back, pieces, plan
 
 
 def tp(partition: int) -> TopicPartition:
@@ -54,6 +54,9 @@ class TestRangesThatAreReadAgain:
         assert plan({tp(0): 10}, {tp(0): 20}, 5, again=self.again) == {tp(0): ((2, 6), (6, 7), (10, 10))}
         assert plan({tp(0): 10}, {tp(0): 20}, 7, again=self.again) == {tp(0): ((2, 6), (6, 8), (10, 11))}
 
+    def test_count_as_available(self) -> None:
+        assert available({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 3}, self.again) == 4 + 2 + 2 + 3
+
     def test_share_the_limit_with_other_partitions_in_proportion_to_what_is_to_be_read(self) -> None:
         planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, again=self.again)
         assert planned == {tp(0): ((2, 4), (10, 10)), tp(1): ((0, 6),)}
@@ -85,3 +88,33 @@ def test_plans_start_at_the_positions_stay_within_the_ends_and_keep_the_limit(
         assert sum(offsets.size for (offsets,) in planned.values()) == sum(lag(positions, ends).values())
     else:
         assert sum(offsets.size for (offsets,) in planned.values()) < limit + max(1, len(partitions))
+
+
+class TestPieces:
+    def test_are_the_ranges_that_are_not_empty(self) -> None:
+        assert pieces([(tp(0), OffsetRange(3, 3)), (tp(1), OffsetRange(0, 9))]) == [(tp(1), OffsetRange(0, 9))]
+
+    def test_have_a_largest_size(self) -> None:
+        cut = pieces([(tp(0), OffsetRange(0, 10)), (tp(1), OffsetRange(5, 7))], max_size=4)
+        assert cut == [(tp(0), (0, 3)), (tp(0), (3, 6)), (tp(0), (6, 10)), (tp(1), (5, 7))]
+
+    def test_are_cut_from_the_largest_ranges_first(self) -> None:
+        # A small range beside a large one stays whole (SPARK-30656).
+        cut = pieces([(tp(0), OffsetRange(0, 90)), (tp(1), OffsetRange(0, 10))], min_pieces=4)
+        assert cut == [(tp(0), (0, 30)), (tp(0), (30, 60)), (tp(0), (60, 90)), (tp(1), (0, 10))]
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 50)), max_size=8),
+        st.none() | st.integers(1, 60),
+        st.none() | st.integers(1, 60),
+    )
+    def test_are_the_ranges_in_their_order_and_enough_of_them(
+        self, bounds: list[tuple[int, int]], least: int | None, largest: int | None
+    ) -> None:
+        ranges = [(tp(number), OffsetRange(start, start + size)) for number, (start, size) in enumerate(bounds)]
+        cut = pieces(ranges, least, largest)
+        assert [(partition, offset) for partition, offsets in cut for offset in range(*offsets)] == [
+            (partition, offset) for partition, offsets in ranges for offset in range(*offsets)
+        ]
+        assert len(cut) >= min(least or 0, sum(offsets.size for _, offsets in ranges))
+        assert all(0 < offsets.size <= (largest or 50) for _, offsets in cut)

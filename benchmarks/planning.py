@@ -1,0 +1,178 @@
+"""How long planning takes with many partitions: `make bench-planning`, against the project's own broker.
+
+For each micro-batch `latestOffset` and `partitions` are timed, less the time in which a broker's answer was waited for. In half
+of the micro-batches every partition has something new, in the others one in a hundred.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import click
+from confluent_kafka import Producer
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.environment import environment
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.options import Options
+
+ROUNDS = 7
+COLUMNS = ("partitions", "with news", "latestOffset", "broker", "partitions()", "broker", "offset JSON")
+
+
+class Stopwatch:
+    """Seconds in which a broker was waited for, since it was last read."""
+
+    def __init__(self) -> None:
+        self._waited_s = 0.0
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Count the time in here."""
+        since = time.perf_counter()
+        try:
+            yield
+        finally:
+            self._waited_s += time.perf_counter() - since
+
+    def read(self) -> float:
+        """What was counted; begins anew."""
+        waited_s, self._waited_s = self._waited_s, 0.0
+        return waited_s
+
+
+class TimedAdmin:
+    """An AdminClient whose answers are waited for under a stopwatch."""
+
+    def __init__(self, admin: Any, watch: Stopwatch) -> None:
+        self._admin = admin
+        self._watch = watch
+
+    def list_offsets(self, *args: Any, **more: Any) -> Mapping[Any, Any]:
+        """As the client's; the first answer is there when it returns."""
+        futures: Mapping[Any, Any] = self._admin.list_offsets(*args, **more)
+        with self._watch.waiting():
+            wait(futures.values(), return_when=FIRST_COMPLETED)
+        return futures
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+
+class TimedConsumer:
+    """A consumer whose commits and fetches of commits are waited for under a stopwatch."""
+
+    def __init__(self, consumer: Any, watch: Stopwatch) -> None:
+        self._consumer = consumer
+        self._watch = watch
+
+    def commit(self, **more: Any) -> Any:
+        """As the consumer's."""
+        with self._watch.waiting():
+            return self._consumer.commit(**more)
+
+    def committed(self, *args: Any, **more: Any) -> Any:
+        """As the consumer's."""
+        with self._watch.waiting():
+            return self._consumer.committed(*args, **more)
+
+
+def produce(cluster: Cluster, topic: str, partitions: Sequence[int]) -> None:
+    """Write one record to each of these partitions."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50})
+    for partition in partitions:
+        producer.produce(topic, b"x", partition=partition)
+    if producer.flush(120):
+        raise SystemExit("the broker did not take all records within 120 s")
+
+
+def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, Any]]:
+    """Run micro-batches over a topic with so many partitions."""
+    topic = f"planned-{count}"
+    progress.print(f"creating {count:,} partitions", style="dim")
+    cluster.create_topic(topic, count)
+    options = Options.parse(
+        {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.group.id": topic,
+            "subscribe": topic,
+            "startingOffsets": "earliest",
+        }
+    )
+    watch = Stopwatch()
+    cycle = Cycle(options)
+    cycle._topics._admin = TimedAdmin(cycle._topics._admin, watch)  # type: ignore[assignment]
+    done = cycle.first
+    progress.print("joining the group", style="dim")
+    try:
+        while cycle.plan(done, limited=True) is not None or len(cycle._ledger.positions) < count:
+            time.sleep(0.1)
+        coordinator = cycle._ledger._coordinator
+        coordinator._consumer = TimedConsumer(coordinator._consumer, watch)  # type: ignore[assignment]
+        found = []
+        for name, step in (("all", 1), ("1 in 100", 100)):
+            rounds = []
+            for _ in range(ROUNDS + 1):
+                produce(cluster, topic, range(0, count, step))
+                done, round_ = batch(cycle, done, watch)
+                rounds.append(round_)
+            # The first is a warm-up.
+            medians = {key: statistics.median(one[key] for one in rounds[1:]) for key in rounds[0]}
+            found.append({"partitions": count, "news": name, **medians})
+        return found
+    finally:
+        cycle.stop()
+
+
+def batch(cycle: Cycle, done: PlanOffset, watch: Stopwatch) -> tuple[PlanOffset, dict[str, float]]:
+    """One micro-batch: what Spark asks for, from JSON to JSON."""
+    start = done.to_json()
+    watch.read()
+    since = time.perf_counter()
+    planned = cycle.plan(PlanOffset.parse(start, done.group), limited=True)
+    if planned is None:
+        raise SystemExit("nothing was planned")
+    end = planned.to_json()
+    plan_s, plan_broker_s = time.perf_counter() - since, watch.read()
+    since = time.perf_counter()
+    cycle.claim(PlanOffset.parse(start, done.group), PlanOffset.parse(end, done.group))
+    claim_s, claim_broker_s = time.perf_counter() - since, watch.read()
+    return planned, {
+        "plan_ms": 1000 * (plan_s - plan_broker_s),
+        "plan_broker_ms": 1000 * plan_broker_s,
+        "claim_ms": 1000 * (claim_s - claim_broker_s),
+        "claim_broker_ms": 1000 * claim_broker_s,
+        "offset_bytes": float(len(json.dumps(end))),
+    }
+
+
+@click.command()
+@click.option("--partitions", type=int, multiple=True, default=(1_000, 10_000), show_default=True)
+@click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-planning.json"), show_default=True)
+def main(partitions: Sequence[int], output: Path) -> None:
+    """Measure planning, and print medians beside the broker's own answers."""
+    console = Console(width=120)
+    with Cluster(progress=lambda line: console.print(line, style="dim")) as cluster:
+        found = [row for count in partitions for row in measure(cluster, count, console)]
+    table = Table(*COLUMNS)
+    for row in found:
+        times = [f"{row[key]:.1f} ms" for key in ("plan_ms", "plan_broker_ms", "claim_ms", "claim_broker_ms")]
+        table.add_row(f"{row['partitions']:,}", row["news"], *times, f"{row['offset_bytes'] / 1000:.0f} kB")
+    console.print(table)
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps({"environment": environment(2), "rows": found}, indent=1) + "\n", encoding="utf-8")
+    console.print(f"written to {output}")
+
+
+if __name__ == "__main__":
+    main()

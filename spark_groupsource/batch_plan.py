@@ -1,0 +1,153 @@
+"""What a batch read (`spark.read`) reads, decided when an action plans it: ranges of every partition, by Spark's Kafka rules.
+
+Nobody joins the group. `startingOffsets=committed` takes what the group has not processed: from its committed offsets on, and of
+partitions in which streams hold claims just the ranges that are not confirmed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from .commit_record import CommitRecord, Foreign, GroupCommit
+from .errors import BrokerUnavailable, GroupNotFound, OptionError
+from .fetch import FetchRange
+from .group_view import GroupDescriber, refuse_active
+from .options import Options
+from .partition import OffsetRange, TopicPartition
+from .planner import pieces
+from .positions import offsets_at, refuse_unknown
+from .topics import Topics
+
+log = logging.getLogger(__name__)
+
+RETRY_INTERVAL_S = 0.1
+
+
+@dataclass(frozen=True)
+class BatchTask:
+    """One task: ranges of one partition, ascending, and the offset to commit once they are read (`None`: nothing)."""
+
+    ranges: tuple[FetchRange, ...]
+    commit: int | None = None
+
+
+def plan_batch(options: Options) -> list[BatchTask]:
+    """Ask the brokers where the read starts and ends now.
+
+    Raises:
+        OptionError: a start lies above its end, or offsets or times are not given for just the partitions that are there.
+        GroupActive: `commitOffsets` is set, and the group has members.
+        BrokerError: see topics.Topics and group_view.GroupDescriber.
+    """
+    for name in options.without_effect_on_a_batch:
+        log.warning("%s has no effect on a batch read", name)
+    logs = Topics(
+        options.client_settings(), options, read_committed=options.read_committed, patience_s=options.poll_timeout_ms / 1000
+    )
+    partitions = logs.partitions()
+    start, end = options.batch_start, options.batch_end
+    refuse_unknown(end, partitions)
+    if start == "committed":
+        commits = _commits(options)
+        without = [partition for partition in partitions if commits.get(partition) is None]
+        starts = _of_all(without, logs.starts, options)
+        ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
+        unread = {
+            partition: unprocessed(commits.get(partition), starts.get(partition, 0), ends[partition]) for partition in partitions
+        }
+        if options.commit_offsets:
+            return _committing(unread, commits, ends)
+    else:
+        refuse_unknown(start, partitions)
+        starts = _of_all(partitions, lambda asked: offsets_at(start, asked, logs), options)
+        ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
+        unread = {partition: between(partition, starts[partition], ends[partition]) for partition in partitions}
+    ranges = [(partition, offsets) for partition, each in unread.items() for offsets in each]
+    return [
+        BatchTask((_fetch_range(partition, offsets),))
+        for partition, offsets in pieces(ranges, options.min_partitions, options.max_records_per_partition)
+    ]
+
+
+def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRange, ...]:
+    """From `start` (inclusive) to `end` (exclusive), as one range.
+
+    Raises:
+        OptionError: the start lies above the end.
+    """
+    if start > end:
+        raise OptionError(
+            f"{partition}: the read would start at offset {start} and end at {end}. Give a start that is not above the end: "
+            "endingOffsets, endingOffsetsByTimestamp or endingTimestamp, and without them the end of the log."
+        )
+    return (OffsetRange(start, end),)
+
+
+def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRange, ...]:
+    """What the group has not processed of a partition, up to `end` (exclusive); ascending, none of them empty.
+
+    `log_start` is where to start in a partition without a commit.
+    """
+    match commit:
+        case None:
+            left = [OffsetRange(log_start, max(log_start, end))]
+        case Foreign(offset):
+            left = [OffsetRange(offset, max(offset, end))]
+        case CommitRecord():
+            claimed = [OffsetRange(*held) for held in commit.open] + [entry.range for entry in commit.owed]
+            new = OffsetRange(commit.next, max(commit.next, end))
+            left = [held.overlap(OffsetRange(0, end)) for held in (*sorted(claimed), new)]
+    return tuple(offsets for offsets in left if offsets.size)
+
+
+def _committing(
+    unread: Mapping[TopicPartition, tuple[OffsetRange, ...]],
+    commits: Mapping[TopicPartition, GroupCommit],
+    ends: Mapping[TopicPartition, int],
+) -> list[BatchTask]:
+    """One task for each partition, so that all before the offset that it commits is read."""
+    for partition in unread:
+        commit = commits.get(partition)
+        if isinstance(commit, CommitRecord) and ends[partition] < commit.next:
+            raise OptionError(
+                f"{partition}: the read ends at offset {ends[partition]}, and the group is at {commit.next} already: committing "
+                "that end would have what lies between read again. Let the read end there or later, or leave commitOffsets out."
+            )
+    return [
+        BatchTask(tuple(_fetch_range(partition, offsets) for offsets in ranges), commit=ends[partition])
+        for partition, ranges in unread.items()
+        if ranges
+    ]
+
+
+def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
+    group = GroupDescriber(options.client_settings())
+    if options.commit_offsets:
+        with contextlib.suppress(GroupNotFound):  # it has no members then
+            refuse_active(group.describe(options.group_id))
+    return group.commits(options.group_id)
+
+
+def _of_all(
+    partitions: Collection[TopicPartition],
+    ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
+    options: Options,
+) -> dict[TopicPartition, int]:
+    """The offsets of all of them: asked for again while a leader is away."""
+    deadline = time.monotonic() + options.poll_timeout_ms / 1000
+    while missing := set(partitions) - (found := ask(partitions)).keys():
+        if time.monotonic() >= deadline:
+            raise BrokerUnavailable(
+                f"The leader of {min(missing)} has told no offset for {options.poll_timeout_ms} ms "
+                "(kafkaConsumer.pollTimeoutMs). Check that its broker is up and can be reached from the driver."
+            )
+        time.sleep(RETRY_INTERVAL_S)
+    return found
+
+
+def _fetch_range(partition: TopicPartition, offsets: OffsetRange) -> FetchRange:
+    return FetchRange(partition.topic, partition.partition, offsets.start, offsets.end)

@@ -1,0 +1,52 @@
+"""What Spark drives in a batch read: the ranges are fixed when an action plans them, and tasks read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from .batch_plan import BatchTask, plan_batch
+from .fetch import fetch
+from .options import Options
+from .partition import TopicPartition
+
+
+class BatchPartition(InputPartition):
+    """One Spark task's work."""
+
+    def __init__(self, task: BatchTask) -> None:
+        super().__init__(task)
+        self.task = task
+
+
+class GroupKafkaBatchReader(DataSourceReader):
+    """`spark.read.format("groupkafka")`. Joins no group."""
+
+    def __init__(self, options: Options) -> None:
+        self._options = options
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Ask where the read starts and ends now. Spark asks once for each DataFrame: at its first action."""
+        return [BatchPartition(task) for task in plan_batch(self._options)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """On an executor: the task's records, as Arrow record batches of Spark's Kafka schema.
+
+        With `commitOffsets` the task commits its end when Spark has taken its last record. Whether the job then succeeds, Spark
+        does not tell a source.
+        """
+        if not isinstance(partition, BatchPartition):
+            return  # where there is nothing to read, Spark makes one task without a partition
+        settings = self._options.fetch_settings()
+        for offsets in partition.task.ranges:
+            yield from fetch(offsets, settings)
+        if partition.task.commit is not None:
+            self._commit(partition.task, partition.task.commit)
+
+    def _commit(self, task: BatchTask, offset: int) -> None:
+        from .group_view import GroupDescriber
+
+        done = TopicPartition(task.ranges[0].topic, task.ranges[0].partition)
+        GroupDescriber(self._options.client_settings()).move(self._options.group_id, {done: offset})

@@ -1,0 +1,93 @@
+"""`spark.read.format("groupkafka")`: what an action reads, and what the group sees of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_groupsource.broker import Cluster
+
+from ..conftest import MakeTopic, Produce
+from ..group_offsets import committed_offsets
+from .queries import Queries
+
+Read = Callable[..., DataFrame]
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: Cluster) -> Read:
+    """Reads a topic in the group that is named after it, as `Queries` does."""
+
+    def make(topic: str, **options: str) -> DataFrame:
+        needed = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": f"group-of-{topic}", "subscribe": topic}
+        return spark.read.format("groupkafka").options(**{**needed, **options}).load()
+
+    return make
+
+
+@pytest.fixture
+def numbers(topic: MakeTopic, produce: Produce) -> str:
+    """A topic of two partitions with 0 to 9 in the first and 10 to 19 in the second."""
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, str(number)) for number in range(10 * partition, 10 * partition + 10)], partition)
+    return name
+
+
+def values(frame: DataFrame) -> list[int]:
+    return sorted(int(row.value) for row in frame.select("value").collect())
+
+
+def test_the_first_action_on_a_frame_fixes_what_is_read(read: Read, numbers: str, produce: Produce) -> None:
+    frame = read(numbers)
+    produce(numbers, [(b"late", "20")], 1)
+    assert values(frame) == list(range(21))
+    produce(numbers, [(b"later", "21")], 1)
+    assert frame.where("key IS NOT NULL").select("topic", "partition", "offset").collect() == [(numbers, 1, 10)]
+    assert values(read(numbers)) == list(range(22))
+
+
+def test_no_commit_is_made_and_no_group_joined(read: Read, numbers: str, cluster: Cluster) -> None:
+    assert read(numbers, startingOffsets="committed").count() == 20
+    assert committed_offsets(cluster, f"group-of-{numbers}", numbers) == {}
+
+
+def test_small_tasks_read_everything_too(read: Read, numbers: str) -> None:
+    frame = read(numbers, minPartitions="7", maxRecordsPerPartition="3")
+    assert values(frame) == list(range(20))
+    assert frame.rdd.getNumPartitions() == 8
+
+
+def test_a_batch_read_goes_on_where_a_query_of_the_group_has_stopped(
+    read: Read, queries: Queries, numbers: str, produce: Produce, cluster: Cluster
+) -> None:
+    assert len(queries("a", numbers).run()) == 20
+    produce(numbers, [(None, "20"), (None, "21")], 0)
+    rest = {"startingOffsets": "committed", "commitOffsets": "true"}
+    assert values(read(numbers, **rest)) == [20, 21]
+    assert committed_offsets(cluster, f"group-of-{numbers}", numbers) == {0: 12, 1: 10}
+    assert values(read(numbers, **rest)) == []
+
+
+def test_a_query_of_the_group_goes_on_where_a_batch_read_has_committed(
+    read: Read, queries: Queries, numbers: str, produce: Produce
+) -> None:
+    assert read(numbers, startingOffsets="committed", commitOffsets="true").count() == 20
+    produce(numbers, [(None, "20")], 0)
+    assert [int(row.value) for row in queries("a", numbers).run()] == [20]
+
+
+def test_a_wrong_option_fails_before_anything_is_read(read: Read, numbers: str) -> None:
+    with pytest.raises(AnalysisException, match="a batch read cannot start at the latest"):
+        read(numbers, startingOffsets="latest").count()
+
+
+def test_a_start_above_the_end_fails_the_action(read: Read, numbers: str) -> None:
+    frame = read(numbers, startingOffsets=f'{{"{numbers}":{{"0":30,"1":0}}}}')
+    with pytest.raises(
+        (AnalysisException, PythonException), match=f"{numbers}-0: the read would start at offset 30 and end at 10"
+    ):
+        frame.count()

@@ -112,7 +112,7 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
     watch = Stopwatch()
     cycle = Cycle(options)
     cycle._topics._admin = TimedAdmin(cycle._topics._admin, watch)  # type: ignore[assignment]
-    done = cycle.first
+    done = cycle.first()
     progress.print("joining the group", style="dim")
     try:
         while cycle.plan(done, limited=True) is not None or len(cycle._ledger.positions) < count:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,22 +13,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groupsource.broker.ivy import Dependency, run_ivy
-from spark_groupsource.broker.jars import default_cache
-from spark_groupsource.broker.java import find_java
+from benchmarks.spark_jars import SPARK, spark_kafka_jars
 from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.fetch import pure
 from spark_groupsource.options import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
-
-SPARK = "4.2.0"
-# The last version of the token provider in the repository is that of 4.0.0.
-_JARS = (
-    Dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", SPARK, transitive=False),
-    Dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
-    Dependency("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
-    Dependency("org.apache.commons", "commons-pool2", "2.12.1", transitive=False),
-)
 
 
 class PureKafkaDataSource(GroupKafkaDataSource):
@@ -64,7 +52,7 @@ def open_session(cores: int, folder: Path) -> SparkSession:
     session = (
         SparkSession.builder.master(f"local[{cores}]")
         .appName("spark_groupsource benchmarks")
-        .config("spark.driver.extraClassPath", f"{_kafka_jars()}/*")
+        .config("spark.driver.extraClassPath", f"{spark_kafka_jars()}/*")
         .config("spark.driver.memory", "2g")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
@@ -80,21 +68,3 @@ def open_session(cores: int, folder: Path) -> SparkSession:
     session.dataSource.register(GroupKafkaDataSource)
     session.dataSource.register(PureKafkaDataSource)
     return session
-
-
-def _kafka_jars() -> Path:
-    """The folder with the jars of Spark's Kafka source, resolved at the first run."""
-    target = default_cache().parent / f"spark-kafka-{SPARK}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        partial = Path(name)
-        jars = partial / "jars"
-        jars.mkdir()
-        with open(partial / "ivy.log", "w", encoding="utf-8") as log:
-            answer = run_ivy(find_java(), _JARS, partial, jars, log, lambda line: print(line, file=sys.stderr))
-        if not answer.succeeded:
-            raise SystemExit(f"The jars of Spark's Kafka source cannot be resolved: {'; '.join(answer.unresolved)}")
-        jars.rename(target)
-    return target

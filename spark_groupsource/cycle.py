@@ -49,7 +49,6 @@ class Cycle:
     """One run of one query: from the first plan to leaving the group. Used on the runner's main thread only."""
 
     def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.first = PlanOffset.first(options.group_id)
         self._options = options
         self._clock = clock
         self._topics = Topics(
@@ -62,8 +61,12 @@ class Cycle:
         self._ledger: Ledger
         self._target: Mapping[TopicPartition, int] | None = None
         self._ends: Mapping[TopicPartition, int] = {}
-        self._started_with: frozenset[TopicPartition] = frozenset()
+        self._began_with: frozenset[TopicPartition] = frozenset()
         self._planned_at: float | None = None
+
+    def first(self) -> PlanOffset:
+        """The offset before the first plan of a new stream, which begins with the partitions that there are now."""
+        return PlanOffset.first(self._options.group_id, self._topics.partitions())
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now."""
@@ -80,7 +83,7 @@ class Cycle:
 
         `limited`: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
         """
-        member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition()))
+        member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition()), start)
         again = self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
         positions = self._ledger.positions
         self._ends = self._topics.ends(positions)
@@ -117,7 +120,7 @@ class Cycle:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
         stream = Stream(end.stream, end.plan, max(-1, end.plan - 1), end.by_partition())
-        member = self._join(stream)
+        member = self._join(stream, end)
         deadline = self._clock() + self._options.assignment_timeout_ms / 1000
         while (claims := self._patiently(lambda: member.call(lambda: self._ledger.claim(stream)))).waiting:
             if self._clock() >= deadline:
@@ -131,7 +134,7 @@ class Cycle:
 
     def committed(self, end: PlanOffset) -> None:
         """Take note that Spark has `end` in its commit log; its claims are closed with the next commit."""
-        member = self._join(Stream(end.stream, end.plan, end.plan, end.by_partition()))
+        member = self._join(Stream(end.stream, end.plan, end.plan, end.by_partition()), end)
         self._patiently(lambda: member.call(lambda: self._ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:
@@ -206,11 +209,11 @@ class Cycle:
 
     # Joining.
 
-    def _join(self, stream: Stream) -> Member:
+    def _join(self, stream: Stream, newest: PlanOffset) -> Member:
         if self._member is None:
-            self._started_with = frozenset(self._topics.partitions()) if stream.logged < 0 else frozenset()
-            if stream.logged < 0:
-                refuse_unknown(self._options.stream_start, self._started_with)
+            self._began_with = newest.began_with()
+            if newest.plan < 0:
+                refuse_unknown(self._options.stream_start, self._began_with)
             self._member = self._joined(stream)
         return self._member
 
@@ -262,9 +265,9 @@ class Cycle:
             )
 
     def _starting_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """Where to start without a commit: as the options say for what was there at the start of a new stream, else earliest."""
-        there = [partition for partition in partitions if partition in self._started_with]
-        later = [partition for partition in partitions if partition not in self._started_with]
+        """Where to start without a commit: as the options say in what the stream began with, else earliest."""
+        there = [partition for partition in partitions if partition in self._began_with]
+        later = [partition for partition in partitions if partition not in self._began_with]
         return self._topics.starts(later) | offsets_at(self._options.stream_start, there, self._topics)
 
     # Trying again.

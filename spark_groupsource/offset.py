@@ -3,8 +3,9 @@
 `{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}}}` for every partition that was
 owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when there is nothing new; before it stand
 those that are read in place of another stream (`outstandingClaims`). The ranges carry their own starts because Spark keeps
-only end offsets, and the start of a partition that was just acquired stands nowhere else. Spark compares offsets as JSON
-text: keys are sorted.
+only end offsets, and the start of a partition that was just acquired stands nowhere else. The offset before the first plan has
+`"partitions":{topic:count}` instead: how many there were when the stream began, which is where its starting options apply; a
+partition that is not among them was added later. Spark compares offsets as JSON text: keys are sorted.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -39,6 +41,7 @@ class PlanOffset(BaseModel):
     member: str
     group: str
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
+    partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> PlanOffset:
@@ -51,9 +54,11 @@ class PlanOffset(BaseModel):
         return self
 
     @classmethod
-    def first(cls, group: str) -> PlanOffset:
-        """The offset of a stream that has planned nothing; draws the stream's name."""
-        return cls(stream=secrets.token_hex(8), plan=-1, generation=-1, member="", group=group, ranges={})
+    def first(cls, group: str, partitions: Collection[TopicPartition]) -> PlanOffset:
+        """The offset of a stream that has planned nothing, and finds these partitions; draws the stream's name."""
+        counts = dict(Counter(partition.topic for partition in partitions))
+        name = secrets.token_hex(8)
+        return cls(stream=name, plan=-1, generation=-1, member="", group=group, ranges={}, partitions=counts)
 
     @classmethod
     def build(
@@ -109,7 +114,12 @@ class PlanOffset(BaseModel):
             for partition, bounds in partitions.items()
         }
 
+    def began_with(self) -> frozenset[TopicPartition]:
+        """The partitions that there were when the stream began; none once it has planned."""
+        counts = self.partitions or {}
+        return frozenset(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
+
     def to_json(self) -> dict[str, Any]:
         """What Spark stores: plain dicts and lists, keys sorted at every level."""
-        plain: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json"), sort_keys=True))
+        plain: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True))
         return plain

@@ -50,7 +50,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def initialOffset(self) -> dict[str, Any]:
         """The offset before the first plan. Called on a restart of batch 0 too: it decides nothing."""
-        return self._running().first.to_json()
+        return self._running().first().to_json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Plan the next micro-batch. `start` itself when there is nothing new."""

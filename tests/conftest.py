@@ -13,6 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.broker import Cluster
 
+from .producing import send
+
 Record = tuple[bytes | str | None, bytes | str | None]
 
 
@@ -37,11 +39,14 @@ SHORT_SESSIONS = {
     "group.consumer.heartbeat.interval.ms": "500",
 }
 
+# Records with timestamps of long ago stay.
+KEEP_ALL = {"log.retention.ms": "-1"}
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """A single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
-    with Cluster(config=SHORT_SESSIONS) as running:
+    with Cluster(config={**SHORT_SESSIONS, **KEEP_ALL}) as running:
         yield running
 
 
@@ -76,7 +81,7 @@ def produce(cluster: Cluster) -> Produce:
                 errors.append(error)
 
         for key, value in records:
-            producer.produce(topic, value, key, -1 if partition is None else partition, on_delivery=report)
+            send(producer, topic, value, key, -1 if partition is None else partition, on_delivery=report)
             producer.poll(0)
         left = producer.flush(60)
         assert not errors, errors

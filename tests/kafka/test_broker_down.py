@@ -42,7 +42,7 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read() -> None:
             )
         )
         try:
-            member = cycle.first
+            member = cycle.first()
             until(
                 lambda: cycle.plan(member, limited=True) is None and len(cycle._ledger.positions) == 2, "two of three partitions"
             )

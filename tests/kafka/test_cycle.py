@@ -41,7 +41,7 @@ class Query:
         self.given = options
         self._options = Options.parse(options)
         self.cycle = Cycle(self._options)
-        self.done = self.cycle.first
+        self.done = self.cycle.first()
         self.logged = self.done
 
     def plan(self) -> bool:
@@ -278,7 +278,7 @@ def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a
     a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="reread")
     dead_with_a_claim(a)
     assert b.run_batch() == {0: (0, 10)}
-    b.done = b.cycle.first
+    b.done = b.cycle.first()
     b.restart()
     assert b.claim() == {0: (0, 10)}
     b.cycle.stop()

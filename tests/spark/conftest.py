@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.spark_jars import spark_kafka_jars
 from spark_groupsource import register
 from spark_groupsource.broker import Cluster
 
@@ -24,6 +25,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = (
         SparkSession.builder.master("local[2]")
         .appName("spark_groupsource tests")
+        # Spark's own Kafka source, to compare with.
+        .config("spark.driver.extraClassPath", f"{spark_kafka_jars()}/*")
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

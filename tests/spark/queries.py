@@ -17,6 +17,11 @@ from spark_groupsource.demo.check import committed_files
 from ..waiting import until
 
 BatchFunction = Callable[[DataFrame, int], None]
+Transform = Callable[[DataFrame], DataFrame]
+
+
+def as_it_is(frame: DataFrame) -> DataFrame:
+    return frame
 
 
 @dataclass
@@ -27,9 +32,11 @@ class Pipeline:
     folder: Path
     options: Mapping[str, str]
     query: StreamingQuery | None = None
+    format: str = "groupkafka"
+    transform: Transform = as_it_is
 
     def load(self) -> DataFrame:
-        return self.spark.readStream.format("groupkafka").options(**self.options).load()
+        return self.transform(self.spark.readStream.format(self.format).options(**self.options).load())
 
     def start(self, *, foreach_batch: BatchFunction | None = None, **trigger: Any) -> Pipeline:
         writer = self.load().writeStream.option("checkpointLocation", str(self.folder / "checkpoint"))
@@ -114,6 +121,12 @@ class Queries:
         pipeline = Pipeline(self._spark, self._folder / name, {**defaults, **options})
         self._made[name] = pipeline
         return pipeline
+
+    def made(self, name: str, source: str, options: Mapping[str, str], transform: Transform = as_it_is) -> Pipeline:
+        """The pipeline `name` over any source that reads Kafka, with just these options and the brokers."""
+        options = {"kafka.bootstrap.servers": self._bootstrap_servers, **options}
+        self._made[name] = Pipeline(self._spark, self._folder / name, options, format=source, transform=transform)
+        return self._made[name]
 
     def stop_all(self) -> None:
         for pipeline in self._made.values():

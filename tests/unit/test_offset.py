@@ -85,7 +85,10 @@ def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None
 
 
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
-    first, second = PlanOffset.first(GROUP), PlanOffset.first(GROUP)
+    there = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
+    first, second = PlanOffset.first(GROUP, there), PlanOffset.first(GROUP, [])
+    assert first.began_with() == set(there)
+    assert second.began_with() == set()
     assert first.stream != second.stream
     assert first.plan == -1
     assert first.by_partition() == {}

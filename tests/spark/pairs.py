@@ -1,0 +1,92 @@
+"""One query twice: over Spark's own Kafka source and over this one, on the same topics and with the same options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pyspark.sql import Row
+
+from ..waiting import until
+from .queries import Pipeline, Queries, Transform, as_it_is
+
+
+class Pair:
+    """Spark's source and this one, each with a checkpoint and a file sink of its own."""
+
+    def __init__(self, theirs: Pipeline, ours: Pipeline) -> None:
+        self.theirs = theirs
+        self.ours = ours
+
+    def run(self, **trigger: Any) -> list[Row]:
+        """Run both to the end of what is there now, and compare; all rows by now."""
+        self.start(**(trigger or {"availableNow": True}))
+        self.finish()
+        return self.same(batches=True)
+
+    def start(self, **trigger: Any) -> None:
+        """Start both."""
+        for one in (self.theirs, self.ours):
+            one.start(**trigger)
+
+    def finish(self) -> None:
+        """Wait until both have ended by themselves."""
+        for one in (self.theirs, self.ours):
+            one.running.awaitTermination()
+
+    def stop(self) -> None:
+        """Stop both."""
+        for one in (self.theirs, self.ours):
+            one.stop()
+
+    def until_rows(self, count: int) -> None:
+        """Wait until both have so many rows."""
+        for one in (self.theirs, self.ours):
+            one.until_rows(count)
+
+    def until_reported(self, count: int) -> None:
+        """Wait until the progress of both has so many rows."""
+        for one in (self.theirs, self.ours):
+            until(lambda one=one: sum(sizes(one)) >= count, f"{count} rows in the progress", timeout_s=180)  # type: ignore[misc]
+
+    def until_batches(self, count: int) -> None:
+        """Wait until both have run so many micro-batches with rows."""
+        for one in (self.theirs, self.ours):
+            until(lambda one=one: len(sizes(one)) >= count, f"{count} micro-batches", timeout_s=180)  # type: ignore[misc]
+
+    def same(self, *, batches: bool = False) -> list[Row]:
+        """Both have the same rows, and with `batches` the same sizes of micro-batches in the last run; the rows."""
+        theirs, ours = ordered(self.theirs.rows()), ordered(self.ours.rows())
+        assert ours == theirs
+        if batches:
+            assert sizes(self.ours) == sizes(self.theirs)
+        return ours
+
+    def sizes(self) -> list[int]:
+        """The rows of each micro-batch of the last run that had any; the same in both."""
+        assert sizes(self.ours) == sizes(self.theirs)
+        return sizes(self.ours)
+
+    def failures(self, **trigger: Any) -> tuple[str, str]:
+        """Start both, which have to fail: their messages."""
+        self.start(**(trigger or {"availableNow": True}))
+        return self.theirs.failure(), self.ours.failure()
+
+
+def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, **options: str) -> Pair:
+    """The same query over both sources; it starts at the earliest offset unless told otherwise."""
+    both = {"startingOffsets": "earliest", **options}
+    member = {"kafka.group.id": name, "kafka.session.timeout.ms": "6000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
+    return Pair(
+        queries.made(f"{name}-theirs", "kafka", both, transform),
+        queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform),
+    )
+
+
+def sizes(pipeline: Pipeline) -> list[int]:
+    """The rows of each micro-batch that had any, in the last run of a query."""
+    return [each["numInputRows"] for each in pipeline.running.recentProgress if each["numInputRows"]]
+
+
+def ordered(rows: list[Row]) -> list[Row]:
+    """In an order that does not depend on the sink."""
+    return sorted(rows, key=repr)

@@ -25,8 +25,10 @@ from spark_groupsource.broker import Cluster
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.offset import PlanOffset
 from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
 
 ROUNDS = 7
+PARTITIONS_OF_A_TOPIC = 1000
 COLUMNS = ("partitions", "with news", "latestOffset", "broker", "partitions()", "broker", "offset JSON")
 
 
@@ -87,25 +89,28 @@ class TimedConsumer:
             return self._consumer.committed(*args, **more)
 
 
-def produce(cluster: Cluster, topic: str, partitions: Sequence[int]) -> None:
+def produce(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
     """Write one record to each of these partitions."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 50})
     for partition in partitions:
-        producer.produce(topic, b"x", partition=partition)
+        producer.produce(partition.topic, b"x", partition=partition.partition)
     if producer.flush(120):
         raise SystemExit("the broker did not take all records within 120 s")
 
 
 def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, Any]]:
-    """Run micro-batches over a topic with so many partitions."""
-    topic = f"planned-{count}"
+    """Run micro-batches over so many partitions."""
     progress.print(f"creating {count:,} partitions", style="dim")
-    cluster.create_topic(topic, count)
+    # Kafka makes no more than 10,000 changes of its metadata at once.
+    topics = [f"planned-{count}-{begin}" for begin in range(0, count, PARTITIONS_OF_A_TOPIC)]
+    for topic in topics:
+        cluster.create_topic(topic, min(count, PARTITIONS_OF_A_TOPIC))
+    partitions = [TopicPartition(topic, number) for number in range(min(count, PARTITIONS_OF_A_TOPIC)) for topic in topics]
     options = Options.parse(
         {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "kafka.group.id": topic,
-            "subscribe": topic,
+            "kafka.group.id": topics[0],
+            "subscribe": ",".join(topics),
             "startingOffsets": "earliest",
         }
     )
@@ -123,7 +128,7 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
         for name, step in (("all", 1), ("1 in 100", 100)):
             rounds = []
             for _ in range(ROUNDS + 1):
-                produce(cluster, topic, range(0, count, step))
+                produce(cluster, partitions[::step])
                 done, round_ = batch(cycle, done, watch)
                 rounds.append(round_)
             # The first is a warm-up.

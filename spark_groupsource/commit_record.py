@@ -90,7 +90,7 @@ class CommitRecord(BaseModel):
     @property
     def offset(self) -> int:
         """The offset to commit: the first one not known to be durably processed."""
-        return min((held.start for held in self.unconfirmed), default=self.next)
+        return min([self.next, *(held.start for held in self.open), *(held.start for held in self.owed)])
 
     def holds_open(self, offsets: OffsetRange) -> bool:
         """Whether exactly this range is claimed for plan `logged`."""
@@ -98,10 +98,10 @@ class CommitRecord(BaseModel):
 
     def metadata(self) -> str:
         """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces, and no time that is not known."""
-        fields = self.model_dump(mode="json", by_alias=True)
+        if all(entry.since is not None for entry in self.owed):
+            return self.model_dump_json(by_alias=True, exclude_none=True)
+        fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         fields["owed"] = [entry[:4] if entry[4] is None else entry for entry in fields["owed"]]
-        if fields["at"] is None:
-            del fields["at"]
         return json.dumps(fields, separators=(",", ":"))
 
 

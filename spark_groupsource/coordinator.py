@@ -8,7 +8,7 @@ callback served between the question and the commit.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -19,6 +19,13 @@ from .errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from .partition import TopicPartition
 
 log = logging.getLogger(__name__)
+
+MAX_COMMIT_BYTES = 900_000
+"""Of the records of one OffsetCommit. The coordinator writes each as one batch, which may have the `max.message.bytes` of the
+offsets topic: 1,048,588 unless someone has changed it."""
+
+RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES = 320, 45, 150
+"""What a record takes there at most: beside the names of its group and topic, and for each range."""
 
 
 def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
@@ -55,6 +62,22 @@ class Coordinator:
                 raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
             commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata)
         return commits
+
+    def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
+        """The records in portions that one commit can carry; thousands of partitions take several."""
+        part: dict[TopicPartition, CommitRecord] = {}
+        left = MAX_COMMIT_BYTES
+        for partition in sorted(records):
+            names = len(self._group_id) + len(partition.topic)
+            open_, owed = len(records[partition].open), len(records[partition].owed)
+            size = RECORD_BYTES + names + OPEN_RANGE_BYTES * open_ + OWED_RANGE_BYTES * owed
+            if part and size > left:
+                yield part
+                part, left = {}, MAX_COMMIT_BYTES
+            part[partition] = records[partition]
+            left -= size
+        if part:
+            yield part
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Write the records in one OffsetCommit, under the generation that this member has now.

@@ -83,7 +83,7 @@ class Cycle:
 
         `limited`: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
         """
-        member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition()), start)
+        member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition), start)
         again = self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
         positions = self._ledger.positions
         self._ends = self._topics.ends(positions)
@@ -119,7 +119,7 @@ class Cycle:
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
-        stream = Stream(end.stream, end.plan, max(-1, end.plan - 1), end.by_partition())
+        stream = Stream(end.stream, end.plan, max(-1, end.plan - 1), end.by_partition)
         member = self._join(stream, end)
         deadline = self._clock() + self._options.assignment_timeout_ms / 1000
         while (claims := self._patiently(lambda: member.call(lambda: self._ledger.claim(stream)))).waiting:
@@ -134,7 +134,7 @@ class Cycle:
 
     def committed(self, end: PlanOffset) -> None:
         """Take note that Spark has `end` in its commit log; its claims are closed with the next commit."""
-        member = self._join(Stream(end.stream, end.plan, end.plan, end.by_partition()), end)
+        member = self._join(Stream(end.stream, end.plan, end.plan, end.by_partition), end)
         self._patiently(lambda: member.call(lambda: self._ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:

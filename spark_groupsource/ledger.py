@@ -1,8 +1,8 @@
 """What this member holds: the record of each owned partition, as the group has it, and the steps that change it.
 
 Everything here runs on the consumer's thread. Other threads read `positions`, a mapping that is replaced, never edited.
-Each step asks the pure rules (handoff.py) for the records to write and sends them in one commit; what was decided counts only
-once that commit is accepted.
+Each step asks the pure rules (handoff.py) for the records to write and sends them in one commit, or in a few when they are
+very many; what was decided for a partition counts only once its commit is accepted.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class Ledger:
         return kept
 
     def claim(self, stream: Stream) -> Claims:
-        """Claim what can be claimed of plan `stream.logged`, which is in Spark's offset log, in one commit.
+        """Claim what can be claimed of plan `stream.logged`, which is in Spark's offset log.
 
         The same commit confirms the plan before it. Idempotent. Empty ranges need no claim.
 
@@ -273,7 +273,8 @@ class Ledger:
             partition: adopt(self._stream, partition, commit, starting_offset=starting.get(partition, 0), done=done)
             for partition, commit in commits.items()
         }
-        self._coordinator.commit({partition: record for partition, record in adopted.items() if record != commits[partition]})
+        for part in self._coordinator.parts({where: record for where, record in adopted.items() if record != commits[where]}):
+            self._coordinator.commit(part)
         self._records |= adopted
         self._acquired -= adopted.keys()
         self._publish()
@@ -307,9 +308,9 @@ class Ledger:
             log.warning("claims of durable micro-batches stay open: %s", error)
 
     def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        if records:
-            self._coordinator.commit(records)
-            self._records |= records
+        for part in self._coordinator.parts(records):
+            self._coordinator.commit(part)
+            self._records |= part
             self._publish()
 
     def _publish(self) -> None:

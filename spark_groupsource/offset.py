@@ -10,11 +10,13 @@ partition that is not among them was added later. Spark compares offsets as JSON
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import secrets
 from collections import Counter
 from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -92,7 +94,7 @@ class PlanOffset(BaseModel):
                 f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
             )
         try:
-            parsed = cls.model_validate_json(json.dumps(offset))
+            parsed = _read(json.dumps(offset))
         except ValidationError as error:
             raise OffsetError(
                 "The checkpoint holds an offset that the groupkafka source did not write "
@@ -106,13 +108,16 @@ class PlanOffset(BaseModel):
             )
         return parsed
 
-    def by_partition(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    @functools.cached_property
+    def by_partition(self) -> Ranges:
         """The plan's ranges, empty ones included."""
-        return {
-            TopicPartition(topic, int(partition)): tuple(OffsetRange(*each) for each in bounds)
-            for topic, partitions in self.ranges.items()
-            for partition, bounds in partitions.items()
-        }
+        return MappingProxyType(
+            {
+                TopicPartition(topic, int(partition)): tuple(OffsetRange(*each) for each in bounds)
+                for topic, partitions in self.ranges.items()
+                for partition, bounds in partitions.items()
+            }
+        )
 
     def began_with(self) -> frozenset[TopicPartition]:
         """The partitions that there were when the stream began; none once it has planned."""
@@ -121,5 +126,18 @@ class PlanOffset(BaseModel):
 
     def to_json(self) -> dict[str, Any]:
         """What Spark stores: plain dicts and lists, keys sorted at every level."""
-        plain: dict[str, Any] = json.loads(json.dumps(self.model_dump(mode="json", exclude_none=True), sort_keys=True))
-        return plain
+        plain = self.model_dump(mode="json", exclude_none=True)
+        plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
+        if self.partitions is not None:
+            plain["partitions"] = dict(sorted(plain["partitions"].items()))
+        return dict(sorted(plain.items()))
+
+
+@functools.lru_cache(maxsize=4)
+def _read(text: str) -> PlanOffset:
+    """Spark hands the same few offsets back in each of its calls, and one of thousands of partitions takes its time to read.
+
+    Raises:
+        ValidationError: not in the format.
+    """
+    return PlanOffset.model_validate_json(text)

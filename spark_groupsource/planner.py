@@ -83,6 +83,9 @@ def pieces(
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
     """So many offsets from the beginning of the ranges on; of these only the last may be empty, and is always there."""
+    if len(readable) == 1:
+        start = readable[0].start
+        return (OffsetRange(start, start + count),)
     taken = []
     for offsets in readable:
         size = min(count, offsets.size)

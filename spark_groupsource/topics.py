@@ -28,6 +28,9 @@ REQUEST_TIMEOUT_S = 10.0
 NO_RECORD = -1
 """What a broker answers when no record is as young as the timestamp that it was asked for."""
 
+EARLIEST_OFFSET: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST_OFFSET: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
 
 class Subscription(Protocol):
     """Which topics a query reads."""
@@ -104,7 +107,7 @@ class Topics:
             BrokerUnavailable: a partition has been left out for longer than the patience.
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        known = self._offsets({partition: OffsetSpec.latest() for partition in partitions})  # type: ignore[no-untyped-call]
+        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET))
         now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
@@ -123,7 +126,7 @@ class Topics:
         Raises:
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        return self._offsets({partition: OffsetSpec.earliest() for partition in partitions})  # type: ignore[no-untyped-call]
+        return self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset whose record is not older than so many ms since 1970; `None` when there is no such record.

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from spark_groupsource import coordinator
 from spark_groupsource.broker import Cluster
 from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange, read_commit
 from spark_groupsource.cycle import Cycle
@@ -119,6 +120,23 @@ def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign
 
 MakeQuery = Callable[..., Query]
 RecordOf = Callable[[str, int], CommitRecord | Foreign | None]
+
+
+def test_more_records_than_one_commit_can_carry_take_several(
+    monkeypatch: pytest.MonkeyPatch, topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    monkeypatch.setattr(coordinator, "MAX_COMMIT_BYTES", 2 * coordinator.RECORD_BYTES)
+    name = topic(partitions=5)
+    for partition in range(5):
+        produce(name, [(None, b"x")] * 3, partition)
+    a = query(name)
+    assert a.run_batch() == dict.fromkeys(range(5), (0, 3))
+    for partition in range(5):
+        record = record_of(name, partition)
+        assert isinstance(record, CommitRecord)
+        assert (record.next, record.open) == (3, ((0, 3),))
+    assert not a.plan()
+    assert {getattr(record_of(name, partition), "offset", None) for partition in range(5)} == {3}
 
 
 def test_a_range_is_claimed_then_confirmed_and_the_next_starts_behind_it(

@@ -118,7 +118,7 @@ class Account:
         if checkpoint.named == entry.stream and checkpoint.committed >= entry.plan >= 0:
             return
         newest = checkpoint.newest()
-        planned = newest.by_partition().get(where, ()) if newest.plan == entry.plan else ()
+        planned = newest.by_partition.get(where, ()) if newest.plan == entry.plan else ()
         # Of a range that is owed another stream may have taken a part.
         left = [one for one in planned if one.overlap(entry.range) == entry.range]
         whole = [one for one in left if set(range(*one)) - set(range(*entry.range)) <= self.reread[where.partition]]

@@ -64,7 +64,7 @@ class Checkpoint:
 
     def read_all(self) -> bool:
         """Whether the newest plan left nothing to others."""
-        last = self.newest().by_partition()
+        last = self.newest().by_partition
         granted = self.granted.get(self.logged, last)
         return all(set(granted.get(where, ())) >= {one for one in offsets if one.size} for where, offsets in last.items())
 

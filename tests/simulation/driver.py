@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from spark_groupsource.commit_record import CommitRecord, GroupCommit
@@ -40,10 +40,20 @@ class FakeCoordinator(Coordinator):
             for asked in partitions
         }
 
+    def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
+        """All in one commit; or in two, of which the second is lost."""
+        if records and self.driver.answer == "split":
+            self.driver.answer = ""
+            first, *others = sorted(records)
+            if others:
+                yield {first: records[first]}
+            self.driver.answer = "lost"
+            yield {where: records[where] for where in others or [first]}
+        elif records:
+            yield records
+
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Write, fenced; or lose the request or its answer."""
-        if not records:
-            return
         how, self.driver.answer = self.driver.answer, ""
         self.world.group.fence(self.driver.member, self.driver.epoch)
         if how in {"", "applied"}:
@@ -77,13 +87,13 @@ class Driver:
         self.held: set[int] = set()
         self.draining: set[int] = set()
         self.answer = ""
-        """What becomes of the next commit's answer: `lost`, `applied` or `late` (the request arrives later)."""
+        """What becomes of the next commit: `lost`, `applied` without an answer, `late` to arrive, or `split`, its rest lost."""
         self.before: list[Register | None] | None = None
         """What the next fetch gets, when others write before it is used."""
         replays = checkpoint.committed < checkpoint.logged
         self.stage = "claim" if replays else "durable"
         self.ledger = world.ledger_type(
-            Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition()),
+            Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition),
             FakeCoordinator(world, self),
             starting_offsets=_from_the_beginning,
             all_partitions=world.partitions,
@@ -233,7 +243,7 @@ class Driver:
 
     def as_logged(self) -> Stream:
         """What the stream knows of itself when its plan is in the offset log."""
-        return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition())
+        return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition)
 
     def do_sink(self) -> bool:
         """The tasks have read, and the sink commits, unless it has this plan."""

@@ -116,6 +116,7 @@ class World:
                 ("cut", name, "lost"),
                 ("cut", name, "applied"),
                 ("cut", name, "late"),
+                ("cut", name, "split"),
             ]
             if driver.draining:
                 may.append(("let go", name))
@@ -269,7 +270,7 @@ class World:
 
     def _remembered(self) -> bool:
         """Whether the last plan of the only stream knows what the group is about to forget of the only partition."""
-        last = self.streams[0].newest().by_partition().get(partition(0))
+        last = self.streams[0].newest().by_partition.get(partition(0))
         commit = self.group.read(0)
         return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last[-1])
 

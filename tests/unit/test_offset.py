@@ -48,7 +48,7 @@ def test_a_plan_comes_back_from_the_checkpoint_as_it_was_made(offset: PlanOffset
     stored = json.dumps(offset.to_json())
     again = PlanOffset.parse(json.loads(stored), GROUP)
     assert again == offset
-    assert again.by_partition() == offset.by_partition()
+    assert again.by_partition == offset.by_partition
     # Spark compares offsets as text: what it hands back and what it is given again must be the same.
     assert json.dumps(again.to_json()) == stored
 
@@ -64,7 +64,7 @@ def test_an_offset_of_version_1_is_read_for_ever() -> None:
     stored = json.loads((FORMATS / "offset_v1.json").read_text())
     offset = PlanOffset.parse(stored, GROUP)
     assert (offset.stream, offset.plan, offset.generation) == ("0f3c9d2a7b615e48", 41, 12)
-    assert offset.by_partition() == {
+    assert offset.by_partition == {
         TopicPartition("orders", 0): (OffsetRange(200, 300),),
         TopicPartition("orders", 3): (OffsetRange(57, 57),),
         TopicPartition("returns", 10): (OffsetRange(0, 12),),
@@ -91,7 +91,7 @@ def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None
     assert second.began_with() == set()
     assert first.stream != second.stream
     assert first.plan == -1
-    assert first.by_partition() == {}
+    assert first.by_partition == {}
     assert PlanOffset.parse(first.to_json(), GROUP) == first
 
 

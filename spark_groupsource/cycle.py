@@ -35,6 +35,7 @@ from .options import Options
 from .partition import Ranges, TopicPartition
 from .planner import available, lag, moved_back, plan
 from .positions import offsets_at, refuse_unknown
+from .siblings import Source, refuse_shared_topics
 from .topics import Topics
 
 log = logging.getLogger(__name__)
@@ -211,6 +212,8 @@ class Cycle:
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Member:
         if self._member is None:
+            topics = frozenset(partition.topic for partition in self._topics.partitions())
+            refuse_shared_topics(Source(self._topics.cluster_id(), self._options.group_id, topics))
             self._began_with = newest.began_with()
             if newest.plan < 0:
                 refuse_unknown(self._options.stream_start, self._began_with)

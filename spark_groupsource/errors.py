@@ -10,6 +10,7 @@ GroupKafkaError
 ├── MembershipError             this driver and its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
 │   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
+│   ├── GroupSharedInQuery      two sources of one query would share a topic's partitions
 │   └── MembershipClosed        the member has left the group (the query is stopping)
 ├── CommitError                 one commit of records; `retriable` says whether the same commit may be tried again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
@@ -20,6 +21,7 @@ GroupKafkaError
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
+│   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   └── ClaimLost               a range of a plan in flight is no longer this stream's
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
@@ -73,6 +75,10 @@ class MemberFenced(MembershipError):
     """Another process joined with the same `kafka.group.instance.id` (KIP-345)."""
 
 
+class GroupSharedInQuery(MembershipError):
+    """Two sources of one query are members of the same group and read the same topic: each would get a part of it."""
+
+
 class GroupActive(MembershipError):
     """The group has members, and a coordinator takes their commits only."""
 
@@ -121,6 +127,10 @@ class CheckpointBehindGroup(HandoffError):
 
 class ClaimsOutstanding(HandoffError):
     """A stream without a checkpoint sees ranges that only another stream may read, which does not (`outstandingClaims`)."""
+
+
+class AsynchronousProgress(HandoffError):
+    """Spark asks for a micro-batch before its logs have the one before (`asyncProgressTrackingEnabled`)."""
 
 
 class ClaimTimeout(HandoffError):

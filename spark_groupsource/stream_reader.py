@@ -21,6 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
 from .cycle import Cycle
+from .errors import AsynchronousProgress
 from .fetch import FetchRange, fetch
 from .offset import PlanOffset
 from .options import Options
@@ -44,6 +45,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         self._options = options
         self._fetch_settings = options.fetch_settings()
         self._cycle: Cycle | None = None
+        self._newest_plan: int | None = None
+        self._newest_commit = -1
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_cycle": None}
@@ -56,7 +59,10 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Plan the next micro-batch. `start` itself when there is nothing new."""
         limited = not isinstance(limit, ReadAllAvailable)
         planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
-        return start if planned is None else planned.to_json()
+        if planned is None:
+            return start
+        self._newest_plan = planned.plan
+        return planned.to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`; under Trigger.Once Spark gives ReadAllAvailable instead."""
@@ -77,7 +83,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range, or more
         (`minPartitions`, `maxRecordsPerPartition`)."""
         group = self._options.group_id
-        granted = self._running().claim(PlanOffset.parse(start, group), PlanOffset.parse(end, group))
+        since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
+        self._refuse_asynchronous_progress(since, until)
+        granted = self._running().claim(since, until)
         ranges = [(partition, offsets) for partition, each in sorted(granted.items()) for offsets in each]
         return [
             RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
@@ -93,12 +101,24 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
 
     def commit(self, end: dict[str, Any]) -> None:
         """Spark has `end` in its commit log."""
-        self._running().committed(PlanOffset.parse(end, self._options.group_id))
+        durable = PlanOffset.parse(end, self._options.group_id)
+        self._newest_commit = durable.plan
+        self._running().committed(durable)
 
     def stop(self) -> None:
         """Leave the group."""
         if self._cycle is not None:
             self._cycle.stop()
+
+    def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
+        """Spark calls `commit(start)` when it has written `end` to its offset log, and before it asks for the partitions of a new
+        plan; under asynchronous progress tracking a thread of its own writes the logs, and the call comes later."""
+        if end.plan == self._newest_plan and start.plan > self._newest_commit:
+            raise AsynchronousProgress(
+                f"Spark asks for micro-batch plan {end.plan} before its logs have the one before: asynchronous progress tracking "
+                "is on, under which a record could be read that no log knows of. Take asyncProgressTrackingEnabled out of the "
+                "options of writeStream, and start the query on its checkpoint."
+            )
 
     def _running(self) -> Cycle:
         if self._cycle is None:

@@ -98,6 +98,15 @@ class Topics:
         described = [self._asked(future.result, f"looking up topic {name!r}") for name, future in futures.items()]
         return sorted(TopicPartition(topic.name, partition.id) for topic in described for partition in topic.partitions)
 
+    def cluster_id(self) -> str:
+        """The cluster's own name for itself, whichever of its brokers are asked.
+
+        Raises:
+            BrokerUnavailable, AuthenticationFailed: no broker answers, or none lets this user in.
+        """
+        described = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
+        return str(self._asked(described.result, "looking up the cluster").cluster_id)
+
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each partition (exclusive): high watermark, or last stable offset.
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -15,6 +14,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groupsource.demo.check import committed_files
 
 from ..waiting import until
+from .sinks import written
 
 BatchFunction = Callable[[DataFrame, int], None]
 Transform = Callable[[DataFrame], DataFrame]
@@ -70,11 +70,7 @@ class Pipeline:
 
     def offsets(self) -> list[tuple[int, int]]:
         """(partition, offset) of every row in the sink, sorted; doubled rows stand twice."""
-        found: list[tuple[int, int]] = []
-        for file in committed_files(self.folder / "out"):
-            table = pq.read_table(file, columns=["partition", "offset"], partitioning=None)
-            found += zip(table.column("partition").to_pylist(), table.column("offset").to_pylist(), strict=True)
-        return sorted(found)
+        return written(self.folder / "out")
 
     def until_rows(self, count: int) -> None:
         """Wait until the sink has at least so many rows; fail with the query's own error when it ends."""

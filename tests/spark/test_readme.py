@@ -31,6 +31,8 @@ RUN_BY = {
     "pip install .": "test_an_installed_package_has_the_source_and_the_command",
     "groupkafka broker": "test_the_broker_prints_its_address_and_ends_with_ctrl_c",
     "groupkafka claims --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_claims.py",
+    "spark-submit --master spark://localhost:7077 job.py": "tests/spark/test_submit.py",
+    "$SPARK_HOME/sbin/start-connect-server.sh --wait --master local[2]": "tests/spark/test_connect.py",
     "groupkafka describe --bootstrap-server localhost:9092 --group billing": "test_the_five_lines_read_a_topic",
 }
 
@@ -42,6 +44,12 @@ def blocks(language: str) -> list[str]:
 def test_no_command_is_without_a_test() -> None:
     commands = {line.strip() for block in blocks("sh") for line in block.splitlines() if line.strip()}
     assert commands == RUN_BY.keys()
+    page = (ROOT / "docs" / "running.md").read_text()
+    assert all(
+        command in page
+        for command, test in RUN_BY.items()
+        if test in {"tests/spark/test_submit.py", "tests/spark/test_connect.py"}
+    )
 
 
 def make(target: str) -> str:

@@ -1,4 +1,4 @@
-"""Sources of one query find each other, and those of two queries do not: in processes that are started as Spark starts its runners."""
+"""Sources of one query find each other, those of two queries do not: in processes started as Spark starts its runners."""
 
 from __future__ import annotations
 

@@ -1,0 +1,123 @@
+"""Processes of Spark that a test starts: a standalone cluster, a Connect server, and programs that use them.
+
+All of it listens on 127.0.0.1, and ends with the process that runs the tests, even if that is killed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pyspark
+
+from spark_groupsource.broker import watch
+
+from ..waiting import until
+
+ROOT = Path(__file__).parents[2]
+SPARK_HOME = Path(pyspark.__path__[0])
+START_LIMIT_S = 180.0
+
+# The first compiler only: none of these JVMs lives for long.
+JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+
+
+def environment() -> dict[str, str]:
+    """This package and this Python, as if they were installed wherever Spark runs."""
+    return {
+        **os.environ,
+        "JDK_JAVA_OPTIONS": JVM_OPTIONS,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+        "SPARK_HOME": str(SPARK_HOME),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+
+
+class SparkProcess:
+    """One process with a log file."""
+
+    def __init__(self, name: str, folder: Path, command: Sequence[str], more: Mapping[str, str] | None = None) -> None:
+        self._name = name
+        self._log = folder / f"{name}.log"
+        with self._log.open("wb") as log:
+            self._watcher = subprocess.Popen(
+                [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), "-", *command],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+                cwd=folder,
+                env={**environment(), **(more or {})},
+                start_new_session=True,
+            )
+
+    def told(self, pattern: str) -> str:
+        """Wait for a line of the log; the first group of the pattern."""
+
+        def found() -> re.Match[str] | None:
+            assert self._watcher.poll() is None, f"{self._name} has ended:\n{self.log()}"
+            return re.search(pattern, self.log())
+
+        until(found, f"{pattern} in the log of {self._name}", START_LIMIT_S)
+        match = found()
+        assert match is not None
+        return match[1]
+
+    def finish(self) -> str:
+        """Wait until it has ended, and fail if it failed; its log."""
+        status = self._watcher.wait(START_LIMIT_S)
+        assert status == 0, f"{self._name} ended with status {status}:\n{self.log()}"
+        return self.log()
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def close(self) -> None:
+        """Kill it, and all that it has started."""
+        assert self._watcher.stdin is not None
+        self._watcher.stdin.close()
+        self._watcher.wait(START_LIMIT_S)
+
+
+@contextmanager
+def running(name: str, folder: Path, command: Sequence[str], more: Mapping[str, str] | None = None) -> Iterator[SparkProcess]:
+    process = SparkProcess(name, folder, command, more)
+    try:
+        yield process
+    finally:
+        process.close()
+
+
+@contextmanager
+def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
+    """A master and its workers, each with room for one executor with one core; the master's address."""
+    spark = str(SPARK_HOME / "bin" / "spark-class")
+    listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+    with ExitStack() as started:
+        command = [spark, "org.apache.spark.deploy.master.Master", *listen]
+        without_rest = {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # its port is always the same
+        master = started.enter_context(running("master", folder, command, without_rest))
+        address = master.told(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        for number in range(workers):
+            room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
+            command = [spark, "org.apache.spark.deploy.worker.Worker", *listen, *room, address]
+            started.enter_context(running(f"worker-{number}", folder, command))
+        until(lambda: master.log().count("Registering worker") == workers, "the workers are registered", START_LIMIT_S)
+        yield address
+
+
+@contextmanager
+def connect_server(folder: Path, command: Sequence[str]) -> Iterator[str]:
+    """A Spark Connect server; its address."""
+    listen = [
+        *("--conf", "spark.connect.grpc.binding.address=127.0.0.1", "--conf", "spark.connect.grpc.binding.port=0"),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
+    ]
+    folders = {"SPARK_LOG_DIR": str(folder), "SPARK_PID_DIR": str(folder)}
+    with running("connect", folder, [*command, *listen], folders) as server:
+        yield "sc://" + server.told(r"Spark Connect server started at: (127\.0\.0\.1:\d+)")

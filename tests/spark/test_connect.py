@@ -1,0 +1,35 @@
+"""Spark Connect: the client registers the source, the server runs it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from spark_groupsource.broker import Cluster
+
+from ..conftest import MakeTopic, Produce
+from ..group_offsets import total_lag
+from .running_page import command, write_program
+from .sinks import written
+from .spark_process import connect_server, running
+
+
+def test_a_client_reads_a_batch_and_a_stream(topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, b"%d" % number) for number in range(20)], partition)
+    instead = {
+        "localhost:9092": cluster.bootstrap_servers,
+        '"orders"': f'"{name}"',
+        '"billing"': f'"{name}"',
+        "/data": str(tmp_path),
+    }
+    with connect_server(tmp_path, command("start-connect-server")) as address:
+        for count in (40, 42):
+            client = write_program("client.py", tmp_path, {**instead, "sc://localhost:15002": address})
+            with running(f"client-{count}", tmp_path, [sys.executable, str(client)]) as process:
+                assert f"{count} records are there" in process.finish()
+            assert len(written(tmp_path / "orders")) == count
+            produce(name, [(None, b"later")] * 2, 0)
+    assert written(tmp_path / "orders") == [(0, offset) for offset in range(22)] + [(1, offset) for offset in range(20)]
+    assert total_lag(cluster, name, name) == 2

@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from .commit_record import CommitRecord, Foreign, GroupCommit
+from .data_loss import Cause, Logs, behind, of_partitions, refuse, warn
 from .errors import BrokerUnavailable, GroupNotFound, OptionError
 from .fetch import FetchRange
 from .group_view import GroupDescriber, refuse_active
@@ -40,6 +41,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
 
     Raises:
         OptionError: a start lies above its end, or offsets or times are not given for just the partitions that are there.
+        DataLossError: the group's commits are of a topic that was made anew, or of a log that was cut (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
         BrokerError: see topics.Topics and group_view.GroupDescriber.
     """
@@ -52,7 +54,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
     start, end = options.batch_start, options.batch_end
     refuse_unknown(end, partitions)
     if start == "committed":
-        commits = _commits(options)
+        commits = _still_true(_commits(options), partitions, logs, options)
         without = [partition for partition in partitions if commits.get(partition) is None]
         starts = _of_all(without, logs.starts, options)
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
@@ -130,6 +132,23 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
         with contextlib.suppress(GroupNotFound):  # it has no members then
             refuse_active(group.describe(options.group_id))
     return group.commits(options.group_id)
+
+
+def _still_true(
+    commits: Mapping[TopicPartition, GroupCommit], partitions: Collection[TopicPartition], logs: Topics, options: Options
+) -> Mapping[TopicPartition, GroupCommit]:
+    """The commits without those of earlier topics, and of logs that end below; what expired, the tasks tell."""
+    records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
+    starts = _of_all(records, logs.starts, options)
+    ends = _of_all(records, logs.ends, options)
+    ids = logs.ids({partition.topic for partition in records})
+    found = of_partitions(records, Logs(ids, starts, ends), {})
+    losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
+    if options.fail_on_data_loss:
+        refuse(losses)
+    warn(losses)
+    read_on = {loss.partition: behind(loss, loss.resume, records[loss.partition]) for loss in losses if loss.resume is not None}
+    return {**commits, **read_on}
 
 
 def _of_all(

@@ -26,6 +26,8 @@ Offset = Annotated[int, Field(ge=0, lt=2**63)]
 WallClock = Annotated[int, Field(ge=0, lt=2**40)]
 """Seconds since 1970 UTC. For people only: nothing is decided by it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
+TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
+"""What tells a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""
 
 
 class OwedRange(NamedTuple):
@@ -56,7 +58,8 @@ class CommitRecord(BaseModel):
 
     `stream` wrote it; `logged` and `done` are the newest plan in that stream's offset log and commit log when it wrote
     (-1: none); `next` is where the partition's owner reads on; `open` are the ranges claimed for plan `logged` and not yet
-    confirmed, at the time `claimed_at`; `owed` are ranges that earlier owners never confirmed.
+    confirmed, at the time `claimed_at`; `owed` are ranges that earlier owners never confirmed. All these offsets are of the
+    topic `topic_id`; `None` where the writer did not know.
     """
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
@@ -69,6 +72,7 @@ class CommitRecord(BaseModel):
     open: tuple[OpenRange, ...] = ()
     owed: tuple[OwedRange, ...] = ()
     claimed_at: WallClock | None = Field(default=None, alias="at")
+    topic_id: TopicId | None = Field(default=None, alias="t")
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -97,7 +101,7 @@ class CommitRecord(BaseModel):
         return OpenRange(*offsets) in self.open
 
     def metadata(self) -> str:
-        """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces, and no time that is not known."""
+        """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces, and nothing for what is not known."""
         if all(entry.since is not None for entry in self.owed):
             return self.model_dump_json(by_alias=True, exclude_none=True)
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)

@@ -24,7 +24,7 @@ MAX_COMMIT_BYTES = 900_000
 """Of the records of one OffsetCommit. The coordinator writes each as one batch, which may have the `max.message.bytes` of the
 offsets topic: 1,048,588 unless someone has changed it."""
 
-RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES = 320, 45, 150
+RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES = 350, 45, 150
 """What a record takes there at most: beside the names of its group and topic, and for each range."""
 
 

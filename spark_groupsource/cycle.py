@@ -12,20 +12,36 @@ The group is joined at the first call that shows which stream this is.
 from __future__ import annotations
 
 import logging
+import math
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from .broker_errors import is_passing
+from .commit_record import CommitRecord
 from .coordinator import Coordinator
+from .data_loss import (
+    Cause,
+    Logs,
+    Loss,
+    changed,
+    of_fixed_target,
+    of_partitions,
+    of_places,
+    of_plan,
+    refuse,
+    refuse_target,
+    warn,
+)
 from .errors import (
     AssignmentTimeout,
     ClaimTimeout,
-    DataLossError,
     GroupKafkaError,
     MemberFenced,
     MemberUnknown,
     OffsetError,
+    TopicNotFound,
 )
 from .handoff import Stream
 from .ledger import Claims, Ledger
@@ -33,7 +49,7 @@ from .membership import Member
 from .offset import PlanOffset
 from .options import Options
 from .partition import Ranges, TopicPartition
-from .planner import available, lag, moved_back, plan
+from .planner import available, lag, plan
 from .positions import offsets_at, refuse_unknown
 from .siblings import Source, refuse_shared_topics
 from .topics import Topics
@@ -41,6 +57,12 @@ from .topics import Topics
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+LOOK_AT_TOPICS_EVERY_S = 1.0
+"""How long a topic that was made anew may go unnoticed when there is nothing to plan; before a plan it is always looked at."""
+
+BELIEVE_AFTER = 5
+"""How often a broker has to say that a topic is gone, or is another one: it may lag behind the others for a moment."""
 
 RETRY_INTERVAL_S = 0.1
 """Between attempts at a claim or a commit that a passing error, or a partition that nobody has adopted, holds up."""
@@ -61,17 +83,26 @@ class Cycle:
         self._member: Member | None = None
         self._ledger: Ledger
         self._target: Mapping[TopicPartition, int] | None = None
+        self._target_ids: Mapping[str, str | None] = {}
         self._ends: Mapping[TopicPartition, int] = {}
         self._began_with: frozenset[TopicPartition] = frozenset()
+        self._began_ids: Mapping[str, str] = {}
+        self._look_at = -math.inf
+        self._believed: set[tuple[str, str | None]] = set()
+        self._told: set[Loss] = set()
+        self._told_gone: set[TopicPartition] = set()
         self._planned_at: float | None = None
 
     def first(self) -> PlanOffset:
         """The offset before the first plan of a new stream, which begins with the partitions that there are now."""
-        return PlanOffset.first(self._options.group_id, self._topics.partitions())
+        partitions = self._topics.partitions()
+        ids = self._topics.ids(_topics_of(partitions))
+        return PlanOffset.first(self._options.group_id, partitions, {topic: known for topic, known in ids.items() if known})
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now."""
         partitions = self._topics.partitions()
+        self._target_ids = self._topics.ids(_topics_of(partitions))
         deadline = self._clock() + self._options.assignment_timeout_ms / 1000
         while len(target := self._topics.ends(partitions)) < len(partitions) and self._clock() < deadline:
             time.sleep(RETRY_INTERVAL_S)
@@ -84,12 +115,12 @@ class Cycle:
 
         `limited`: whether `maxOffsetsPerTrigger` and `minOffsetsPerTrigger` count now.
         """
-        member = self._join(Stream(start.stream, start.plan, start.plan, start.by_partition), start)
-        again = self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
-        positions = self._ledger.positions
-        self._ends = self._topics.ends(positions)
-        self._check_cut(member, positions)
-        positions = self._ledger.positions
+        stream = _stream(start, start.plan)
+        member = self._join(stream, start)
+        self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
+        records = self._look(member, stream)
+        again = member.call(self._ledger.to_reread)
+        positions = {partition: record.next for partition, record in records.items() if partition in self._ledger.positions}
         # Also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
         if limited and self._waits_for_more(positions, again):
             ranges = {}
@@ -108,6 +139,7 @@ class Cycle:
             member=assignment.member_id,
             group=self._options.group_id,
             ranges=planned,
+            topics={partition.topic: topic_id for partition in planned if (topic_id := records[partition].topic_id)},
         )
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
@@ -115,15 +147,16 @@ class Cycle:
 
         Raises:
             OffsetError: start and end are of two streams.
+            DataLossError: a topic of the plan is gone, or is another one by now, and `failOnDataLoss` is true.
             ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
         """
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
-        stream = Stream(end.stream, end.plan, max(-1, end.plan - 1), end.by_partition)
+        stream = _stream(end, max(-1, end.plan - 1))
         member = self._join(stream, end)
         deadline = self._clock() + self._options.assignment_timeout_ms / 1000
-        while (claims := self._patiently(lambda: member.call(lambda: self._ledger.claim(stream)))).waiting:
+        while (claims := self._patiently(lambda: self._claim_once(member, stream))).waiting:
             if self._clock() >= deadline:
                 raise self._claim_timeout(claims, stream)
             time.sleep(RETRY_INTERVAL_S)
@@ -133,9 +166,13 @@ class Cycle:
                 log.info("plan %d leaves %d offsets of %s to another member, which has taken them", end.plan, left, partition)
         return claims.granted
 
+    def _claim_once(self, member: Member, stream: Stream) -> Claims:
+        there = self._still_there(member, stream)
+        return member.call(lambda: self._ledger.claim(there))
+
     def committed(self, end: PlanOffset) -> None:
         """Take note that Spark has `end` in its commit log; its claims are closed with the next commit."""
-        member = self._join(Stream(end.stream, end.plan, end.plan, end.by_partition), end)
+        member = self._join(_stream(end, end.plan), end)
         self._patiently(lambda: member.call(lambda: self._ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:
@@ -159,11 +196,9 @@ class Cycle:
         if self._member is not None:
             self._member.close()
 
-    def _note_durable(self, plan: int) -> Ranges:
-        """What is to be read in place of other streams, once it is known what those have confirmed."""
+    def _note_durable(self, plan: int) -> None:
         self._ledger.durable(plan)
         self._ledger.settle()
-        return self._ledger.to_reread()
 
     def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
         """Whether `minOffsetsPerTrigger` holds the next plan back: not the first of a run, and not under AvailableNow."""
@@ -180,41 +215,116 @@ class Cycle:
             partition: min(end, self._target[partition]) for partition, end in self._ends.items() if partition in self._target
         }
 
-    def _check_cut(self, member: Member, positions: Mapping[TopicPartition, int]) -> None:
-        """An end below a position: asked for again before it is believed, as a broker that just restarted may lag behind.
+    # What is no longer there.
+
+    def _look(self, member: Member, stream: Stream) -> Mapping[TopicPartition, CommitRecord]:
+        """The records of the owned partitions, and in `_ends` their ends, once what is lost is told and left behind.
 
         Raises:
-            DataLossError: it is so, and `failOnDataLoss` is true.
+            DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
-        cut = moved_back(positions, self._ends)
-        for _ in range(self._options.fetch_offset_num_retries):
-            if not cut:
-                return
-            time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-            self._ends = {**self._ends, **self._topics.ends(cut)}
-            cut = moved_back(positions, self._ends)
-        if not cut:
-            return
-        loss = "the log now ends below what this group has processed: " + ", ".join(
-            f"{partition} ends at {lost.start}, the group is at {lost.end}" for partition, lost in sorted(cut.items())
+        while True:
+            records = member.call(self._ledger.known)
+            last_ends = self._ends
+            for attempt in range(1 + self._options.fetch_offset_num_retries):
+                if attempt:  # a broker that just restarted may lag behind: it is asked again before it is believed
+                    time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+                left = self._left(stream, records)
+                logs = self._logs(records, left, again=attempt > 0)
+                self._ends = logs.ends
+                of_target = [] if self._target is None else of_fixed_target(self._target, self._target_ids, records, logs)
+                losses = of_partitions(records, logs, last_ends) + of_places(stream, left, logs.ids)
+                if not (losses or of_target):
+                    return {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
+            refuse_target(of_target)
+            self._tell(member, losses)
+            self._patiently(lambda found=losses: member.call(lambda: self._ledger.go_on(found)))  # type: ignore[misc]
+
+    def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
+        """What the last plan had, and this member has no longer: another one may have it, or the topic is gone."""
+        return frozenset(
+            partition
+            for partition in stream.ranges.keys() - records.keys() - self._told_gone
+            if self._options.matches(partition.topic)
         )
-        if self._options.fail_on_data_loss:
-            raise DataLossError(
-                f"Data may be lost: {loss}. The topic was deleted and created again, or its log was cut. To go on from the end "
-                "of what is there, set failOnDataLoss to false; to read it from its start, stop every member of the group and "
-                "reset the group's offsets for these partitions."
-            )
-        log.warning("data may be lost: %s; going on from these ends (failOnDataLoss=false)", loss)
-        ends = {partition: lost.start for partition, lost in cut.items()}
-        self._patiently(lambda: member.call(lambda: self._ledger.go_back(ends)))
+
+    def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> Logs:
+        """What is needed of the logs: always the ends; unless nothing has happened the ids, and starts where there is more."""
+        ends = self._topics.ends(records)
+        to_read = {partition for partition, end in ends.items() if end > records[partition].next}
+        idle = all(ends.get(partition) == record.next for partition, record in records.items())
+        if idle and not again and self._target is None and self._clock() < self._look_at:
+            return Logs(ends=ends)
+        self._look_at = self._clock() + LOOK_AT_TOPICS_EVERY_S
+        # After the ends: those of a topic that was made anew are then never taken for the ends of the one before.
+        expected: dict[str, str | None] = {partition.topic: None for partition in left}
+        ids = self._topic_ids(expected | dict(self._target_ids) | {one.topic: record.topic_id for one, record in records.items()})
+        anew = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
+        starts = self._topics.starts([one for one in to_read | anew if ids.get(one.topic, "") is not None])
+        return Logs(ids, starts, ends)
+
+    def _topic_ids(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:
+        """The topics' ids, as in `Logs`; that one is gone, or is not what is expected, is asked again before it is believed."""
+        ids = self._topics.ids(expected)
+        for _ in range(BELIEVE_AFTER):
+            if not (_news(expected, ids) - self._believed):
+                return ids
+            time.sleep(RETRY_INTERVAL_S)
+            ids = self._topics.ids(expected)
+        self._believed |= _news(expected, ids)
+        return ids
+
+    def _still_there(self, member: Member, stream: Stream) -> Stream:
+        """The stream without those ranges of its plan whose topics are gone: nobody can read them, or will take them over.
+
+        A topic's id never comes back, so that every later attempt leaves them too.
+
+        Raises:
+            DataLossError: as `_look`.
+        """
+        topics = _topics_of(partition for partition, planned in stream.ranges.items() if any(one.size for one in planned))
+        ids = self._topic_ids({topic: stream.topics.get(topic) for topic in topics})
+        losses = of_plan(stream, ids)
+        if not losses:
+            return stream
+        if self._target is not None:
+            refuse_target([loss for loss in losses if not changed(self._target_ids.get(loss.partition.topic), loss.was)])
+        self._tell(member, losses)
+        lost = {loss.partition for loss in losses}
+        return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in lost})
+
+    def _leave_deleted(self, member: Member) -> bool:
+        """Leave the partitions whose topics were just deleted, for which no commit is taken; whether there are any.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
+        records = member.call(self._ledger.known)
+        ids = self._topic_ids({partition.topic: record.topic_id for partition, record in records.items()})
+        losses = of_partitions(records, Logs(ids), self._ends)
+        self._tell(member, losses)
+        member.call(lambda: self._ledger.go_on(losses))
+        return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())
+
+    def _tell(self, member: Member, losses: Sequence[Loss]) -> None:
+        """End the query, or tell of each loss once."""
+        if losses and self._options.fail_on_data_loss:
+            # The query commits on its way out: for these no broker takes one, and the commit would be refused.
+            gone = [loss for loss in losses if loss.cause is Cause.DELETED]
+            member.call(lambda: self._ledger.go_on(gone))
+            refuse(losses)
+        warn(loss for loss in losses if loss not in self._told)
+        self._told |= set(losses)
+        self._told_gone |= {loss.partition for loss in losses if loss.resume is None}
 
     # Joining.
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Member:
         if self._member is None:
-            topics = frozenset(partition.topic for partition in self._topics.partitions())
+            topics = frozenset(partition.topic for partition in self._topics.existing_partitions())
             refuse_shared_topics(Source(self._topics.cluster_id(), self._options.group_id, topics))
             self._began_with = newest.began_with()
+            self._began_ids = newest.topics
             if newest.plan < 0:
                 refuse_unknown(self._options.stream_start, self._began_with)
             self._member = self._joined(stream)
@@ -233,7 +343,10 @@ class Cycle:
                 stream,
                 Coordinator(member.consumer, options.group_id),
                 starting_offsets=self._starting_offsets,
-                all_partitions=self._topics.partitions,
+                all_partitions=self._topics.existing_partitions,
+                topic_ids=self._topic_ids,
+                log_starts=self._topics.starts,
+                fail_on_data_loss=options.fail_on_data_loss,
                 outstanding=options.outstanding(),
                 patience_s=options.assignment_timeout_ms / 1000,
             )
@@ -270,7 +383,9 @@ class Cycle:
     def _starting_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """Where to start without a commit: as the options say in what the stream began with, else earliest."""
         there = [partition for partition in partitions if partition in self._began_with]
-        later = [partition for partition in partitions if partition not in self._began_with]
+        ids = self._topics.ids(_topics_of(there))
+        there = [one for one in there if not changed(self._began_ids.get(one.topic), ids.get(one.topic, ""))]
+        later = [partition for partition in partitions if partition not in there]
         return self._topics.starts(later) | offsets_at(self._options.stream_start, there, self._topics)
 
     # Trying again.
@@ -285,6 +400,9 @@ class Cycle:
         while True:
             try:
                 return step()
+            except TopicNotFound:
+                if self._member is None or not self._leave_deleted(self._member) or self._clock() >= deadline:
+                    raise
             except GroupKafkaError as error:
                 if not (is_passing(error) or isinstance(error, MemberUnknown)) or self._clock() >= deadline:
                     raise
@@ -302,6 +420,25 @@ class Cycle:
             "(assignmentTimeout). A member that died holds its partitions until its session is over; "
             f"`groupkafka describe --group {self._options.group_id}` shows the members. A restart of the query goes on here."
         )
+
+
+def _stream(offset: PlanOffset, durable: int) -> Stream:
+    """What the stream knows of itself when `offset` is the newest in its offset log."""
+    return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics)
+
+
+def _news(expected: Mapping[str, str | None], ids: Mapping[str, str | None]) -> set[tuple[str, str | None]]:
+    """The topics that are gone, or are not those that were expected."""
+    return {(topic, ids[topic]) for topic, was in expected.items() if topic in ids and changed(was, ids[topic])}
+
+
+def _with_id(record: CommitRecord, topic_id: str | None) -> CommitRecord:
+    """The record with its topic's id, also when no broker told it at the adoption; the next claim writes it."""
+    return record if record.topic_id or not topic_id else record.model_copy(update={"topic_id": topic_id})
+
+
+def _topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
+    return {partition.topic for partition in partitions}
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

@@ -32,13 +32,14 @@ class Stream:
 
     `logged` is the newest plan in Spark's offset log and `durable` the newest in its commit log (-1: none); `ranges` are those
     of plan `logged`; the last one of each partition is what came next there, perhaps nothing. In one checkpoint lineage
-    `durable` is `logged` or `logged - 1`.
+    `durable` is `logged` or `logged - 1`. `topics` are the ids of the topics that these ranges are of, as far as they are known.
     """
 
     name: str
     logged: int = -1
     durable: int = -1
     ranges: Ranges = field(default_factory=dict)
+    topics: Mapping[str, str] = field(default_factory=dict)
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -54,13 +55,44 @@ def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, .
     return tuple(entry for entry in owed if done.get(entry.stream, -1) < entry.plan)
 
 
+def made_anew(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
+    """Whether what is known of the partition is of an earlier topic of that name; `topic_id` is the one that it has now.
+
+    Kafka forgets the commits of a deleted topic, in its own time; then the stream's last plan tells. Another client's commit is
+    believed: somebody may have reset the offsets for the new topic.
+    """
+    return _differ(_known_id(stream, partition, commit), topic_id)
+
+
+def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> str | None:
+    """The id of the topic that the commit is of, or that the partition's place in the stream's last plan is of."""
+    match commit:
+        case Foreign():
+            return None
+        case CommitRecord() if commit.topic_id is not None or commit.stream != stream.name:
+            return commit.topic_id
+        case _:
+            return stream.topics.get(partition.topic)
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
+
+
 def adopt(
-    stream: Stream, partition: TopicPartition, commit: GroupCommit, *, starting_offset: int, done: Evidence
+    stream: Stream,
+    partition: TopicPartition,
+    commit: GroupCommit,
+    *,
+    starting_offset: int,
+    done: Evidence,
+    topic_id: str | None = None,
 ) -> CommitRecord:
     """Decide the record of a partition that the group has just given to this stream.
 
-    `starting_offset` is where to start without a commit and without a place in the stream's last plan. `done` is the
-    evidence of other streams' records. The result is written to the group unless it is what the group holds already.
+    `starting_offset` is where to start without a commit and without a place in the stream's last plan, and in a topic that was
+    made anew. `done` is the evidence of other streams' records. `topic_id` is the topic's id now, if it is known. The result is
+    written to the group unless it is what the group holds already.
 
     Raises:
         CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
@@ -68,6 +100,16 @@ def adopt(
     known = {**done, stream.name: stream.durable}
     if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
         raise _behind(stream, partition, newest)
+    if made_anew(stream, partition, commit, topic_id):
+        # Nothing that is said of the earlier topic's offsets may hold back, or skip, records of this one.
+        adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
+    else:
+        adopted = _adopt(stream, partition, commit, starting_offset, known)
+    topic_id = topic_id or _known_id(stream, partition, commit)
+    return adopted if adopted.topic_id == topic_id else adopted.model_copy(update={"topic_id": topic_id})
+
+
+def _adopt(stream: Stream, partition: TopicPartition, commit: GroupCommit, starting_offset: int, known: Evidence) -> CommitRecord:
     match commit:
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
@@ -132,6 +174,31 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     return record if owed == record.owed else record.model_copy(update={"owed": owed})
 
 
+def cut_back(record: CommitRecord, end: int) -> CommitRecord:
+    """The record once its log ends at `end`, below its position: it goes on there, and what was held beyond is forgotten."""
+    there = OffsetRange(0, end)
+    open_ = (OffsetRange(*held).overlap(there) for held in record.open)
+    owed = ((entry, entry.range.overlap(there)) for entry in record.owed)
+    return record.model_copy(
+        update={
+            "next": end,
+            "open": tuple(OpenRange(*left) for left in open_ if left.size),
+            "owed": tuple(entry._replace(start=left.start, end=left.end) for entry, left in owed if left.size),
+        }
+    )
+
+
+def skip_to(record: CommitRecord, start: int) -> CommitRecord:
+    """The record once its log starts at `start`, above its position. What is held below waits for its streams, as before."""
+    return record.model_copy(update={"next": start})
+
+
+def start_anew(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
+    """The record once its topic was deleted and created again: nothing of the earlier one is held, or skipped in the new one."""
+    forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id}
+    return record.model_copy(update=forgotten)
+
+
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
     """What the owner of this record may take over (`outstandingClaims`): its own entries are settled by its commit log."""
     return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
@@ -185,6 +252,9 @@ def claim(
     """
     ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
+    if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):
+        # The plan was made before the topic was deleted and created again: what it was to read is gone.
+        return Verdict()
     if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
         return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
@@ -206,6 +276,7 @@ def claim(
         "claimed_at": now,
         "next": stream.ranges[partition][-1].end,
         "owed": _without(commit.owed, taken),
+        "topic_id": commit.topic_id or stream.topics.get(partition.topic),
     }
     return Verdict(read=taken, write=commit.model_copy(update=claimed))
 

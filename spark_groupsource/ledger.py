@@ -16,8 +16,9 @@ from types import MappingProxyType
 from .broker_errors import is_passing
 from .commit_record import CommitRecord, GroupCommit
 from .coordinator import Coordinator
-from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown
-from .handoff import Stream, adopt, claim, claimable, confirm, evidence, owed_to_others, settle
+from .data_loss import Loss, behind, of_commit, refuse, warn
+from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from .handoff import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from .outstanding import HOLD, Holding, OutstandingClaims
 from .partition import OffsetRange, Ranges, TopicPartition
 
@@ -49,6 +50,9 @@ class Ledger:
         *,
         starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         all_partitions: Callable[[], Iterable[TopicPartition]],
+        topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
+        log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        fail_on_data_loss: bool = True,
         outstanding: OutstandingClaims = HOLD,
         patience_s: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
@@ -61,6 +65,9 @@ class Ledger:
             starting_offsets: where to start in partitions that the group has no commit for (inclusive); of those only whose
                 leaders can tell now.
             all_partitions: every partition that the group may hold a record for, owned by this member or not.
+            topic_ids: the ids of these topics now, as in data_loss.Logs; given the ids that are expected, `None` where not known.
+            log_starts: where these logs begin (inclusive); of those only whose leaders can tell now.
+            fail_on_data_loss: whether a partition whose topic was made anew ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
             patience_s: how long passing errors may hold up the adoption of a partition, in seconds.
             clock: seconds, monotonic.
@@ -70,6 +77,9 @@ class Ledger:
         self._coordinator = coordinator
         self._starting_offsets = starting_offsets
         self._all_partitions = all_partitions
+        self._topic_ids = topic_ids
+        self._log_starts = log_starts
+        self._fail_on_data_loss = fail_on_data_loss
         self._holding = Holding(outstanding, fresh=stream.logged < 0)
         self._patience_s = patience_s
         self._clock = clock
@@ -134,7 +144,8 @@ class Ledger:
             self._adopt()
         except GroupKafkaError as error:
             self._failing_since = now if self._failing_since is None else self._failing_since
-            passing = is_passing(error) or isinstance(error, MemberUnknown)
+            # A topic that was just deleted is asked back by the group, or comes again as another one.
+            passing = is_passing(error) or isinstance(error, MemberUnknown | TopicNotFound)
             if not passing or now - self._failing_since > self._patience_s:
                 raise
             log.info("adoption of %d partitions is tried again: %s", len(self._acquired), error)
@@ -154,6 +165,10 @@ class Ledger:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write_confirmed(self._draining)
+
+    def known(self) -> dict[TopicPartition, CommitRecord]:
+        """The record of each owned partition, with durable plans closed."""
+        return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """What is owed to other streams and is to be read by this one instead (`outstandingClaims`).
@@ -235,21 +250,30 @@ class Ledger:
         settled = {partition: settle(record, done) for partition, record in self._records.items()}
         self._write({partition: record for partition, record in settled.items() if record is not self._records[partition]})
 
-    def go_back(self, ends: Mapping[TopicPartition, int]) -> None:
-        """Read on at the end of logs that end below their positions; what was recorded of later offsets is forgotten.
+    def go_on(self, losses: Iterable[Loss]) -> None:
+        """Read on behind what is lost; a partition whose topic is gone is left until the group takes it back, or it comes again.
+
+        Losses of partitions that have moved meanwhile are passed over.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
         """
-        cut = {}
-        for partition, end in ends.items():
-            record = confirm(self._records[partition], self._stream)
-            kept = {
-                "open": tuple(held for held in record.open if held.end <= end),
-                "owed": tuple(held for held in record.owed if held.end <= end),
-            }
-            cut[partition] = record.model_copy(update={"next": end, **kept})
-        self._write(cut)
+        gone = set()
+        writes = {}
+        for loss in losses:
+            record = self._records.get(loss.partition)
+            if record is None or loss.position not in {None, record.next}:
+                continue
+            if loss.resume is None:
+                gone.add(loss.partition)
+            else:
+                writes[loss.partition] = behind(loss, loss.resume, confirm(record, self._stream))
+        for partition in gone:
+            del self._records[partition]
+        self._planned -= gone
+        self._acquired |= gone - self._draining
+        self._publish()
+        self._write(writes)
 
     # Inside.
 
@@ -261,16 +285,39 @@ class Ledger:
 
     def _adopt(self) -> None:
         commits = self._coordinator.fetch(self._acquired)
-        unrecorded = {partition for partition, commit in commits.items() if commit is None} - self._stream.ranges.keys()
-        starting = self._starting_offsets(unrecorded) if unrecorded else {}
-        leaderless = unrecorded - starting.keys()
+        ids = self._ids_for(commits)
+        anew = {
+            partition
+            for partition, commit in commits.items()
+            if made_anew(self._stream, partition, commit, ids.get(partition.topic))
+        }
+        unrecorded = {partition for partition, commit in commits.items() if commit is None} - self._stream.ranges.keys() - anew
+        starting = {
+            **(self._starting_offsets(unrecorded) if unrecorded else {}),
+            **(self._log_starts(anew) if anew else {}),
+        }
+        gone = {partition for partition in commits if ids.get(partition.topic, "") is None}
+        leaderless = ((unrecorded | anew) - starting.keys()) | gone
         commits = {partition: commit for partition, commit in commits.items() if partition not in leaderless}
+        losses = [
+            of_commit(self._stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
+            for partition in sorted(anew - leaderless)
+        ]
+        if self._fail_on_data_loss:
+            refuse(losses)
         if self._holding.looks_back:
             self._holding.came(self._coordinator.fetch(self._all_partitions()))
         holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in commits.values())
         done = self._evidence() if holds_ranges else {}
         adopted = {
-            partition: adopt(self._stream, partition, commit, starting_offset=starting.get(partition, 0), done=done)
+            partition: adopt(
+                self._stream,
+                partition,
+                commit,
+                starting_offset=starting.get(partition, 0),
+                done=done,
+                topic_id=ids.get(partition.topic) or None,  # when no broker tells it now, the next plan finds out
+            )
             for partition, commit in commits.items()
         }
         for part in self._coordinator.parts({where: record for where, record in adopted.items() if record != commits[where]}):
@@ -278,9 +325,19 @@ class Ledger:
         self._records |= adopted
         self._acquired -= adopted.keys()
         self._publish()
+        warn(losses)
         self._holding.warn(adopted)
         if leaderless:
-            raise BrokerUnavailable(f"where {min(leaderless)} begins is not known now: its leader does not answer.")
+            raise BrokerUnavailable(
+                f"where {min(leaderless)} begins is not known now: its leader does not answer, or it is gone."
+            )
+
+    def _ids_for(self, commits: Mapping[TopicPartition, GroupCommit]) -> Mapping[str, str | None]:
+        expected = {partition.topic: self._stream.topics.get(partition.topic) for partition in commits}
+        for partition, commit in commits.items():
+            if isinstance(commit, CommitRecord) and commit.topic_id is not None:
+                expected[partition.topic] = commit.topic_id
+        return self._topic_ids(expected)
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """What the records of these partitions become when durable plans are closed; only those that change."""

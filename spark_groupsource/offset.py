@@ -1,11 +1,12 @@
 """The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
 
-`{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}}}` for every partition that was
-owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when there is nothing new; before it stand
-those that are read in place of another stream (`outstandingClaims`). The ranges carry their own starts because Spark keeps
-only end offsets, and the start of a partition that was just acquired stands nowhere else. The offset before the first plan has
-`"partitions":{topic:count}` instead: how many there were when the stream began, which is where its starting options apply; a
-partition that is not among them was added later. Spark compares offsets as JSON text: keys are sorted.
+`{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}},"topics":{topic:id}}` for
+every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when there is
+nothing new; before it stand those that are read in place of another stream (`outstandingClaims`). The ranges carry their own
+starts because Spark keeps only end offsets, and the start of a partition that was just acquired stands nowhere else. The offset
+before the first plan has `"partitions":{topic:count}` instead: how many there were when the stream began, which is where its
+starting options apply; a partition that is not among them was added later. `topics` tells a topic from a later one of the same
+name; it is left out where no id is known. Spark compares offsets as JSON text: keys are sorted.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .commit_record import Offset, PlanNumber, StreamName
+from .commit_record import Offset, PlanNumber, StreamName, TopicId
 from .errors import OffsetError
 from .partition import OffsetRange, Ranges, TopicPartition
 
@@ -44,6 +45,7 @@ class PlanOffset(BaseModel):
     group: str
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
     partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
+    topics: dict[str, TopicId] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _ordered(self) -> PlanOffset:
@@ -56,11 +58,13 @@ class PlanOffset(BaseModel):
         return self
 
     @classmethod
-    def first(cls, group: str, partitions: Collection[TopicPartition]) -> PlanOffset:
-        """The offset of a stream that has planned nothing, and finds these partitions; draws the stream's name."""
+    def first(
+        cls, group: str, partitions: Collection[TopicPartition], topics: Mapping[str, str] = MappingProxyType({})
+    ) -> PlanOffset:
+        """The offset of a stream that has planned nothing, and finds these partitions and topic ids; draws the stream's name."""
         counts = dict(Counter(partition.topic for partition in partitions))
         name = secrets.token_hex(8)
-        return cls(stream=name, plan=-1, generation=-1, member="", group=group, ranges={}, partitions=counts)
+        return cls(stream=name, plan=-1, generation=-1, member="", group=group, ranges={}, partitions=counts, topics=dict(topics))
 
     @classmethod
     def build(
@@ -72,13 +76,16 @@ class PlanOffset(BaseModel):
         member: str,
         group: str,
         ranges: Ranges,
+        topics: Mapping[str, str] = MappingProxyType({}),
     ) -> PlanOffset:
-        """The offset of plan `plan` with the ranges of each owned partition."""
+        """The offset of plan `plan` with the ranges of each owned partition, and the ids of their topics."""
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
             by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
-        return cls(stream=stream, plan=plan, generation=generation, member=member, group=group, ranges=by_topic)
+        return cls(
+            stream=stream, plan=plan, generation=generation, member=member, group=group, ranges=by_topic, topics=dict(topics)
+        )
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any], group: str) -> PlanOffset:
@@ -130,6 +137,9 @@ class PlanOffset(BaseModel):
         plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
         if self.partitions is not None:
             plain["partitions"] = dict(sorted(plain["partitions"].items()))
+        plain["topics"] = dict(sorted(plain["topics"].items()))
+        if not self.topics:
+            del plain["topics"]
         return dict(sorted(plain.items()))
 
 

@@ -97,12 +97,3 @@ def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetR
 def lag(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     """Offsets between each position and its end; 0 where the end is unknown or not above it."""
     return {partition: max(0, ends.get(partition, start) - start) for partition, start in positions.items()}
-
-
-def moved_back(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetRange]:
-    """Partitions whose end lies below the next offset to read, as [end, position): the log was cut, or made anew."""
-    return {
-        partition: OffsetRange(ends[partition], start)
-        for partition, start in positions.items()
-        if partition in ends and ends[partition] < start
-    }

@@ -5,6 +5,8 @@ An AdminClient asks: one request for each broker, whatever the number of partiti
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -25,6 +27,8 @@ log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 
 REQUEST_TIMEOUT_S = 10.0
+FIRST_TIMEOUT_S = 3.0
+"""Before another broker is asked to describe topics."""
 NO_RECORD = -1
 """What a broker answers when no record is as young as the timestamp that it was asked for."""
 
@@ -104,8 +108,39 @@ class Topics:
         Raises:
             BrokerUnavailable, AuthenticationFailed: no broker answers, or none lets this user in.
         """
-        described = self._admin.describe_cluster(request_timeout=REQUEST_TIMEOUT_S)
-        return str(self._asked(described.result, "looking up the cluster").cluster_id)
+        return str(self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "looking up the cluster").cluster_id)
+
+    def existing_partitions(self) -> list[TopicPartition]:
+        """As `partitions`, for a query that runs already: a topic that is subscribed by name may be gone by now.
+
+        Raises:
+            NotAuthorized, BrokerUnavailable, AuthenticationFailed: as `partitions`.
+        """
+        if self._subscription.subscribe is None:
+            return self.partitions()
+        there = []
+        for name, future in self._described(self._subscription.subscribe).items():
+            with contextlib.suppress(TopicNotFound):
+                there.append(self._asked(future.result, f"looking up topic {name!r}"))
+        return sorted(TopicPartition(topic.name, partition.id) for topic in there for partition in topic.partitions)
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """Each topic's id, `None` for a topic that does not exist, and "" from brokers that know no ids.
+
+        A topic that no broker tells of now is left out.
+
+        Raises:
+            NotAuthorized, AuthenticationFailed: at once.
+        """
+        found: dict[str, str | None] = {}
+        for name, future in self._described(topics).items():
+            try:
+                found[name] = _id_text(self._asked(future.result, f"looking up topic {name!r}").topic_id)
+            except TopicNotFound:
+                found[name] = None
+            except BrokerUnavailable:
+                continue  # whoever needs the topic's ends notices, and waits no longer than its patience
+        return found
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """The end of each partition (exclusive): high watermark, or last stable offset.
@@ -176,8 +211,16 @@ class Topics:
 
     def _described(self, topics: Iterable[str]) -> Mapping[str, Future[Any]]:
         names = sorted(topics)
+        if not names:
+            return {}
         # Unlike list_topics(name) this never creates a topic.
-        return self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S) if names else {}
+        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=FIRST_TIMEOUT_S)
+        if any(_is_unanswered(future) for future in futures.values()):
+            # librdkafka asks what the last metadata called the controller, dead or not; listing asks any broker for another.
+            with contextlib.suppress(KafkaException):
+                self._admin.list_topics(timeout=FIRST_TIMEOUT_S)
+                return self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+        return futures
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:
@@ -198,3 +241,19 @@ class Topics:
 
     def _trouble_said(self) -> str:
         return f" ({self._trouble.str()})" if self._trouble is not None else ""
+
+
+def _is_unanswered(described: Future[Any]) -> bool:
+    failed = described.exception()
+    return isinstance(failed, KafkaException) and failed.args[0].code() in {
+        KafkaError._TIMED_OUT,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+    }
+
+
+def _id_text(topic_id: Any) -> str:
+    """A topic's id as Kafka's own tools print it: librdkafka has `+` and `/` where they have `-` and `_`."""
+    halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
+    raw = b"".join(half.to_bytes(8, "big", signed=True) for half in halves)
+    return base64.urlsafe_b64encode(raw).decode().rstrip("=") if any(raw) else ""

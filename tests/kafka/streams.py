@@ -26,7 +26,14 @@ class MemberStream:
         settings = {**self.options.member_settings(), **(callbacks or {})}
         self.member = Member(settings, self.options.subscription(), drain_timeout_s=self.options.drain_timeout_ms / 1000)
         self.coordinator = Coordinator(self.member.consumer, self.options.group_id)
-        self.ledger = Ledger(Stream(name), self.coordinator, starting_offsets=topics.starts, all_partitions=topics.partitions)
+        self.ledger = Ledger(
+            Stream(name),
+            self.coordinator,
+            starting_offsets=topics.starts,
+            all_partitions=topics.partitions,
+            topic_ids=topics.ids,
+            log_starts=topics.starts,
+        )
 
     @property
     def owned(self) -> set[TopicPartition]:

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from spark_groupsource.batch_plan import BatchTask, plan_batch
 from spark_groupsource.broker import Cluster
 from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.errors import GroupActive, OptionError, TopicNotFound
+from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
 from spark_groupsource.options import Options
 
 from ..conftest import MakeTopic, Produce
@@ -119,6 +119,31 @@ def test_a_topic_that_does_not_exist_is_named(plan: Plan) -> None:
 
 
 class TestWhatTheGroupHasNotProcessed:
+    @pytest.mark.parametrize(
+        ("record", "told", "left"),
+        [
+            (
+                CommitRecord(stream="alpha", logged=7, done=6, next=8, open=(OpenRange(6, 8),), topic_id="A" * 22),
+                r"\[6, 8\) \(2 offsets\): the next offset to read was 8, and the topic was deleted and created again",
+                [(0, 0, 10)],
+            ),
+            (
+                CommitRecord(stream="alpha", logged=7, done=6, next=30, open=(OpenRange(8, 12),)),
+                r"\[10, 30\) \(20 offsets\): the next offset to read was 30, and the log ends at 10",
+                [(0, 8, 10)],
+            ),
+        ],
+        ids=["of a topic that was made anew", "of a log that was cut"],
+    )
+    def test_is_an_error_or_what_is_there(
+        self, plan: Plan, tens: str, cluster: Cluster, record: CommitRecord, told: str, left: list[tuple[int, int, int]]
+    ) -> None:
+        with joined(cluster, f"group-of-{tens}", tens, 2) as consumer:
+            commit(consumer, tens, 0, record.offset, record.metadata())
+        with pytest.raises(DataLossError, match=told):
+            plan(tens, startingOffsets="committed")
+        assert bounds(plan(tens, startingOffsets="committed", failOnDataLoss="false")) == left
+
     def test_is_everything_without_a_commit(self, plan: Plan, tens: str) -> None:
         assert bounds(plan(tens, startingOffsets="committed")) == [(0, 0, 10)]
 

@@ -7,119 +7,27 @@ import multiprocessing
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 
 import pytest
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource import coordinator
 from spark_groupsource.broker import Cluster
-from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange, read_commit
-from spark_groupsource.cycle import Cycle
+from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.errors import (
     CheckpointBehindGroup,
     ClaimsOutstanding,
     ClaimTimeout,
     CommitRefused,
-    DataLossError,
     OptionError,
 )
 from spark_groupsource.offset import PlanOffset
-from spark_groupsource.options import Options
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until
-
-Claimed = dict[int, tuple[int, ...]]
-"""For each partition (from, to), and (from, to, from, to) where a plan has two ranges."""
-
-
-class Query:
-    """A query's checkpoint, and the run of it that is alive: what Spark would do, one call at a time."""
-
-    def __init__(self, options: Mapping[str, str]) -> None:
-        self.given = options
-        self._options = Options.parse(options)
-        self.cycle = Cycle(self._options)
-        self.done = self.cycle.first()
-        self.logged = self.done
-
-    def plan(self) -> bool:
-        """latestOffset, and the offset log; whether there is something to read."""
-        planned = self.cycle.plan(self.done, limited=True)
-        if planned is not None:
-            self.logged = planned
-        return planned is not None
-
-    def claim(self) -> Claimed:
-        """partitions(start, end): what the tasks read."""
-        granted = self.cycle.claim(self.done, self.logged)
-        return {partition.partition: tuple(bound for one in ranges for bound in one) for partition, ranges in granted.items()}
-
-    def finish(self) -> None:
-        """The sink and the commit log."""
-        self.done = self.logged
-
-    def run_batch(self) -> Claimed:
-        until(self.plan, "something to read")
-        claimed = self.claim()
-        self.finish()
-        return claimed
-
-    def until_planning(self, partitions: int) -> None:
-        """Wait until the query may plan exactly so many partitions."""
-
-        def enough() -> bool:
-            self.plan()
-            return len(self.cycle._ledger.positions) == partitions
-
-        until(enough, f"{partitions} partitions to plan")
-
-    def restart(self) -> None:
-        """The driver is gone, and a new one starts on the same checkpoint."""
-        self.cycle.stop()
-        self.cycle = Cycle(self._options)
-
-
-@pytest.fixture
-def query(cluster: Cluster) -> Iterator[Callable[..., Query]]:
-    made: list[Query] = []
-
-    def make_query(topic: str, **more: str) -> Query:
-        made.append(
-            Query(
-                {
-                    "kafka.bootstrap.servers": cluster.bootstrap_servers,
-                    "kafka.group.id": f"group-of-{topic}",
-                    **({} if "kafka.group.protocol" in more else {"kafka.session.timeout.ms": "6000"}),
-                    "subscribe": topic,
-                    "startingOffsets": "earliest",
-                    **more,
-                }
-            )
-        )
-        return made[-1]
-
-    yield make_query
-    for one in made:
-        one.cycle.stop()
-
-
-@pytest.fixture
-def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign | None]:
-    def read(topic: str, partition: int) -> CommitRecord | Foreign | None:
-        future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"group-of-{topic}")])[f"group-of-{topic}"]
-        for found in future.result(30).topic_partitions:
-            if (found.topic, found.partition) == (topic, partition):
-                return read_commit(found.offset, found.metadata)
-        return None
-
-    return read
-
-
-MakeQuery = Callable[..., Query]
-RecordOf = Callable[[str, int], CommitRecord | Foreign | None]
+from .conftest import MakeQuery, Query, RecordOf
 
 
 def test_more_records_than_one_commit_can_carry_take_several(
@@ -550,44 +458,6 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     partition = next(iter(a.cycle._ledger.positions))
     with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record takes \d+ bytes .* stream-that-never-came-back-099"):
         a.cycle._member.call(lambda: coordinator.commit({partition: longer}))  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_made_anew_is_data_loss(
-    topic: MakeTopic,
-    produce: Produce,
-    query: MakeQuery,
-    admin: AdminClient,
-    cluster: Cluster,
-    caplog: pytest.LogCaptureFixture,
-    fail: bool,
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a = query(name, failOnDataLoss=str(fail))
-    a.run_batch()
-    a.plan()
-    a.cycle.stop()
-    admin.delete_topics([name])[name].result(30)
-    until(lambda: name not in admin.list_topics(timeout=30).topics, "the topic is gone")
-    cluster.create_topic(name)
-    # Kafka drops the offsets of a deleted topic, in its own time; here they have survived.
-    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
-    record = CommitRecord(stream=a.done.stream, logged=0, done=0, next=10)
-    outsider.commit(offsets=[TopicPartition(name, 0, 10, metadata=record.metadata())], asynchronous=False)
-    outsider.close()
-    a.restart()
-    told = rf"{name}-0 ends at 0, the group is at 10"
-    if fail:
-        with pytest.raises(DataLossError, match=told):
-            a.plan()
-    else:
-        assert not a.plan()
-        assert re.search(told, caplog.text)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        producer.produce(name, b"new")
-        assert producer.flush(30) == 0
-        assert a.run_batch() == {0: (0, 1)}
 
 
 def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(

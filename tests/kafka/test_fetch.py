@@ -597,6 +597,49 @@ def test_a_topic_deleted_while_it_is_read_is_loss(
         list(batches)
 
 
+def test_a_topic_deleted_while_it_is_read_is_a_warning_if_asked_for(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=False))
+    found = next(batches).column("offset").to_pylist()
+    delete_topic(admin, name)
+
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(len(found)))
+    assert f"{name}-0 are gone, offsets [{len(found)}, 60): the topic or the partition does not exist" in warnings_of(caplog)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(
+    fail: bool,
+    read: Reader,
+    using: MakeSettings,
+    topic: MakeTopic,
+    produce: Produce,
+    admin: AdminClient,
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=fail))
+    found = next(batches).column("offset").to_pylist()
+    delete_topic(admin, name)
+    cluster.create_topic(name)
+
+    if fail:
+        with pytest.raises(DataLossError, match=r"\[\d+, 60\)"):
+            list(batches)
+        return
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(len(found)))
+    assert f"[{len(found)}, 60)" in warnings_of(caplog)
+
+
 def test_a_gap_at_the_start_is_loss_if_the_log_start_has_moved_into_it_meanwhile(
     using: MakeSettings, compacted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

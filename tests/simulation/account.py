@@ -58,6 +58,13 @@ class Account:
         """The partition has that many records more."""
         self.output[number].extend([""] * records)
 
+    def recreate(self) -> None:
+        """The topic is another one now: what becomes of its records counts, and nothing else."""
+        self.graceful = False
+        self.output = [[] for _ in self.output]
+        self.durable = [set() for _ in self.durable]
+        self.reread = [set() for _ in self.reread]
+
     def written(self, number: int, offset: int, who: str) -> None:
         """A record reaches a sink."""
         before = self.output[number][offset]
@@ -89,7 +96,7 @@ class Account:
 
     def check_claim(self, where: TopicPartition, record: CommitRecord, before: GroupCommit, *, may_reread: bool) -> None:
         """Hold newly claimed ranges against what was owed to other streams until now."""
-        if not isinstance(before, CommitRecord) or before.stream != record.stream:
+        if not isinstance(before, CommitRecord) or (before.stream, before.topic_id) != (record.stream, record.topic_id):
             return
         was_owed = set(offsets_of(entry.range for entry in before.owed))
         claimed = set(offsets_of(OffsetRange(*one) for one in record.open)) - set(

@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from spark_groupsource.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.data_loss import Logs, Loss, of_partitions, of_plan
 from spark_groupsource.handoff import Stream
 from spark_groupsource.offset import PlanOffset
 from spark_groupsource.partition import Ranges, TopicPartition
@@ -66,7 +68,8 @@ class Driver:
     """A driver process. Each `do_...` is one step; it gives true when something came of it that others may wait for."""
 
     stage: str
-    """Spark's next call: durable, plan, propose, name or rest, write, acknowledge, claim, sink, commit."""
+    """Spark's next call: durable, plan, propose, name or rest, write, acknowledge, claim, sink, commit; in between `leave`, when
+    something is lost."""
 
     def __init__(self, world: World, stream: int) -> None:
         self.world = world
@@ -78,6 +81,9 @@ class Driver:
         self.batch = checkpoint.batches
         """The next batch to write."""
         self.ranges: Ranges = {}
+        self.topics: Mapping[str, str] = {}
+        """The ids of the topics of `ranges`, when they were planned."""
+        self.losses: Sequence[Loss] = ()
         self.again: Ranges = {}
         """What it may read in place of other streams, when it last asked."""
         self.member: str | None = None
@@ -93,10 +99,13 @@ class Driver:
         replays = checkpoint.committed < checkpoint.logged
         self.stage = "claim" if replays else "durable"
         self.ledger = world.ledger_type(
-            Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition),
+            Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition, self.plan.topics),
             FakeCoordinator(world, self),
             starting_offsets=_from_the_beginning,
             all_partitions=world.partitions,
+            topic_ids=self.topic_ids,
+            log_starts=_from_the_beginning,
+            fail_on_data_loss=False,
             outstanding=world.setting.outstanding,
             patience_s=math.inf,
             clock=_Clock(),
@@ -114,7 +123,12 @@ class Driver:
                 setattr(twin.ledger, attribute, copy.copy(value))
         twin.ledger._holding = copy.copy(self.ledger._holding)
         twin.ledger._coordinator = FakeCoordinator(world, twin)
+        twin.ledger._topic_ids = twin.topic_ids
         return twin
+
+    def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        """What the brokers say of these topics now."""
+        return dict.fromkeys(topics, self.world.topic_id)
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -165,8 +179,20 @@ class Driver:
         """The positions are looked at, and the partitions' ends; 0: no broker tells them."""
         if self.stage == "plan":
             ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
+            records = self.ledger.known()
+            logs = Logs(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
+            self.losses = of_partitions(records, logs if limit != 0 else Logs(), {})
+            self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
             self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
-            self.stage = "propose"
+            self.stage = "leave" if self.losses else "propose"
+        return False
+
+    def do_leave(self) -> bool:
+        """Something is lost: it is left behind, and the positions are looked at again."""
+        if self.stage == "leave":
+            self.ledger.go_on(self.losses)
+            self.again = self.ledger.to_reread()
+            self.stage = "plan"
         return False
 
     def do_propose(self) -> bool:
@@ -178,7 +204,13 @@ class Driver:
             self.stage = "rest" if self.batch else "name"
             return False
         self.plan = PlanOffset.build(
-            stream=self.plan.stream, plan=self.plan.plan + 1, generation=1, member="", group=GROUP_ID, ranges=kept
+            stream=self.plan.stream,
+            plan=self.plan.plan + 1,
+            generation=1,
+            member="",
+            group=GROUP_ID,
+            ranges=kept,
+            topics=self.topics,
         )
         self.stage = "write"
         return True
@@ -229,11 +261,15 @@ class Driver:
         """partitions(start, end)."""
         if self.stage != "claim":
             return False
-        claims = self.ledger.claim(self.as_logged())
+        claims = self.ledger.claim(self.still_there())
         if claims.waiting:
             return False
         self.ranges = claims.granted
         self.stage = "sink"
+        if not self.current:
+            if self.ranges:
+                raise Violation("read in another topic", f"{self.name} reads {_shown(claims.granted)}")
+            return True
         if self.plan.plan > self.checkpoint.committed:
             before = self.checkpoint.granted.setdefault(self.plan.plan, claims.granted)
             if self.world.account.exactly_once and not self.world.account.may_have_become(before, claims.granted):
@@ -241,9 +277,20 @@ class Driver:
                 raise Violation("an answer changed", f"{now}; before, it was {_shown(before)}")
         return True
 
+    @property
+    def current(self) -> bool:
+        """Whether the newest plan is of the topic as it is now."""
+        return self.plan.topics.get("orders", self.world.topic_id) == self.world.topic_id
+
     def as_logged(self) -> Stream:
         """What the stream knows of itself when its plan is in the offset log."""
-        return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition)
+        return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition, self.plan.topics)
+
+    def still_there(self) -> Stream:
+        """The same, without the ranges that are gone with their topic."""
+        stream = self.as_logged()
+        lost = {loss.partition for loss in of_plan(stream, self.topic_ids(stream.topics))}
+        return replace(stream, ranges={where: planned for where, planned in stream.ranges.items() if where not in lost})
 
     def do_sink(self) -> bool:
         """The tasks have read, and the sink commits, unless it has this plan."""
@@ -252,6 +299,8 @@ class Driver:
         number = self.plan.plan
         self.stage = "commit"
         if number not in self.checkpoint.sink:
+            if not self.current:
+                self.ranges = {}  # nothing of it is there any more
             self.checkpoint.sink[number] = self.ranges
             for where, offsets in self.world.read(self.ranges).items():
                 for offset in offsets_of(offsets):
@@ -264,7 +313,8 @@ class Driver:
             return False
         if self.plan.plan > self.checkpoint.committed:
             self.checkpoint.committed = self.plan.plan
-            self.world.account.confirmed(self.checkpoint.sink[self.plan.plan])
+            if self.current:
+                self.world.account.confirmed(self.checkpoint.sink[self.plan.plan])
         self.stage = "durable"
         return True
 
@@ -383,6 +433,7 @@ class Driver:
                 frozenset(self.draining),
                 frozenset(self.ranges.items()),
                 frozenset(self.again.items()),
+                frozenset(self.topics.items()),
             ),
             *(ledger._stream.logged, ledger._stream.durable, frozenset(ledger._acquired), ledger._planned),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_groupsource import handoff
+from spark_groupsource import data_loss, handoff
 from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.errors import CommitError, GenerationChanged
 from spark_groupsource.handoff import Stream, Verdict
@@ -166,6 +166,21 @@ def _owed_part_left(*arguments: Any, **named: Any) -> Verdict:
     return replace(verdict, read=tuple(offsets for offsets in verdict.read if offsets in _planned(*arguments)))
 
 
+def _earlier_topic_believed(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    if isinstance(commit, CommitRecord):
+        commit = commit.model_copy(update={"topic_id": None})
+    return handoff.adopt(replace(stream, topics={}), where, commit, **named)
+
+
+def _still_held_of_an_earlier_topic(loss: data_loss.Loss, resume: int, record: CommitRecord) -> CommitRecord:
+    written = data_loss.behind(loss, resume, record)
+    return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
+
+
+def _position_of_an_earlier_topic(loss: data_loss.Loss, resume: int, record: CommitRecord) -> CommitRecord:
+    return data_loss.behind(loss, resume, record).model_copy(update={"next": record.next})
+
+
 # Mistakes in the ledger's steps.
 
 
@@ -240,6 +255,15 @@ class _ClaimedBeforeTheOffsetLog(Driver):
         return done
 
 
+class _ClaimsWhatIsGone(Driver):
+    def still_there(self) -> Stream:
+        return self.as_logged()
+
+
+class _ClaimsOfAnEarlierTopic(World):
+    driver_type = _ClaimsWhatIsGone
+
+
 class _ClaimsEarly(World):
     driver_type = _ClaimedBeforeTheOffsetLog
 
@@ -266,6 +290,7 @@ def _reading(change: Callable[[OffsetRange], OffsetRange]) -> type[World]:
     return Faulty
 
 
+RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
 
 FAULTS = (
@@ -295,6 +320,13 @@ FAULTS = (
         "the rest of a cut range is owed to another", {"claim": _claimed_as(_rest_owed_to_the_wrong_stream)}, setting=REREADING
     ),
     Fault("a range is reread although it is to be held", world=_with_ledger(_RereadAlthoughHeld)),
+    # A topic that is deleted and created again.
+    Fault("what an earlier topic's record says is believed", {"adopt": _earlier_topic_believed}, setting=RECREATED),
+    Fault("ranges of an earlier topic are still held", {"behind": _still_held_of_an_earlier_topic}, setting=RECREATED),
+    Fault(
+        "a new topic is read from the position in the earlier one", {"behind": _position_of_an_earlier_topic}, setting=RECREATED
+    ),
+    Fault("a plan of an earlier topic waits to be claimed", world=_ClaimsOfAnEarlierTopic, setting=RECREATED),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
     Fault("adoption counts although it was refused", world=_with_ledger(_AdoptedAlthoughRefused)),

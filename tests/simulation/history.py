@@ -32,6 +32,7 @@ WEIGHTS = {
     "second": 2,
     "other joins": 2,
     "expire": 9,
+    "recreate": 4,
 }
 """How often a kind of action is drawn, where 1 is not said."""
 
@@ -72,7 +73,7 @@ def quiet() -> Iterator[None]:
 
 def draw_setting(chance: random.Random) -> Setting:
     """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
-    kind = chance.randrange(9)
+    kind = chance.randrange(10)
     return Setting(
         streams=chance.choice((1, 2, 2, 2, 3, 3, 4)),
         partitions=chance.choice((1, 1, 2, 2, 2, 3, 4, 6)),
@@ -83,6 +84,7 @@ def draw_setting(chance: random.Random) -> Setting:
         expiry=kind == 2,
         outstanding=REREAD.get(kind, HOLD),
         deletions=kind == 4,
+        recreations=kind == 9,
     )
 
 

@@ -31,6 +31,7 @@ Action: TypeAlias = tuple[Any, ...]
 LETTERS = "ABCD"
 FAULTS = frozenset(
     {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
+    | {"recreate"}
 )
 """Actions that never happen once a history's faults are over."""
 
@@ -52,6 +53,8 @@ class Setting:
     """The group's commits may expire while it has no member."""
     outstanding: OutstandingClaims = HOLD
     """`outstandingClaims` of every stream."""
+    recreations: bool = False
+    """The topic may be deleted and created again, and its records are gone."""
     deletions: bool = False
     """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
 
@@ -72,6 +75,8 @@ class World:
         self.other: OtherClient | None = None
         self.late: list[tuple[str, int, Mapping[TopicPartition, CommitRecord]]] = []
         """Commits on their way whose senders have given up: member, epoch, records."""
+        self.recreated = 0
+        """How often the topic was deleted and created again."""
         self.writes = 0
         self.refused: list[str] = []
         """Drivers that were told that their checkpoint is behind the group."""
@@ -92,6 +97,11 @@ class World:
     def partitions(self) -> list[TopicPartition]:
         """Every partition of the topic."""
         return [partition(number) for number in range(self.setting.partitions)]
+
+    @property
+    def topic_id(self) -> str:
+        """The id of the topic as it is now."""
+        return f"{self.recreated:022}"
 
     # What can happen next.
 
@@ -136,6 +146,8 @@ class World:
                     (due if target is None else may).append(("move", number, member))
         may += [("append", number) for number, end in enumerate(self.ends) if end < self.setting.records]
         may += [("arrive", index) for index in range(len(self.late))]
+        if self.setting.recreations and self.recreated < 2:
+            may += [("recreate", 0), ("recreate", 1)]
         if self.setting.expiry and not self.drivers and not self.group.epochs and any(self.group.registers):
             may.append(("expire",))
 
@@ -248,6 +260,15 @@ class World:
         self.account.append(number)
         return True
 
+    def do_recreate(self, forgets: int) -> bool:
+        """The topic is deleted and created again. The group's coordinator has forgotten its commits, or has not yet."""
+        self.recreated += 1
+        self.ends = [0] * self.setting.partitions
+        if forgets:
+            self.group.registers = [None] * self.setting.partitions
+        self.account.recreate()
+        return True
+
     def do_arrive(self, index: int) -> bool:
         """A commit that its sender has given up on reaches the coordinator after all."""
         if index >= len(self.late):
@@ -298,11 +319,14 @@ class World:
         self.writes += 1
         for where, record in records.items():
             may_reread = self.setting.outstanding.reread_after_s is not None
-            self.account.check_claim(where, record, self.group.read(where.partition), may_reread=may_reread)
+            current = record.topic_id == self.topic_id
+            if current:
+                self.account.check_claim(where, record, self.group.read(where.partition), may_reread=may_reread)
             self.group.registers[where.partition] = (record.offset, record.metadata())
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
-            self.account.check_record(where, record, self.streams)
+            if current:  # what a member writes before it knows of the new topic says nothing of its records
+                self.account.check_record(where, record, self.streams)
 
     def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:
         """A commit gets no answer; a late one has not reached the coordinator yet."""
@@ -348,7 +372,7 @@ class World:
         """Equal for worlds that behave alike."""
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
-            *(tuple(self.ends), self.account.key(), repr(self.late)),
+            *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated),
             tuple(checkpoint.key() for checkpoint in self.streams),
             tuple(driver.key() for driver in self.drivers.values()),
         )

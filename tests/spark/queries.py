@@ -108,7 +108,7 @@ class Queries:
         defaults = {
             "kafka.bootstrap.servers": self._bootstrap_servers,
             "kafka.group.id": f"group-of-{topic}",
-            "subscribe": topic,
+            **({} if "subscribePattern" in options else {"subscribe": topic}),
             "startingOffsets": "earliest",
             # Under KIP-848 the broker sets it.
             **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "6000"}),

@@ -21,6 +21,7 @@ OTHER = "a91d0c77e2b4f635"
 
 streams = st.from_regex(r"[0-9a-zA-Z_-]{1,64}", fullmatch=True)
 plans = st.integers(-1, 2**63 - 1)
+topic_ids = st.none() | st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True)
 times = st.none() | st.integers(0, 2**40 - 1)
 
 
@@ -39,6 +40,7 @@ def records(draw: st.DrawFn) -> CommitRecord:
         open=tuple(OpenRange(*held) for held in ranges if held not in owed),
         owed=tuple(OwedRange(draw(streams), draw(plans), *held, draw(times)) for held in owed),
         claimed_at=draw(times),
+        topic_id=draw(topic_ids),
     )
 
 
@@ -87,6 +89,16 @@ def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None
     assert read_commit(2, text.replace(',"at":1763744390', ',"at":null')) == Foreign(2)
     assert read_commit(2, text.replace("5,6]", "5,6,null]")) == Foreign(2)
     assert read_commit(2, text.replace("1763744390", "-1")) == Foreign(2)
+
+
+def test_the_topics_id_is_part_of_a_record_where_it_is_known() -> None:
+    topic_id = "r-KTxfV4R7GbQpzlpK_tqA"
+    record = CommitRecord(stream=STREAM, logged=3, done=2, next=20, topic_id=topic_id)
+    text = record.metadata()
+    assert text.endswith(f'"owed":[],"t":"{topic_id}"}}')
+    assert read_commit(20, text) == record
+    for other in ("null", '""', f'"{topic_id}A"', f'"{topic_id[1:]}+"', "7"):
+        assert read_commit(20, text.replace(f'"{topic_id}"', other)) == Foreign(20)
 
 
 def test_only_exactly_the_range_that_was_claimed_is_open() -> None:

@@ -8,7 +8,18 @@ import pytest
 
 from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.errors import CheckpointBehindGroup
-from spark_groupsource.handoff import Stream, Verdict, adopt, claim, claimable, confirm, evidence, owed_to_others, settle
+from spark_groupsource.handoff import (
+    Stream,
+    Verdict,
+    adopt,
+    claim,
+    claimable,
+    confirm,
+    evidence,
+    made_anew,
+    owed_to_others,
+    settle,
+)
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)
@@ -30,10 +41,12 @@ def record(
     claimed: tuple[tuple[int, int], ...] = (),
     owed: tuple[OwedRange, ...] = (),
     since: int | None = None,
+    topic_id: str | None = None,
 ) -> CommitRecord:
     """A record whose `next` is `at`, and whose `open` are the ranges `claimed`."""
     ranges = tuple(OpenRange(*held) for held in claimed)
-    return CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed, claimed_at=since)
+    written = CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed, claimed_at=since)
+    return written.model_copy(update={"topic_id": topic_id})
 
 
 def adopted(stream: Stream, commit: GroupCommit, done: dict[str, int] | None = None) -> CommitRecord:
@@ -106,6 +119,53 @@ class TestAPartitionIsAcquired:
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):
             adopted(LOGGED, record("other", 4, at=300, owed=(OwedRange("me", 9, 200, 300),)))
+
+
+OLD, NEW = "A" * 22, "B" * 22
+
+
+class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
+    stream = replace(LOGGED, topics={"orders": OLD})
+
+    def adopted(self, commit: GroupCommit, topic_id: str | None = NEW, stream: Stream | None = None) -> CommitRecord:
+        return adopt(stream or self.stream, ORDERS, commit, starting_offset=5, done={}, topic_id=topic_id)
+
+    @pytest.mark.parametrize(
+        "commit",
+        [
+            None,
+            record("me", 7, done=6, at=200, claimed=((100, 200),), topic_id=OLD),
+            record("me", 7, done=6, at=200, owed=(OwedRange("other", 4, 80, 90),)),
+            record("other", 4, done=3, at=300, claimed=((200, 300),), owed=(OwedRange("me", 7, 100, 200),), topic_id=OLD),
+        ],
+        ids=["no record", "its own", "its own, of an older version", "of another stream"],
+    )
+    def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: GroupCommit) -> None:
+        assert made_anew(self.stream, ORDERS, commit, NEW)
+        assert self.adopted(commit) == record("me", 7, done=6, at=5, topic_id=NEW)
+
+    def test_a_record_of_the_new_topic_is_believed_whatever_the_checkpoint_knows(self) -> None:
+        assert self.adopted(record("other", 4, done=4, at=30, topic_id=NEW)) == record("me", 7, done=6, at=30, topic_id=NEW)
+
+    def test_offsets_that_were_reset_are_believed(self) -> None:
+        assert self.adopted(Foreign(17)) == record("me", 7, done=6, at=17, topic_id=NEW)
+
+    def test_a_record_that_knows_no_id_gets_one(self) -> None:
+        assert self.adopted(record("other", 4, done=4, at=300), OLD) == record("me", 7, done=6, at=300, topic_id=OLD)
+        stranger = replace(self.stream, topics={})
+        assert self.adopted(record("me", 7, done=6, at=300), OLD, stranger) == record("me", 7, done=6, at=300, topic_id=OLD)
+
+    def test_an_id_that_no_broker_tells_now_is_kept(self) -> None:
+        assert self.adopted(record("other", 4, done=4, at=300, topic_id=OLD), None).topic_id == OLD
+
+    def test_a_newer_plan_of_this_stream_stops_the_query_all_the_same(self) -> None:
+        with pytest.raises(CheckpointBehindGroup):
+            self.adopted(record("me", 8, done=7, at=300, topic_id=OLD))
+
+    def test_a_plan_of_before_claims_nothing_in_it(self) -> None:
+        plan = replace(self.stream, ranges={ORDERS: (OffsetRange(5, 200),)})
+        now = self.adopted(None).model_copy(update={"logged": 6})
+        assert claim(plan, ORDERS, now, owned=True, held_since_planned=True, now=NOW) == Verdict()
 
 
 READ, LEAVE, WAIT = Verdict(read=(RANGE,)), Verdict(), Verdict(waits=True)

@@ -39,6 +39,7 @@ def offsets(draw: st.DrawFn) -> PlanOffset:
         member=draw(st.text(max_size=20)),
         group=GROUP,
         ranges=draw(st.dictionaries(partitions, ranges(), max_size=8)),
+        topics=draw(st.dictionaries(st.text(max_size=5), st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True), max_size=3)),
     )
 
 

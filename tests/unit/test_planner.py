@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.planner import available, lag, moved_back, pieces, plan
+from spark_groupsource.planner import available, lag, pieces, plan
 
 
 def tp(partition: int) -> TopicPartition:
@@ -34,9 +34,8 @@ def test_a_partition_whose_end_is_unknown_waits() -> None:
     assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): (OffsetRange(5, 5),), tp(1): (OffsetRange(0, 2),)}
 
 
-def test_an_end_below_the_position_is_no_range_but_is_told() -> None:
+def test_an_end_below_the_position_is_no_range() -> None:
     assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): (OffsetRange(5, 5),)}
-    assert moved_back({tp(0): 5, tp(1): 5}, {tp(0): 3, tp(1): 5}) == {tp(0): OffsetRange(3, 5)}
 
 
 class TestRangesThatAreReadAgain:

@@ -1,0 +1,106 @@
+"""Queries without Spark: their checkpoints, and what the group holds for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.commit_record import CommitRecord, Foreign, read_commit
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.options import Options
+
+from ..waiting import until
+
+Claimed = dict[int, tuple[int, ...]]
+"""For each partition (from, to), and (from, to, from, to) where a plan has two ranges."""
+
+
+class Query:
+    """A query's checkpoint, and the run of it that is alive: what Spark would do, one call at a time."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.given = options
+        self._options = Options.parse(options)
+        self.cycle = Cycle(self._options)
+        self.done = self.cycle.first()
+        self.logged = self.done
+
+    def plan(self) -> bool:
+        """latestOffset, and the offset log; whether there is something to read."""
+        planned = self.cycle.plan(self.done, limited=True)
+        if planned is not None:
+            self.logged = planned
+        return planned is not None
+
+    def claim(self) -> Claimed:
+        """partitions(start, end): what the tasks read."""
+        granted = self.cycle.claim(self.done, self.logged)
+        return {partition.partition: tuple(bound for one in ranges for bound in one) for partition, ranges in granted.items()}
+
+    def finish(self) -> None:
+        """The sink and the commit log."""
+        self.done = self.logged
+
+    def run_batch(self) -> Claimed:
+        until(self.plan, "something to read")
+        claimed = self.claim()
+        self.finish()
+        return claimed
+
+    def until_planning(self, partitions: int) -> None:
+        """Wait until the query may plan exactly so many partitions."""
+
+        def enough() -> bool:
+            self.plan()
+            return len(self.cycle._ledger.positions) == partitions
+
+        until(enough, f"{partitions} partitions to plan")
+
+    def restart(self) -> None:
+        """The driver is gone, and a new one starts on the same checkpoint."""
+        self.cycle.stop()
+        self.cycle = Cycle(self._options)
+
+
+@pytest.fixture
+def query(cluster: Cluster) -> Iterator[Callable[..., Query]]:
+    made: list[Query] = []
+
+    def make_query(topic: str, **more: str) -> Query:
+        made.append(
+            Query(
+                {
+                    "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                    "kafka.group.id": f"group-of-{topic}",
+                    **({} if "kafka.group.protocol" in more else {"kafka.session.timeout.ms": "6000"}),
+                    **({} if "subscribePattern" in more else {"subscribe": topic}),
+                    "startingOffsets": "earliest",
+                    **more,
+                }
+            )
+        )
+        return made[-1]
+
+    yield make_query
+    for one in made:
+        one.cycle.stop()
+
+
+@pytest.fixture
+def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign | None]:
+    def read(topic: str, partition: int) -> CommitRecord | Foreign | None:
+        future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"group-of-{topic}")])[f"group-of-{topic}"]
+        for found in future.result(30).topic_partitions:
+            if (found.topic, found.partition) == (topic, partition):
+                return read_commit(found.offset, found.metadata)
+        return None
+
+    return read
+
+
+MakeQuery = Callable[..., Query]
+RecordOf = Callable[[str, int], CommitRecord | Foreign | None]

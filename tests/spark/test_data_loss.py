@@ -1,0 +1,172 @@
+"""A query whose records vanish: between its runs, while it waits, and while its tasks read. What it tells, and how it goes on."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame, Row
+
+from spark_groupsource.broker import Cluster
+
+from ..conftest import MakeTopic, Produce
+from ..waiting import until
+from .queries import Pipeline, Queries
+
+EITHER = pytest.mark.parametrize("fail", [True, False])
+GOES_ON = {"failOnDataLoss": "false"}
+
+
+def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
+    for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        done.result(30)
+
+
+def delete(admin: AdminClient, topic: str) -> None:
+    admin.delete_topics([topic])[topic].result(30)
+    until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic is gone")
+
+
+def test_what_expired_between_two_runs_is_an_error_or_is_passed_over_and_nothing_is_there_twice(
+    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    queries("a", name).run()
+    produce(name, [(None, b"x")] * 20)
+    delete_before(admin, name, 25)
+    message = queries("a", name).start(availableNow=True).failure()
+    assert re.search(rf"DataLossError.*\n *{name}-0 \[10, 25\) \(15 offsets\): .* was 10, and the log starts at 25", message)
+    assert "failOnDataLoss to false" in message
+    patient = queries("a", name, **GOES_ON)
+    patient.run()
+    patient.run()
+    assert patient.offsets() == [(0, offset) for offset in (*range(10), *range(25, 30))]
+
+
+def test_a_topic_that_was_made_anew_between_two_runs_is_an_error_with_both_offsets_or_is_read_from_its_beginning(
+    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster
+) -> None:
+    name = topic()
+    produce(name, [(None, b"old")] * 10)
+    queries("a", name).run()
+    delete(admin, name)
+    cluster.create_topic(name, 1)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for _ in range(10):
+        producer.produce(name, b"new")
+    assert producer.flush(60) == 0
+    message = queries("a", name).start(availableNow=True).failure()
+    both = rf"{name}-0: the next offset to read was 10, and the topic was deleted and created again .*; the new log starts at 0"
+    assert re.search(both, message)
+    values = [bytes(row.value) for row in queries("a", name, **GOES_ON).run()]
+    assert sorted(values) == [b"new"] * 10 + [b"old"] * 10
+
+
+def test_a_query_survives_a_topic_that_is_deleted_under_its_pattern(
+    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster
+) -> None:
+    name = topic()
+    going = f"{name}-going"
+    cluster.create_topic(going, 1)
+    for each in (name, going):
+        produce(each, [(None, b"x")] * 10)
+    pipeline = queries("a", name, **GOES_ON, subscribePattern=f"{name}.*").start()
+    pipeline.until_rows(20)
+    delete(admin, going)
+    produce(name, [(None, b"x")] * 5)
+    pipeline.until_rows(25)
+    assert pipeline.running.isActive
+    pipeline.stop()
+
+
+class SlowReader:
+    """A micro-batch whose tasks stop after their first records, until they are told to go on."""
+
+    def __init__(self, folder: Path) -> None:
+        self.began, self.goes_on = folder / "began", folder / "goes-on"
+        self.offsets: list[int] = []
+
+    def __call__(self, frame: DataFrame, _batch: int) -> None:
+        began, goes_on = str(self.began), str(self.goes_on)
+
+        def slowly(rows: Iterable[Row]) -> Iterator[int]:
+            deadline = time.monotonic() + 120
+            for row in rows:
+                Path(began).touch()
+                while not Path(goes_on).exists() and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                yield row.offset
+
+        # With their values, so that what is not taken here is not taken from the reader either.
+        self.offsets += frame.select("offset", "value").rdd.mapPartitions(slowly).collect()
+
+
+@pytest.fixture
+def slow(queries: Queries, topic: MakeTopic, produce: Produce, tmp_path: Path) -> Callable[[str], tuple[SlowReader, Pipeline]]:
+    """A query in the middle of a task on a topic of its own, which has 30 MB in 60 records, and few of them read."""
+
+    def start(fail: str) -> tuple[SlowReader, Pipeline]:
+        name = topic()
+        produce(name, [(None, bytes(500_000))] * 60)
+        reader = SlowReader(tmp_path)
+        small = {"kafkaConsumer.bufferBytes": "1048576"}
+        pipeline = queries("a", name, failOnDataLoss=fail, **small).start(foreach_batch=reader)
+        until(reader.began.exists, "the task reads")
+        return reader, pipeline
+
+    return start
+
+
+def until_read(pipeline: Pipeline, condition: Callable[[], bool], what: str) -> None:
+    """Wait; fail with the query's own error when it ends."""
+
+    def is_so() -> bool:
+        pipeline.raise_if_ended()
+        return condition()
+
+    until(is_so, what)
+
+
+@EITHER
+def test_records_that_expire_while_a_task_reads(
+    slow: Callable[[str], tuple[SlowReader, Pipeline]], produce: Produce, admin: AdminClient, fail: bool
+) -> None:
+    reader, pipeline = slow(str(fail))
+    name = pipeline.options["subscribe"]
+    delete_before(admin, name, 55)
+    reader.goes_on.touch()
+    if fail:
+        assert re.search(rf"DataLossError.*Records of {name}-0 are gone, offsets \[\d+, 55\)", pipeline.failure())
+        return
+    produce(name, [(None, b"x")] * 3)
+    until_read(pipeline, lambda: 62 in reader.offsets, "the next batch")
+    pipeline.stop()
+    lost = [offset for offset in range(63) if offset not in reader.offsets]
+    assert lost == list(range(lost[0], 55)), "what was left when it was deleted"
+    assert reader.offsets == [offset for offset in range(63) if offset not in lost], "nothing twice"
+
+
+def test_a_topic_that_is_deleted_while_a_task_reads_is_survived(
+    slow: Callable[[str], tuple[SlowReader, Pipeline]], admin: AdminClient, cluster: Cluster
+) -> None:
+    reader, pipeline = slow("false")
+    name = pipeline.options["subscribe"]
+    delete(admin, name)
+    reader.goes_on.touch()
+    until_read(pipeline, lambda: bool(reader.offsets), "the batch ends")
+    before = list(reader.offsets)
+    assert before == list(range(len(before)))
+    assert len(before) < 60
+    cluster.create_topic(name, 1)
+    fresh = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    fresh.produce(name, b"new")
+    assert fresh.flush(60) == 0
+    until_read(pipeline, lambda: len(reader.offsets) > len(before), "the new topic is read")
+    assert reader.offsets == [*before, 0]
+    pipeline.stop()

@@ -1,0 +1,217 @@
+"""What is lost, told from what was known and what the logs are now; and where it goes on."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+
+import pytest
+
+from spark_groupsource.commit_record import CommitRecord, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.data_loss import (
+    Cause,
+    Logs,
+    Loss,
+    behind,
+    changed,
+    of_commit,
+    of_fixed_target,
+    of_partitions,
+    of_places,
+    of_plan,
+    refuse,
+    refuse_target,
+    warn,
+)
+from spark_groupsource.errors import DataLossError
+from spark_groupsource.handoff import Stream
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+ORDERS = TopicPartition("orders", 3)
+OLD, NEW = "A" * 22, "B" * 22
+OWED = OwedRange("other", 4, 60, 80)
+RECORD = CommitRecord(stream="me", logged=7, done=7, next=100, owed=(OWED,), topic_id=OLD)
+
+
+def found(logs: Logs, record: CommitRecord = RECORD, last_end: int | None = None) -> list[Loss]:
+    return of_partitions({ORDERS: record}, logs, {} if last_end is None else {ORDERS: last_end})
+
+
+def logs(start: int | None = None, end: int | None = None, topic_id: str | None = OLD) -> Logs:
+    return Logs(
+        {"orders": topic_id},
+        {} if start is None else {ORDERS: start},
+        {} if end is None else {ORDERS: end},
+    )
+
+
+class TestALogThatAStreamOwns:
+    @pytest.mark.parametrize(("start", "end"), [(0, 100), (100, 100), (90, 300), (None, 100), (0, None), (None, None)])
+    def test_that_still_holds_the_position_has_lost_nothing(self, start: int | None, end: int | None) -> None:
+        assert found(logs(start, end)) == []
+        assert found(Logs({}, logs(start, end).starts, logs(start, end).ends)) == [], "no broker tells the id"
+        assert found(logs(start, end, ""), RECORD) == [], "a broker without ids"
+        assert found(logs(start, end), RECORD.model_copy(update={"topic_id": None})) == [], "a writer without ids"
+
+    def test_that_starts_above_the_position_has_expired_up_to_there(self) -> None:
+        (loss,) = found(logs(150, 300))
+        assert (loss.cause, loss.lost, loss.resume) == (Cause.EXPIRED, (OffsetRange(100, 150),), 150)
+        assert str(loss) == (
+            "orders-3 [100, 150) (50 offsets): the next offset to read was 100, and the log starts at 150 "
+            "(retention, or delete-records)"
+        )
+
+    def test_that_ends_below_the_position_was_cut(self) -> None:
+        (loss,) = found(logs(0, 70))
+        assert (loss.cause, loss.lost, loss.resume) == (Cause.CUT, (OffsetRange(70, 100),), 70)
+        assert "the next offset to read was 100, and the log ends at 70" in str(loss)
+
+    @pytest.mark.parametrize(("start", "end"), [(0, 70), (0, 100), (5, 500)])
+    def test_of_another_topic_is_lost_however_many_records_that_has(self, start: int, end: int) -> None:
+        (loss,) = found(logs(start, end, NEW), last_end=130)
+        assert (loss.cause, loss.resume, loss.was, loss.topic_id) == (Cause.MADE_ANEW, start, OLD, NEW)
+        assert loss.lost == ((60, 80), (100, 130)), "what was held for another stream, and what was not read"
+        assert "the next offset to read was 100" in str(loss)
+        assert f"(its id was {OLD} and is {NEW}); the new log starts at {start}" in str(loss)
+
+    def test_of_another_topic_is_told_once_it_is_known_where_that_begins(self) -> None:
+        assert found(logs(None, 500, NEW)) == []
+
+    def test_of_a_topic_that_is_gone_is_lost_with_all_that_is_held_of_it(self) -> None:
+        (loss,) = found(logs(None, None, None), last_end=130)
+        assert (loss.cause, loss.resume, loss.lost) == (Cause.DELETED, None, ((60, 80), (100, 130)))
+        assert "the topic does not exist any more" in str(loss)
+
+
+class TestWhereItGoesOn:
+    def test_behind_what_expired_with_what_is_held_as_before(self) -> None:
+        (loss,) = found(logs(150, 300))
+        assert behind(loss, 150, RECORD) == RECORD.model_copy(update={"next": 150})
+
+    def test_at_the_beginning_of_the_new_topic_with_nothing_held(self) -> None:
+        (loss,) = found(logs(5, 300, NEW))
+        assert behind(loss, 5, RECORD) == CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=NEW)
+
+    def test_at_the_end_of_a_log_that_was_cut_and_what_is_left_of_a_held_range_stays_held(self) -> None:
+        ranges = (OwedRange("other", 4, 20, 30, 9), OwedRange("third", 2, 60, 80, 10), OwedRange("fourth", 1, 80, 100))
+        record = RECORD.model_copy(update={"owed": ranges})
+        (loss,) = found(logs(0, 70), record)
+        after = behind(loss, 70, record)
+        assert after.owed == (OwedRange("other", 4, 20, 30, 9), OwedRange("third", 2, 60, 70, 10))
+        assert (after.next, after.offset) == (70, 20)
+        assert CommitRecord.model_validate(after.model_dump()) == after
+
+    def test_at_the_end_of_a_log_that_was_cut_in_front_of_a_held_range_that_is_then_gone(self) -> None:
+        (loss,) = found(logs(0, 60))
+        assert behind(loss, 60, RECORD) == RECORD.model_copy(update={"next": 60, "owed": ()})
+
+
+STREAM = Stream("me", logged=7, durable=6, ranges={ORDERS: (OffsetRange(100, 200),)}, topics={"orders": OLD})
+
+
+class TestAPartitionThatIsAcquired:
+    @pytest.mark.parametrize(
+        ("commit", "position", "lost"),
+        [
+            (RECORD, 100, ((60, 80),)),
+            (CommitRecord(stream="other", logged=4, done=3, next=90, open=(OpenRange(70, 90),), topic_id=OLD), 90, ((70, 90),)),
+            (CommitRecord(stream="me", logged=6, done=5, next=90, open=(OpenRange(70, 90),), topic_id=OLD), 90, ()),
+            (None, 200, ((100, 200),)),
+        ],
+        ids=["with what is held", "with what another stream has open", "without what is durable", "and not recorded"],
+    )
+    def test_loses_what_its_record_or_the_last_plan_knows(
+        self, commit: GroupCommit, position: int, lost: tuple[tuple[int, int], ...]
+    ) -> None:
+        loss = of_commit(STREAM, ORDERS, commit, NEW, 5)
+        assert (loss.position, loss.lost, loss.resume, loss.was, loss.topic_id) == (position, lost, 5, OLD, NEW)
+
+    def test_that_only_another_stream_had_lost_what_nobody_knows(self) -> None:
+        loss = of_commit(replace(STREAM, ranges={}), ORDERS, None, NEW, 0)
+        assert (loss.position, loss.lost) == (None, ())
+        assert (
+            str(loss)
+            == f"orders-3: the topic was deleted and created again (its id was {OLD} and is {NEW}); the new log starts at 0"
+        )
+
+
+class TestAPlan:
+    def test_loses_its_ranges_of_topics_that_are_gone_or_others(self) -> None:
+        both = {ORDERS: (OffsetRange(100, 200),), TopicPartition("returns", 0): (OffsetRange(5, 9),)}
+        stream = replace(STREAM, ranges=both, topics={"orders": OLD, "returns": OLD})
+        assert [(loss.partition, loss.cause) for loss in of_plan(stream, {"orders": NEW, "returns": OLD})] == [
+            (ORDERS, Cause.MADE_ANEW)
+        ]
+        assert [loss.cause for loss in of_plan(stream, {"orders": None, "returns": None})] == [Cause.DELETED] * 2
+        assert of_plan(stream, {}) == []
+
+    def test_without_records_loses_nothing(self) -> None:
+        assert of_plan(replace(STREAM, ranges={ORDERS: (OffsetRange(100, 100),)}), {"orders": NEW}) == []
+
+    def test_of_a_checkpoint_without_ids_loses_only_topics_that_are_gone(self) -> None:
+        stream = replace(STREAM, topics={})
+        assert of_plan(stream, {"orders": NEW}) == []
+        assert [loss.cause for loss in of_plan(stream, {"orders": None})] == [Cause.DELETED]
+
+
+def test_a_topic_that_went_with_its_partitions_is_told_from_the_last_plan() -> None:
+    assert of_places(STREAM, {ORDERS}, {"orders": NEW}) == []
+    (loss,) = of_places(STREAM, {ORDERS}, {"orders": None})
+    assert str(loss) == "orders-3: the next offset to read was 200, and the topic does not exist any more"
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "is_changed"),
+    [(OLD, OLD, False), (OLD, NEW, True), (OLD, None, True), (None, None, True), (None, NEW, False), (OLD, "", False)],
+)
+def test_a_topic_is_another_one_only_when_both_ids_are_known(was: str | None, now: str | None, is_changed: bool) -> None:
+    assert changed(was, now) is is_changed
+
+
+class TestAFixedTarget:
+    def lost(self, target: int, now: Logs, *, owned: bool = True) -> list[Loss]:
+        return of_fixed_target({ORDERS: target}, {"orders": OLD}, {ORDERS: RECORD} if owned else {}, now)
+
+    def test_that_is_still_there_is_no_loss(self) -> None:
+        assert self.lost(300, logs(0, 300)) == []
+        assert self.lost(300, logs(200, 500)) == []
+        assert self.lost(300, Logs()) == []
+
+    def test_whose_end_is_gone_is_lost_from_there(self) -> None:
+        (loss,) = self.lost(300, logs(0, 250))
+        assert (loss.cause, loss.lost) == (Cause.CUT, (OffsetRange(250, 300),))
+
+    @pytest.mark.parametrize(("now", "cause"), [(NEW, Cause.MADE_ANEW), (None, Cause.DELETED)])
+    def test_whose_topic_is_gone_is_lost_whoever_owns_it(self, now: str | None, cause: Cause) -> None:
+        (loss,) = self.lost(300, logs(0, 500, now))
+        assert (loss.cause, loss.lost) == (cause, (OffsetRange(100, 300),))
+        (loss,) = self.lost(300, logs(0, 500, now), owned=False)
+        assert (loss.cause, loss.lost) == (cause, ())
+
+
+def test_nothing_lost_is_no_error() -> None:
+    refuse([])
+    refuse_target([])
+
+
+def test_the_error_tells_every_range_and_what_to_do_and_names_twenty_at_most() -> None:
+    losses = [Loss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
+    with pytest.raises(DataLossError) as told:
+        refuse(losses)
+    text = str(told.value)
+    assert "orders-0 [5, 9) (4 offsets): the next offset to read was 9, and the log ends at 5" in text
+    assert "orders-19 " in text
+    assert "orders-20 " not in text
+    assert "and 3 partitions more" in text
+    assert "failOnDataLoss to false" in text
+    with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*whatever failOnDataLoss says"):
+        refuse_target(losses)
+
+
+def test_the_warning_tells_the_range_and_where_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        warn([*found(logs(150, 300)), *found(logs(None, None, None))])
+    first, second = (record.getMessage() for record in caplog.records)
+    assert "orders-3 [100, 150)" in first
+    assert "the query goes on at 150 (failOnDataLoss=false)" in first
+    assert "nothing more is read there" in second

@@ -67,6 +67,13 @@ class TimedAdmin:
             wait(futures.values(), return_when=FIRST_COMPLETED)
         return futures
 
+    def describe_topics(self, *args: Any, **more: Any) -> Mapping[Any, Any]:
+        """As the client's; all answers are there when it returns."""
+        futures: Mapping[Any, Any] = self._admin.describe_topics(*args, **more)
+        with self._watch.waiting():
+            wait(futures.values())
+        return futures
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self._admin, name)
 

@@ -14,10 +14,11 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.spark_jars import SPARK, spark_kafka_jars
+from spark_groupsource.admission_reader import AdmissionControlReader
 from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.fetch import pure
 from spark_groupsource.options import Options
-from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
+from spark_groupsource.stream_reader import RangePartition
 
 
 class PureKafkaDataSource(GroupKafkaDataSource):
@@ -28,12 +29,12 @@ class PureKafkaDataSource(GroupKafkaDataSource):
         """The name for `format`."""
         return "groupkafka_pure"
 
-    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
         """As the base class does."""
         return _PureStreamReader(Options.parse(self.options))
 
 
-class _PureStreamReader(GroupKafkaStreamReader):
+class _PureStreamReader(AdmissionControlReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
         return pure.read(partition.offsets, self._fetch_settings)

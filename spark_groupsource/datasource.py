@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -10,6 +12,9 @@ from .batch_reader import GroupKafkaBatchReader
 from .fetch.schema import spark_schema
 from .options import Options
 from .stream_reader import GroupKafkaStreamReader
+
+ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
+"""Whether this Spark says where a micro-batch starts and what limits it: from 4.2 on."""
 
 
 class GroupKafkaDataSource(DataSource):
@@ -42,7 +47,14 @@ class GroupKafkaDataSource(DataSource):
         Raises:
             OptionError: an option is wrong.
         """
-        return GroupKafkaStreamReader(Options.parse(self.options, "stream"))
+        options = Options.parse(self.options, "stream")
+        if ADMISSION_CONTROL:
+            from .admission_reader import AdmissionControlReader
+
+            return AdmissionControlReader(options)
+        from .startless_reader import StartlessReader
+
+        return StartlessReader(options)
 
 
 def register(spark: SparkSession) -> None:

@@ -1,5 +1,6 @@
-"""What Spark drives: its calls, its offsets as dicts and its limits, turned into steps of the cycle (cycle.py).
+"""What Spark drives: its calls and its offsets as dicts, turned into steps of the cycle (cycle.py).
 
+Only `latestOffset` is not here: how Spark asks for it depends on its version (admission_reader.py, startless_reader.py).
 Spark calls on the runner's main thread, one call at a time. It builds the reader in a planning process too, and pickles it
 for the executors: so a constructor joins nothing, and the pickled reader carries no running cycle.
 """
@@ -18,7 +19,6 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
 from .cycle import Cycle
 from .errors import AsynchronousProgress
@@ -38,7 +38,7 @@ class RangePartition(InputPartition):
         self.offsets = offsets
 
 
-class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class GroupKafkaStreamReader(DataSourceStreamReader):
     """What Spark drives. Cheap to build and to pickle; joins the group when a query starts to plan."""
 
     def __init__(self, options: Options) -> None:
@@ -54,30 +54,6 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
     def initialOffset(self) -> dict[str, Any]:
         """The offset before the first plan. Called on a restart of batch 0 too: it decides nothing."""
         return self._running().first().to_json()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Plan the next micro-batch. `start` itself when there is nothing new."""
-        limited = not isinstance(limit, ReadAllAvailable)
-        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
-        if planned is None:
-            return start
-        self._newest_plan = planned.plan
-        return planned.to_json()
-
-    def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`; under Trigger.Once Spark gives ReadAllAvailable instead."""
-        at_most, at_least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
-        if at_most is not None:
-            return ReadMaxRows(at_most)
-        return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
-
-    def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the target: what is in the subscribed topics now, whoever owns the partitions."""
-        self._running().fix_target()
-
-    def reportLatestOffset(self) -> dict[str, Any] | None:
-        """End offset, lag and offsets held for others of each owned partition at the last plan, for StreamingQueryProgress."""
-        return self._running().report()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range, or more
@@ -109,6 +85,14 @@ class GroupKafkaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow
         """Leave the group."""
         if self._cycle is not None:
             self._cycle.stop()
+
+    def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """Plan the micro-batch behind `start`, which is in Spark's commit log; `start` itself when there is nothing new."""
+        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
+        if planned is None:
+            return start
+        self._newest_plan = planned.plan
+        return planned.to_json()
 
     def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
         """Spark calls `commit(start)` when it has written `end` to its offset log, and before it asks for the partitions of a new

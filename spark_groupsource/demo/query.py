@@ -112,15 +112,16 @@ def _tell_progress(query: StreamingQuery, events: TextIO, told: str) -> str:
     for progress in query.recentProgress:
         if progress.timestamp > told:
             told = progress.timestamp
-            source = progress.sources[0]
+            # Only the JSON has offsets as JSON in every version of Spark.
+            source = json.loads(progress.sources[0].json)
             _tell(
                 events,
                 "progress",
                 batch=progress.batchId,
                 timestamp=told,
                 rows=progress.numInputRows,
-                end=source.endOffset,
-                latest=source.latestOffset,
+                end=source["endOffset"],
+                latest=source["latestOffset"],
                 durations=progress.durationMs,
             )
     return told

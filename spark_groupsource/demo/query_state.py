@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections import deque
 from datetime import datetime
@@ -51,7 +50,7 @@ class Query:
         self.partitions: frozenset[TopicPartition] = frozenset()
         self.planned_at = 0.0
         """When its last micro-batch was triggered, in seconds since the epoch."""
-        self.lag = 0
+        self.lag: int | None = 0
         self.rows_of_plan: dict[int, int] = {}
         self.rate = Rate()
         self._ended: list[QueryProcess] = []
@@ -111,14 +110,14 @@ class Query:
         return QueryScene(self.name, self.status, self.generation, self.partitions, self.rate.per_second(), self.rows, self.lag)
 
     def _take_progress(self, event: Event) -> str | None:
-        # A replay plans nothing, so there is no report (JSON null) and no `latest`.
-        end, latest = json.loads(event["end"]), json.loads(event["latest"] or "null") or {}
+        # A replay plans nothing, so there is no report and no `latest`; Spark before 4.2 asks for none.
+        end, latest = event["end"], event["latest"] or {}
         if end["plan"] < 0:
             return None  # a first micro-batch before there was a record
         self.rate.add(event["rows"])
         self.rows_of_plan[end["plan"]] = event["rows"]
         self.stream = end["stream"]
-        self.lag = latest.get("totalLag", 0)
+        self.lag = latest.get("totalLag")
         self.planned_at = datetime.fromisoformat(event["timestamp"].replace("Z", "+00:00")).timestamp()
         before, generation = self.partitions, self.generation
         if not before and generation == end["generation"]:

@@ -34,7 +34,7 @@ NEXT_STEPS = (
 
 @dataclass(frozen=True)
 class QueryScene:
-    """One query now. `generation` and `partitions` are those of its last plan; `lag` is in records."""
+    """One query now. `generation` and `partitions` are those of its last plan; `lag` is in records, if Spark tells it."""
 
     name: str
     status: str
@@ -42,7 +42,7 @@ class QueryScene:
     partitions: frozenset[TopicPartition] = frozenset()
     rows_per_second: float = 0.0
     rows: int = 0
-    lag: int = 0
+    lag: int | None = 0
 
 
 @dataclass(frozen=True)
@@ -116,10 +116,15 @@ def _queries(scene: Scene) -> Table:
         table.add_column(name, justify="left" if name in {"QUERY", "STATUS"} else "right")
     table.add_column("PARTITIONS")
     for query in scene.queries:
-        generation = "-" if query.generation is None else str(query.generation)
         rate = f"{query.rows_per_second:.0f}"
-        table.add_row(query.name, query.status, generation, rate, str(query.rows), str(query.lag), listed(query.partitions))
+        table.add_row(
+            query.name, query.status, _count(query.generation), rate, str(query.rows), _count(query.lag), listed(query.partitions)
+        )
     return table
+
+
+def _count(number: int | None) -> str:
+    return "-" if number is None else str(number)
 
 
 def _totals(scene: Scene) -> str:
@@ -132,7 +137,11 @@ def _line(scene: Scene) -> str:
     queries = [
         f"{query.name} {query.status}"
         + (f" generation {query.generation}" if query.generation is not None else "")
-        + (f" [{listed(query.partitions)}] {query.rows_per_second:.0f} rows/s lag {query.lag}" if query.partitions else "")
+        + (
+            f" [{listed(query.partitions)}] {query.rows_per_second:.0f} rows/s lag {_count(query.lag)}"
+            if query.partitions
+            else ""
+        )
         for query in scene.queries
     ]
     return " | ".join([*queries, _totals(scene)])

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_groupsource import cycle
+from spark_groupsource.admission_reader import AdmissionControlReader
 from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.cycle import Cycle
@@ -24,7 +25,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.ledger import Ledger
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
+from spark_groupsource.stream_reader import RangePartition
 
 from .events import EventLog
 from .steps import Step, Steps
@@ -44,7 +45,7 @@ class ChaosDataSource(GroupKafkaDataSource):
     def schema(self) -> str:
         return GroupKafkaDataSource(self._theirs()).schema()
 
-    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
         own = {name: self.options[name] for name in (FOLDER, LOG, STREAM)}
         steps = Steps(Path(own[FOLDER]), EventLog(Path(own[LOG])), own[STREAM])
         return ChaosStreamReader(Options.parse(self._theirs()), steps, own[STREAM])
@@ -53,7 +54,7 @@ class ChaosDataSource(GroupKafkaDataSource):
         return {name: value for name, value in self.options.items() if name.lower() not in (FOLDER, LOG, STREAM)}
 
 
-class ChaosStreamReader(GroupKafkaStreamReader):
+class ChaosStreamReader(AdmissionControlReader):
     """Spark's calls, with a step before and after those that matter."""
 
     def __init__(self, options: Options, steps: Steps, stream: str) -> None:

@@ -7,14 +7,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_groupsource.datasource import ADMISSION_CONTROL
 from spark_groupsource.demo.check import committed_files
 
 from ..waiting import until
 from .sinks import written
+
+needs_admission_control = pytest.mark.skipif(
+    not ADMISSION_CONTROL,
+    reason="Spark before 4.2 makes one micro-batch of AvailableNow and Once, and asks a source for no lag",
+)
 
 BatchFunction = Callable[[DataFrame, int], None]
 Transform = Callable[[DataFrame], DataFrame]

@@ -12,6 +12,7 @@ from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import committed_offsets
+from ..waiting import until
 from .queries import Queries
 
 Read = Callable[..., DataFrame]
@@ -64,7 +65,9 @@ def test_small_tasks_read_everything_too(read: Read, numbers: str) -> None:
 def test_a_batch_read_goes_on_where_a_query_of_the_group_has_stopped(
     read: Read, queries: Queries, numbers: str, produce: Produce, cluster: Cluster
 ) -> None:
-    assert len(queries("a", numbers).run()) == 20
+    query = queries("a", numbers).start()
+    until(lambda: committed_offsets(cluster, f"group-of-{numbers}", numbers) == {0: 10, 1: 10}, "everything is committed")
+    query.stop()
     produce(numbers, [(None, "20"), (None, "21")], 0)
     rest = {"startingOffsets": "committed", "commitOffsets": "true"}
     assert values(read(numbers, **rest)) == [20, 21]

@@ -57,9 +57,10 @@ def owned_by(pipeline: Pipeline) -> int:
     """How many partitions the query's newest plan had."""
     pipeline.raise_if_ended()
     progress = pipeline.running.lastProgress
-    if progress is None or not progress.sources[0].endOffset:
+    end = None if progress is None else json.loads(progress.sources[0].json)["endOffset"]
+    if end is None:
         return 0
-    ranges: dict[str, dict[str, object]] = json.loads(progress.sources[0].endOffset)["ranges"]
+    ranges: dict[str, dict[str, object]] = end["ranges"]
     return sum(len(partitions) for partitions in ranges.values())
 
 

@@ -1,0 +1,122 @@
+"""Where a Spark stands that does not say it, told from the order of its calls (Spark 4.0 and 4.1)."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.startless_reader import SparkPosition, left_behind
+
+
+def offset(plan: int, stream: str = "s") -> dict[str, Any]:
+    return {"v": 1, "stream": stream, "plan": plan}
+
+
+def test_the_first_call_of_a_new_checkpoint_starts_before_the_first_plan() -> None:
+    assert SparkPosition().start(offset(-1)) == offset(-1)
+
+
+def test_the_next_micro_batch_starts_where_the_last_plan_ended() -> None:
+    position = SparkPosition()
+    position.planned(offset(0))
+    assert position.to_claim(offset(-1), offset(0))
+    assert position.to_claim(offset(-1), offset(0)), "Spark may ask twice"
+    assert position.start(offset(-1)) == offset(0)
+
+
+def test_a_restart_goes_on_where_the_offset_log_ends() -> None:
+    position = SparkPosition()
+    assert not position.to_claim(offset(7), offset(7)), "not a micro-batch"
+    assert position.start(offset(-1, "new")) == offset(7)
+
+
+def test_a_restart_replays_what_is_not_in_the_commit_log_and_goes_on_behind_it() -> None:
+    position = SparkPosition()
+    assert not position.to_claim(offset(7), offset(7))
+    assert position.to_claim(offset(6), offset(7))
+    assert position.start(offset(-1, "new")) == offset(7)
+
+
+def test_a_first_micro_batch_without_a_plan_is_no_claim() -> None:
+    position = SparkPosition()
+    position.planned(position.start(offset(-1)))
+    assert not position.to_claim(offset(-1), offset(-1))
+    assert position.start(offset(-1, "other")) == offset(-1)
+
+
+def test_a_plan_from_before_the_checkpoint_was_read_is_refused() -> None:
+    position = SparkPosition()
+    position.planned(offset(0, "new"))
+    with pytest.raises(OffsetError, match=r"triggerAvailableNowWrapper\.enabled"):
+        position.to_claim(offset(7), offset(7))
+
+
+class Checkpoint:
+    """What Spark does with one: MicroBatchExecution's order of calls, which may end after any of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.logged: list[dict[str, Any]] = []
+        self.committed = -1
+        self.claimed: set[int] = set()
+        self._random = random.Random(seed)
+
+    def run(self) -> None:
+        """One run of the query, to where it dies."""
+        position = SparkPosition()
+        first = offset(-1, f"drawn-{self._random.random()}")
+        if self.logged:
+            assert not position.to_claim(self.logged[-1], self.logged[-1])
+        while not self._dies():
+            if self.committed == len(self.logged) - 1:
+                start = position.start(first)
+                assert start == (self.logged[-1] if self.logged else first)
+                end = offset(start["plan"] + 1, start["stream"]) if self._random.random() < 0.7 else start
+                position.planned(end)
+                if end == start and self.logged:
+                    continue
+                if self._dies():
+                    return
+                self.logged.append(end)
+            end = self.logged[-1]
+            start = self.logged[-2] if len(self.logged) > 1 else first
+            if not self._dies() and position.to_claim(start, end):
+                self.claimed.add(end["plan"])
+                if self._dies():
+                    return
+                self.committed = len(self.logged) - 1
+            elif start == end:
+                self.committed = len(self.logged) - 1
+
+    def _dies(self) -> bool:
+        return self._random.random() < 0.2
+
+
+@given(st.integers(0, 2**32))
+def test_every_plan_starts_where_the_commit_log_ends_whenever_spark_dies(seed: int) -> None:
+    checkpoint = Checkpoint(seed)
+    for _ in range(8):
+        checkpoint.run()
+    plans = [end["plan"] for end in checkpoint.logged]
+    assert plans == sorted(set(plans)), "each plan is in the offset log once"
+    assert {end["plan"] for end in checkpoint.logged[: checkpoint.committed + 1]} - {-1} <= checkpoint.claimed
+    assert len({end["stream"] for end in checkpoint.logged}) <= 1
+
+
+@pytest.mark.parametrize(
+    ("planned_to", "ends", "left"),
+    [
+        ({"0": [[0, 5]]}, {"t": {"0": 15}}, 10),
+        ({"0": [[0, 5]], "1": [[3, 3]]}, {"t": {"0": 5, "1": 4}}, 1),
+        ({"0": [[2, 3], [7, 9]]}, {"t": {"0": 9}}, 0),
+        ({"0": [[0, 5]]}, {}, 0),
+        ({"0": [[0, 5]]}, {"t": {"0": 5, "1": 9}}, 0),  # not owned any more
+        ({"0": [[5, 5]]}, {"t": {"0": 4}}, 0),
+    ],
+)
+def test_what_the_limit_leaves_is_counted(planned_to: dict[str, Any], ends: dict[str, Any], left: int) -> None:
+    assert left_behind({"ranges": {"t": planned_to}}, ends) == left

@@ -35,21 +35,14 @@ class SparkPosition:
     """Where Spark stands, as its calls show it. Pure."""
 
     def __init__(self) -> None:
-        self._at: JsonOffset | None = None
-        self._has_planned = False
-
-    @property
-    def has_planned(self) -> bool:
-        """Whether this run has made a plan, or found nothing to plan."""
-        return self._has_planned
-
-    def start(self, first: JsonOffset) -> JsonOffset:
-        """Where the next micro-batch starts, which is in the commit log; `first` in a new checkpoint."""
-        return first if self._at is None else self._at
+        self.start: JsonOffset | None = None
+        """Where the next plan starts, which is in the commit log when Spark asks for it; `None` in a new checkpoint."""
+        self.has_planned = False
+        """Whether Spark has asked for a plan in this run."""
 
     def planned(self, end: JsonOffset) -> None:
         """`end` is what Spark gets from `latestOffset()`."""
-        self._at, self._has_planned = end, True
+        self.start, self.has_planned = end, True
 
     def to_claim(self, start: JsonOffset, end: JsonOffset) -> bool:
         """Whether `partitions(start, end)` is for a micro-batch, and not only how Spark tells where a restart stands.
@@ -58,13 +51,13 @@ class SparkPosition:
             OffsetError: a plan was made before Spark has told of the checkpoint.
         """
         told = start == end
-        if told and self._has_planned and end != self._at:
+        if told and self.has_planned and end != self.start:
             raise OffsetError(
                 "Spark asked for a plan before it has told where the checkpoint ends, which is lost with it: it does so with "
                 "spark.sql.streaming.triggerAvailableNowWrapper.enabled on Spark before 4.2. Unset it; Trigger.AvailableNow "
                 "then makes one micro-batch."
             )
-        self._at = end
+        self.start = end
         return not told
 
 
@@ -78,7 +71,8 @@ class StartlessReader(GroupKafkaStreamReader):
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]
         """Plan the next micro-batch. Where it starts itself when there is nothing new."""
         is_first_of_run = not self._position.has_planned
-        planned = self._next(self._position.start(self.initialOffset()), limited=True)
+        start = self.initialOffset() if self._position.start is None else self._position.start
+        planned = self._next(start, limited=True)
         self._position.planned(planned)
         if is_first_of_run:
             self._tell_of_what_is_left(planned)

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: demo test lint test-versions test-nightly chaos native-check bench bench-planning clean
+.PHONY: demo test lint test-versions test-matrix test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -32,6 +32,10 @@ lint: $(STAMP)
 # The development broker and the group's life on Kafka 3.9, 4.1 and the newest that resolves.
 test-versions: $(STAMP)
 	$(BIN)/python -m pytest -m versions
+
+# The tests that run Spark, on the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; make test-matrix SPARKS="4.0 4.1" chooses.
+test-matrix: $(STAMP)
+	@$(BIN)/python -m tests.matrix $(SPARKS)
 
 # 100,000 random histories of the hand-off, and a larger exhaustive search.
 test-nightly: $(STAMP)
@@ -60,4 +64,4 @@ bench-planning: $(STAMP)
 	@$(BIN)/python -m benchmarks.planning
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .venv-spark-* build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -25,7 +25,7 @@ from ..group_offsets import committed_offsets
 from ..producing import send
 from ..waiting import until
 from .pairs import Pair, make_pair, ordered, sizes
-from .queries import Queries
+from .queries import Queries, needs_admission_control
 
 MakePair = Callable[..., Pair]
 Timed = Callable[[str, Mapping[int, Sequence[int]]], None]
@@ -152,6 +152,7 @@ def test_a_time_at_which_there_is_no_record(pair: MakePair, topic: MakeTopic, ti
     assert len(both.run()) == 2
 
 
+@needs_admission_control
 def test_available_now_reads_in_micro_batches(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, numbers(15))
@@ -160,6 +161,7 @@ def test_available_now_reads_in_micro_batches(pair: MakePair, topic: MakeTopic, 
     assert both.sizes() == [5, 5, 5]
 
 
+@needs_admission_control
 def test_the_limit_is_shared_out_by_lag_and_survives_a_restart(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
     name = topic(partitions=3)
     for partition, count in enumerate((100, 10, 1)):
@@ -173,6 +175,7 @@ def test_the_limit_is_shared_out_by_lag_and_survives_a_restart(pair: MakePair, t
     assert len(both.same()) == 111
 
 
+@needs_admission_control
 def test_the_shares_of_partitions_are_the_same_in_each_micro_batch(
     spark: SparkSession, pair: MakePair, topic: MakeTopic, produce: Produce
 ) -> None:
@@ -192,6 +195,7 @@ def test_the_shares_of_partitions_are_the_same_in_each_micro_batch(
     assert shares["kafka"][0] == {0: 1, 1: 1, 2: 9}
 
 
+@needs_admission_control
 def test_trigger_once_ignores_the_limit(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, numbers(15))
@@ -236,6 +240,7 @@ def test_a_micro_batch_comes_when_the_delay_is_over(pair: MakePair, topic: MakeT
     both.stop()
 
 
+@needs_admission_control
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions(pair: MakePair, topic: MakeTopic, cluster: Cluster, isolation: str) -> None:
     name = topic()
@@ -363,6 +368,7 @@ def test_fifty_random_steps_of_topics_partitions_and_records(
     assert sorted(int(row.value) for row in both.same()) == list(range(written))
 
 
+@needs_admission_control
 def test_a_windowed_count_with_a_watermark(pair: MakePair, topic: MakeTopic, timed: Timed) -> None:
     def windows(frame: DataFrame) -> DataFrame:
         counted = frame.withWatermark("timestamp", "10 seconds").groupBy(sf.window("timestamp", "5 seconds")).count()
@@ -388,6 +394,7 @@ def test_a_self_join_of_one_frame(pair: MakePair, topic: MakeTopic, produce: Pro
     assert [row.number for row in pair(name, subscribe=name, transform=joined).run()] == [0, 2, 4, 6, 8]
 
 
+@needs_admission_control
 def test_options_in_any_case(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, numbers(3))

@@ -1,0 +1,57 @@
+"""`make test-matrix`: the tests that run Spark, on the newest patch of each Spark that the source supports.
+
+Each Spark has an environment of its own beside this project's, which is brought up to date, and a log of its tests there.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from collections.abc import Sequence
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[1]
+SPARKS = ("4.0", "4.1", "4.2", "4.3")
+TESTS = ("tests/spark", "tests/unit/test_stream_reader.py", "tests/unit/test_startless_reader.py")
+# PySpark before 4.2 leaves the sockets of `collect` to the garbage collector.
+LEFT_OPEN = ("-W", "ignore:unclosed <socket:ResourceWarning")
+WHAT_IS_THERE = """
+import platform, pyarrow, pyspark
+print(f"Spark {pyspark.__version__}, Python {platform.python_version()}, pyarrow {pyarrow.__version__}")
+"""
+
+
+def main(chosen: Sequence[str]) -> int:
+    """Test on the chosen versions, such as 4.1, or on all; one line for each. The exit status."""
+    passed = [test_on(spark) for spark in chosen or SPARKS]
+    return 0 if all(passed) else 1
+
+
+def test_on(spark: str) -> bool:
+    """Install, test, and print how it went."""
+    folder = PROJECT / f".venv-spark-{spark}"
+    python = folder / "bin" / "python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    wanted = ("--upgrade", "--editable", ".[dev]", f"pyspark=={spark}.*")
+    pip = (str(python), "-m", "pip", "install", "--progress-bar", "off", *wanted)
+    if run(pip, folder / "install.log") != 0:
+        print(f"Spark {spark}: not installed; see {folder / 'install.log'}", flush=True)
+        return False
+    there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
+    log = folder / "tests.log"
+    failed = run((str(python), "-m", "pytest", *(LEFT_OPEN if spark < "4.2" else ()), *TESTS), log)
+    *_, summary = log.read_text().splitlines()
+    print(f"{there}: {summary.strip('= ')}" + (f"; see {log}" if failed else ""), flush=True)
+    return not failed
+
+
+def run(argv: Sequence[str], log: Path) -> int:
+    """Run a command whose output goes to a log; its exit status."""
+    with log.open("wb") as output:
+        return subprocess.run(argv, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -53,9 +53,9 @@ class SparkPosition:
         told = start == end
         if told and self.has_planned and end != self.start:
             raise OffsetError(
-                "Spark asked for a plan before it has told where the checkpoint ends, which is lost with it: it does so with "
-                "spark.sql.streaming.triggerAvailableNowWrapper.enabled on Spark before 4.2. Unset it; Trigger.AvailableNow "
-                "then makes one micro-batch."
+                "Spark asked for a plan before it told where the checkpoint ends, so the plan does not fit the checkpoint. Spark "
+                "before 4.2 does so with spark.sql.streaming.triggerAvailableNowWrapper.enabled: unset it. Trigger.AvailableNow "
+                "then runs one micro-batch."
             )
         self.start = end
         return not told

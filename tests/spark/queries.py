@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyspark
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -21,6 +22,10 @@ from .sinks import written
 needs_admission_control = pytest.mark.skipif(
     not ADMISSION_CONTROL,
     reason="Spark before 4.2 makes one micro-batch of AvailableNow and Once, and asks a source for no lag",
+)
+
+plans_a_batch_read_once = pytest.mark.skipif(
+    pyspark.__version__.startswith("4.0."), reason="Spark 4.0 plans a batch read anew for each action on its DataFrame"
 )
 
 BatchFunction = Callable[[DataFrame, int], None]

@@ -13,7 +13,7 @@ from spark_groupsource.broker import Cluster
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import committed_offsets
 from ..waiting import until
-from .queries import Queries
+from .queries import Queries, plans_a_batch_read_once
 
 Read = Callable[..., DataFrame]
 
@@ -42,6 +42,7 @@ def values(frame: DataFrame) -> list[int]:
     return sorted(int(row.value) for row in frame.select("value").collect())
 
 
+@plans_a_batch_read_once
 def test_the_first_action_on_a_frame_fixes_what_is_read(read: Read, numbers: str, produce: Produce) -> None:
     frame = read(numbers)
     produce(numbers, [(b"late", "20")], 1)

@@ -7,7 +7,7 @@ import shutil
 import tempfile
 import time
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -16,11 +16,13 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from spark_groupsource.broker.addresses import Identity, choose_identity, read_identity, write_identity
+from spark_groupsource.broker.config import HOST, listeners
 from spark_groupsource.broker.errors import BrokerStartError
 from spark_groupsource.broker.ivy import Progress
 from spark_groupsource.broker.jars import KafkaJars, kafka_jars
 from spark_groupsource.broker.java import find_java
 from spark_groupsource.broker.node import JVM_OPTIONS, Node
+from spark_groupsource.broker.ports import free_ports
 from spark_groupsource.broker.ready import knows_leaders, quiet_client, wait_for_coordinator
 
 if TYPE_CHECKING:
@@ -44,6 +46,9 @@ class Cluster:
         config: broker settings for all nodes; they override every other.
         progress: called with a line of text at each step; None for silence.
         port: the client port of a single node; None for a free one. A named `data_dir` remembers its ports.
+        protocols: security protocols that a single node listens with beside PLAINTEXT, each on a free port (see `address`);
+            `config` has their certificates, mechanisms and users.
+        jvm_options: more options for each node's JVM.
     """
 
     def __init__(
@@ -54,17 +59,22 @@ class Cluster:
         config: Mapping[str, str] | None = None,
         progress: Progress | None = None,
         port: int | None = None,
+        protocols: Sequence[str] = (),
+        jvm_options: Sequence[str] = (),
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"nodes is {nodes}: a cluster has 1 node or 3")
-        if port is not None and nodes != 1:
-            raise ValueError("port is for a single node; three nodes take free ports")
+        if (port is not None or protocols) and nodes != 1:
+            raise ValueError("port and protocols are for a single node; three nodes take free ports, and listen with PLAINTEXT")
         self._count = nodes
         self._wanted = version
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
         self._config = dict(config or {})
         self._progress: Progress = progress or (lambda _line: None)
         self._port = port
+        self._protocols = tuple(protocols)
+        self._jvm_options = tuple(jvm_options)
+        self._more_ports: dict[str, int] = {}
         self._java = ""
         self._jars: KafkaJars | None = None
         self._identity: Identity | None = None
@@ -80,6 +90,10 @@ class Cluster:
     def bootstrap_servers(self) -> str:
         """The addresses for clients, separated by commas; raises RuntimeError before the first start."""
         return self._known_identity().bootstrap_servers
+
+    def address(self, protocol: str) -> str:
+        """The address for clients with one of `protocols`; raises KeyError before the first start."""
+        return f"{HOST}:{self._more_ports[protocol]}"
 
     @property
     def version(self) -> str:
@@ -183,12 +197,21 @@ class Cluster:
             if not temporary:
                 write_identity(folder, identity)
             self._identity = identity
+            self._more_ports = dict(zip(self._protocols, free_ports(len(self._protocols)), strict=True))
             self._nodes = [
-                Node(self._java, self._resolved(), identity, index, folder / f"node-{index + 1}", temporary=temporary)
+                Node(
+                    self._java,
+                    self._resolved(),
+                    identity,
+                    index,
+                    folder / f"node-{index + 1}",
+                    temporary=temporary,
+                    jvm_options=self._jvm_options,
+                )
                 for index in range(self._count)
             ]
-            for node in self._nodes:
-                node.configure(self._config)
+            for node, address in zip(self._nodes, identity.nodes, strict=True):
+                node.configure({**listeners(address, self._more_ports), **self._config})
                 node.launch()
             for node in self._nodes:
                 node.wait_until_answers({other.id for other in self._nodes})

@@ -18,6 +18,18 @@ class NodeAddress:
     controller_port: int
 
 
+def listeners(node: NodeAddress, more: Mapping[str, int]) -> dict[str, str]:
+    """Return the settings of a node's listeners; `more` has the ports of those beside PLAINTEXT, by security protocol."""
+    controller = f"CONTROLLER://{HOST}:{node.controller_port}"
+    for_clients = [f"{protocol}://{HOST}:{port}" for protocol, port in {"PLAINTEXT": node.port, **more}.items()]
+    return {
+        "listeners": ",".join([*for_clients, controller]),
+        "advertised.listeners": ",".join(for_clients),
+        "listener.security.protocol.map": ",".join(f"{protocol}:{protocol}" for protocol in ("PLAINTEXT", *more))
+        + ",CONTROLLER:PLAINTEXT",
+    }
+
+
 def server_properties(
     node: NodeAddress, all_nodes: Sequence[NodeAddress], log_folder: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:
@@ -32,11 +44,9 @@ def server_properties(
         "process.roles": "broker,controller",
         "node.id": str(node.id),
         "controller.quorum.voters": ",".join(f"{one.id}@{HOST}:{one.controller_port}" for one in all_nodes),
-        "listeners": f"PLAINTEXT://{HOST}:{node.port},CONTROLLER://{HOST}:{node.controller_port}",
-        "advertised.listeners": f"PLAINTEXT://{HOST}:{node.port}",
+        **listeners(node, {}),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(log_folder),
         "auto.create.topics.enable": "false",
         # Internal topics: as many replicas as there are nodes, and few partitions, each of which costs a start time.

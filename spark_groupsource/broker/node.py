@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from spark_groupsource.broker import watch
@@ -33,13 +33,24 @@ STOP_LIMIT_S = 60.0
 class Node:
     """A broker that is also a controller. Not to be used by two threads at once."""
 
-    def __init__(self, java: str, jars: KafkaJars, identity: Identity, index: int, folder: Path, *, temporary: bool) -> None:
+    def __init__(
+        self,
+        java: str,
+        jars: KafkaJars,
+        identity: Identity,
+        index: int,
+        folder: Path,
+        *,
+        temporary: bool,
+        jvm_options: Sequence[str] = (),
+    ) -> None:
         self._java = java
         self._jars = jars
         self._identity = identity
         self._address = identity.nodes[index]
         self._folder = folder
         self._temporary = temporary
+        self._jvm_options = jvm_options
         self._watcher: subprocess.Popen[bytes] | None = None
         self._pid = 0
         self._give_up_at = 0.0
@@ -83,8 +94,8 @@ class Node:
             return
         self._forget()
         self._pid = 0
-        command = [self._java, "-Xms128m", "-Xmx512m", *JVM_OPTIONS, *_LOG_OPTIONS, "-cp", self._jars.classpath]
-        command += ["kafka.Kafka", str(self._folder / "server.properties")]
+        command = [self._java, "-Xms128m", "-Xmx512m", *JVM_OPTIONS, *_LOG_OPTIONS, *self._jvm_options]
+        command += ["-cp", self._jars.classpath, "kafka.Kafka", str(self._folder / "server.properties")]
         remove = str(self._folder) if self._temporary else "-"
         with open(self.log, "ab") as log:
             self._watcher = subprocess.Popen(

@@ -233,6 +233,10 @@ class TestFailures:
         with pytest.raises(ValueError, match="node"):
             Cluster(nodes=nodes, port=port)
 
+    def test_more_listeners_are_for_a_single_node(self) -> None:
+        with pytest.raises(ValueError, match="single node"):
+            Cluster(nodes=3, protocols=("SSL",))
+
 
 # A process that starts a node, says what there is to kill and to remove, and then lives on or ends.
 PARENT = """

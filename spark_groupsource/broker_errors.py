@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
+from .access import MISSING_ACL, login_trouble
 from .errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -63,9 +64,6 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 """What a refused or unanswered commit means (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
-    KafkaError._AUTHENTICATION: AuthenticationFailed,
-    KafkaError.SASL_AUTHENTICATION_FAILED: AuthenticationFailed,
-    KafkaError._SSL: AuthenticationFailed,
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: NotAuthorized,
@@ -74,11 +72,9 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""What the other requests' errors mean; everything else is BrokerUnavailable."""
+"""What the other requests' errors mean; everything else is BrokerUnavailable, or AuthenticationFailed (access.py)."""
 
 _ADVICE: Mapping[type[GroupKafkaError], str] = {
-    AuthenticationFailed: "Check kafka.security.protocol, kafka.sasl.* and kafka.ssl.*.",
-    NotAuthorized: "The user needs the ACLs READ on the group (kafka.group.id) and READ and DESCRIBE on its topics.",
     TopicNotFound: "Check subscribe or subscribePattern.",
     MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs one of its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
@@ -107,7 +103,11 @@ def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaEr
     error = _cause(error)
     fallback = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     kind = table.get(error.code(), fallback)
-    return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", _ADVICE.get(kind)])))
+    trouble = login_trouble(error)
+    if kind is BrokerUnavailable and trouble is not None and trouble.final:
+        kind = AuthenticationFailed
+    advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, _ADVICE.get(kind)]
+    return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))
 
 
 def is_passing(error: GroupKafkaError) -> bool:

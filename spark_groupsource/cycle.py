@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from .broker_errors import is_passing
+from .broker_errors import explain, is_passing
 from .commit_record import CommitRecord
 from .coordinator import Coordinator
 from .data_loss import (
@@ -375,8 +375,8 @@ class Cycle:
             raise AssignmentTimeout(
                 f"The group {self._options.group_id} gave this driver no assignment within "
                 f"{self._options.assignment_timeout_ms} ms (assignmentTimeout)"
-                + (f"; the Kafka client says: {trouble.str()}" if trouble is not None else "")
-                + ". Another member may hold up the rebalance until its session or max.poll.interval.ms is over; "
+                + (f"; {explain(trouble, 'the Kafka client says')}" if trouble is not None else ".")
+                + " Another member may hold up the rebalance until its session or max.poll.interval.ms is over; "
                 f"`groupkafka describe --group {self._options.group_id}` shows the members."
             )
 

@@ -24,7 +24,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from .broker_errors import explain
 from .commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
-from .errors import GroupActive, GroupNotFound, OptionError
+from .errors import GroupActive, GroupNotFound
+from .kafka_client import make_client
 from .partition import TopicPartition
 from .topics import librdkafka_log
 
@@ -123,14 +124,10 @@ class GroupDescriber:
             client_settings: librdkafka settings that every client needs.
 
         Raises:
-            OptionError: librdkafka refuses a setting.
+            OptionError, AuthenticationFailed: see kafka_client.
         """
         self._trouble: KafkaError | None = None
-        try:
-            settings: dict[str, Any] = {**client_settings, "error_cb": self._note_trouble}
-            self._admin = AdminClient(settings, logger=librdkafka_log)
-        except KafkaException as refused:
-            raise OptionError(f"The Kafka client refuses a setting: {refused.args[0].str()}") from None
+        self._admin = make_client(AdminClient, client_settings, self._note_trouble, librdkafka_log)
 
     def describe(self, group: str) -> GroupView:
         """Look at the group once; each request waits 10 s at most.

@@ -168,7 +168,7 @@ _BROKER_ONLY = "it is for brokers, which check tokens; remove it"
 _TOKEN_REFRESH = "librdkafka fetches and refreshes tokens at its own pace; remove it"  # noqa: S105
 _SHARE_GROUPS = "it is for share groups, and this source is a member of a consumer group; remove it"
 _UNREAD = "nothing in this source reads what it turns on; remove it"
-NO_OAUTH_CB = "other sources of tokens (oauth_cb) are not supported yet by groupkafka"
+OAUTH_CALLBACK_HINT = "for tokens from elsewhere set kafka.oauth_cb=package.module:function, a Python function that returns one"
 _DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 
 REFUSED: Mapping[str, str] = {
@@ -274,7 +274,7 @@ CALLBACKS = frozenset(
         r"\S+",
         """
         background_event_cb closesocket_cb connect_cb consume_cb default_topic_conf dr_cb dr_msg_cb error_cb
-        interceptors log_cb oauth_cb oauthbearer_token_refresh_cb offset_commit_cb on_commit opaque open_cb
+        interceptors log_cb oauthbearer_token_refresh_cb offset_commit_cb on_commit opaque open_cb
         partitioner_cb rebalance_cb resolve_cb socket_cb ssl.certificate.verify_cb ssl_ca ssl_certificate
         ssl_engine_callback_data ssl_key stats_cb throttle_cb
         """,
@@ -286,13 +286,13 @@ STRUCTURED = frozenset(
     re.findall(
         r"\S+",
         """
-        sasl.jaas.config sasl.login.callback.handler.class sasl.oauthbearer.jwt.retriever.class
+        oauth_cb sasl.jaas.config sasl.login.callback.handler.class sasl.oauthbearer.jwt.retriever.class
         ssl.keystore.certificate.chain ssl.keystore.key ssl.keystore.type ssl.truststore.certificates
         ssl.truststore.location ssl.truststore.password ssl.truststore.type
         """,
     )
 )
-"""Java's settings that are translated together with others."""
+"""Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
 KNOWN_NAMES = frozenset(PROPERTIES) | frozenset(RENAMED) | frozenset(REFUSED) | STRUCTURED
 

@@ -28,7 +28,7 @@ from .kafka_properties import (
     LOGIN_MODULES,
     MECHANISM_NAMES,
     MECHANISMS,
-    NO_OAUTH_CB,
+    OAUTH_CALLBACK_HINT,
     OIDC_CLASSES,
     PRODUCER_ONLY,
     PROPERTIES,
@@ -36,6 +36,7 @@ from .kafka_properties import (
     RENAMED,
     REWRITTEN,
 )
+from .oauth_callback import OAUTH_CALLBACK
 
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"
@@ -66,6 +67,14 @@ def _address(text: str) -> str:
     if mark and "?" in rest:
         rest = rest.partition("?")[0] + "?" + MASK
     return scheme + mark + rest
+
+
+def without_secrets(text: str, settings: Mapping[str, object]) -> str:
+    """The text with the values of secret settings masked: librdkafka quotes values that it refuses."""
+    for name, value in settings.items():
+        if value and is_secret(name):
+            text = text.replace(str(value), MASK)
+    return text
 
 
 class Settings(Mapping[str, str]):
@@ -226,9 +235,10 @@ def _amazon_iam(work: _Work) -> None:
         work.take(name)
     work.wrong(
         "sasl.mechanism",
-        "IAM authentication of Amazon MSK is not supported yet by groupkafka (it needs a token callback, oauth_cb). Until "
-        "then use MSK's SCRAM (kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client "
-        "certificate",
+        "IAM authentication of Amazon MSK is a Java class. Set kafka.sasl.mechanism=OAUTHBEARER and "
+        "kafka.oauth_cb=package.module:function, a function of yours that returns a token of the package "
+        "aws-msk-iam-sasl-signer-python and its expiry in seconds since 1970; or use MSK's SCRAM "
+        "(kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client certificate",
     )
 
 
@@ -346,13 +356,23 @@ def _oauth_jaas(work: _Work, options: dict[str, str]) -> None:
     _rest_of_jaas(work, options)
 
 
+_FUNCTION_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
 def _oauth(work: _Work) -> None:
+    callback = work.take(OAUTH_CALLBACK)
+    if callback is not None and not _FUNCTION_NAME.fullmatch(callback.strip()):
+        # Not shown: it may be a token.
+        work.wrong(OAUTH_CALLBACK, "the name of a function that can be imported is expected, as package.module:function")
+    elif callback is not None:
+        work.settings[OAUTH_CALLBACK] = callback.strip()
+        work.sources[OAUTH_CALLBACK] = OAUTH_CALLBACK
     handler = work.take("sasl.login.callback.handler.class")
     if handler is not None and _class_name(handler) not in OIDC_CLASSES:
         work.wrong(
             "sasl.login.callback.handler.class",
             "Java callback handlers cannot be loaded. For tokens from an OAuth server set "
-            "kafka.sasl.oauthbearer.token.endpoint.url and the client's id and secret; " + NO_OAUTH_CB,
+            "kafka.sasl.oauthbearer.token.endpoint.url and the client's id and secret; " + OAUTH_CALLBACK_HINT,
         )
     retriever = work.take("sasl.oauthbearer.jwt.retriever.class")
     if retriever is not None:
@@ -524,7 +544,7 @@ def _assignors(work: _Work, value: str) -> None:
 def _mechanism(work: _Work) -> None:
     """Whether the mechanism is there, is one that librdkafka has, and has what it needs."""
     mechanism = work.settings.get("sasl.mechanism")
-    if work.silent_on("sasl."):
+    if work.silent_on("sasl.") or work.silent_on(OAUTH_CALLBACK):
         return
     if mechanism is None:
         if work.settings.get("security.protocol", "").startswith("sasl_"):
@@ -535,6 +555,8 @@ def _mechanism(work: _Work) -> None:
         work.wrong("sasl.mechanism", KERBEROS if mechanism == "GSSAPI" else f"{MECHANISM_NAMES} is expected")
     elif mechanism == "OAUTHBEARER":
         _tokens(work)
+    elif OAUTH_CALLBACK in work.settings:
+        work.wrong(OAUTH_CALLBACK, "only OAUTHBEARER takes tokens; set kafka.sasl.mechanism=OAUTHBEARER, or remove it")
     else:
         for needed in ("sasl.username", "sasl.password"):
             if needed not in work.settings:
@@ -543,10 +565,15 @@ def _mechanism(work: _Work) -> None:
 
 def _tokens(work: _Work) -> None:
     settings = work.settings
-    if settings.get("sasl.oauthbearer.method") != "oidc":
+    if OAUTH_CALLBACK in settings:
+        others = {work.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
+        for name in sorted(others - {"sasl.oauthbearer.config"}):
+            work.wrong(name, "kafka.oauth_cb gives the tokens, which leaves this unused; keep one of them")
+    elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
             work.wrong(
-                "sasl.oauthbearer.token.endpoint.url", "OAUTHBEARER needs it, with the client's id and secret; " + NO_OAUTH_CB
+                "sasl.oauthbearer.token.endpoint.url",
+                "OAUTHBEARER needs it, with the client's id and secret; " + OAUTH_CALLBACK_HINT,
             )
     elif (
         settings.get("sasl.oauthbearer.grant.type", "client_credentials") == "client_credentials"
@@ -561,7 +588,7 @@ def _layers(work: _Work) -> None:
     """Credentials that would not be used: the connection is not what their owner thinks it is."""
     protocol = work.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
-        ("sasl", ("sasl.", "enable.sasl."), "SASL_SSL (or SASL_PLAINTEXT)"),
+        ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),
         ("ssl", ("ssl.ca.", "ssl.key", "ssl.certificate."), "SSL or SASL_SSL"),
     ):
         unused = sorted({work.sources[name] for name in work.settings if name.startswith(prefix)})

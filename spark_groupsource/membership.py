@@ -28,9 +28,11 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from .access import is_refused
 from .broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
-from .errors import GroupKafkaError, MembershipClosed, MembershipError, OptionError
+from .errors import GroupKafkaError, MembershipClosed, MembershipError
 from .generation import generation_of
+from .kafka_client import make_client
 from .partition import TopicPartition
 
 log = logging.getLogger(__name__)
@@ -134,7 +136,7 @@ class Member:
             clock: seconds, monotonic.
 
         Raises:
-            OptionError: librdkafka refuses a setting.
+            OptionError, AuthenticationFailed: see kafka_client.
         """
         strategies = consumer_settings.get("partition.assignment.strategy", "")
         self._eager = strategies.split(",")[0] in EAGER_STRATEGIES
@@ -152,10 +154,7 @@ class Member:
         self._joined = threading.Event()
         self._assignment = Assignment()
         self._holder: Holder
-        try:
-            self.consumer = Consumer(dict(consumer_settings), logger=librdkafka_log, error_cb=self._on_error)
-        except KafkaException as refused:
-            raise OptionError(f"The Kafka client refuses a setting: {refused.args[0].str()}") from None
+        self.consumer = make_client(Consumer, consumer_settings, self._on_error, librdkafka_log)
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-{self._group_id}", daemon=True)
 
     # Called from any thread.
@@ -315,11 +314,7 @@ class Member:
         """librdkafka's error callback: trouble that it goes on to overcome by itself, unless it is fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
-        if (
-            error.fatal()
-            or error.code() == KafkaError._FATAL
-            or (error.code() == KafkaError._AUTHENTICATION and not self._joined.is_set())
-        ):
+        if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._joined.is_set()):
             self._fail(explain(error, f"as a member of group {self._group_id}"))
         elif not repeated or self._clock() >= self._silent_until:
             self._silent_until = self._clock() + TROUBLE_INTERVAL_S

@@ -18,7 +18,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from .broker_errors import explain
-from .errors import AuthenticationFailed, BrokerUnavailable, NotAuthorized, OptionError, TopicNotFound
+from .errors import AuthenticationFailed, BrokerUnavailable, NotAuthorized, TopicNotFound
+from .kafka_client import make_client
 from .partition import TopicPartition
 
 T = TypeVar("T")
@@ -68,15 +69,12 @@ class Topics:
             clock: seconds, monotonic.
 
         Raises:
-            OptionError: librdkafka refuses a setting.
+            OptionError, AuthenticationFailed: see kafka_client.
         """
         self._trouble: KafkaError | None = None
-        try:
-            settings: dict[str, Any] = {**client_settings, "error_cb": self._note_trouble}
-            settings.pop("isolation.level", None)  # a consumer's; librdkafka warns of it here
-            self._admin = AdminClient(settings, logger=librdkafka_log)
-        except KafkaException as refused:
-            raise OptionError(f"The Kafka client refuses a setting: {refused.args[0].str()}") from None
+        settings = dict(client_settings)
+        settings.pop("isolation.level", None)  # a consumer's; librdkafka warns of it here
+        self._admin = make_client(AdminClient, settings, self._note_trouble, librdkafka_log)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s

@@ -6,6 +6,7 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.access import MISSING_ACL
 from spark_groupsource.errors import BrokerError
 from spark_groupsource.fetch.consumers import most_telling
 from spark_groupsource.fetch.data_loss import LogBounds
@@ -41,6 +42,8 @@ def ask_bounds(consumer: FetchConsumer, partition: TopicPartition, end: int, tim
         bounds = _ask_once(consumer, partition, timeout_s, doing)
         if bounds is not None and bounds.high >= end:
             break
+    if bounds is None:
+        _raise_if_hidden(consumer, partition.topic, timeout_s, doing)
     return bounds
 
 
@@ -53,7 +56,9 @@ def wait_for_bounds(
     """
     deadline = time.monotonic() + timeout_ms / 1000
     wait = _FIRST_WAIT_S
+    earlier: dict[int, KafkaError] = {}
     while True:
+        earlier.update(consumer.told)
         consumer.told.clear()
         left = deadline - time.monotonic()
         try:
@@ -61,6 +66,9 @@ def wait_for_bounds(
         except NoAnswer as silence:
             consumer.serve()
             overdue = time.monotonic() >= deadline
+            if overdue and not consumer.told:
+                # Some troubles are told every 10 s only: that no token is to be had.
+                consumer.told.update(earlier)
             # A broker that goes down may break off a handshake, which looks like a refusal: one that stays is believed.
             if overdue or wait > _FIRST_WAIT_S:
                 raise_if_refused(consumer, doing)
@@ -77,6 +85,16 @@ def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
         refused = refusal(error, doing)
         if refused is not None:
             raise refused
+
+
+def _raise_if_hidden(consumer: FetchConsumer, topic: str, timeout_s: float, doing: str) -> None:
+    """librdkafka says of a topic without the ACL DESCRIBE that there is none: no records are gone then."""
+    try:
+        error = consumer.topic_error(topic, timeout_s)
+    except KafkaException as failure:
+        raise NoAnswer(failure.args[0]) from None
+    if error is not None and error.code() in MISSING_ACL and (refused := refusal(error, doing)) is not None:
+        raise refused
 
 
 def _ask_once(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> LogBounds | None:

@@ -14,20 +14,23 @@ logger = logging.getLogger(__name__)
 def reader_for(settings: FetchSettings) -> Reader:
     """Return the fastest reader that there is for these settings in this process."""
     reason = why_unavailable()
-    if reason is None and not native.takes(settings.client):
-        reason = "a client setting is a Python callback"
-    if reason is None:
+    if reason is not None:
+        advice = "pip install --force-reinstall --no-deps spark-groupsource, with a C compiler on the machine"
+    elif not native.takes(settings.client):
+        reason = "it cannot call a Python function for tokens (kafka.oauth_cb)"
+        advice = "fetch the tokens by kafka.sasl.oauthbearer.token.endpoint.url, if the OAuth server has one"
+    else:
         return native.read
-    _warn(reason)
+    _warn(reason, advice)
     return pure.read
 
 
 @functools.cache
-def _warn(reason: str) -> None:
+def _warn(reason: str, advice: str) -> None:
     """Once in each process, and for each reason."""
     logger.warning(
         "Records are read by the pure Python reader, because the native one cannot be used: %s. The records are the same, "
-        "but each becomes a Python object first, which costs most of the throughput and CPU time. To have the native reader: "
-        "pip install --force-reinstall --no-deps spark-groupsource, with a C compiler on the machine.",
+        "but each becomes a Python object first, which costs most of the throughput and CPU time. To have the native reader: %s.",
         reason,
+        advice,
     )

@@ -17,9 +17,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.errors import OptionError
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
-from spark_groupsource.fetch.refusals import without_secrets
 
 # A worker may serve several queries; the consumers of those that ended must not pile up.
 _MOST_KEPT = 4
@@ -100,14 +98,6 @@ def consumer_settings(client: Mapping[str, str]) -> dict[str, Any]:
     for name in _FOR_MEMBERS:
         settings.pop(name, None)
     return settings
-
-
-def refused_settings(text: str, client: Mapping[str, str]) -> OptionError:
-    """Return the error for settings that librdkafka refuses, with its own words but for the secrets that it quotes.
-
-    To be raised `from None`: the original's text may quote a secret.
-    """
-    return OptionError(f"librdkafka refuses the kafka.* settings: {without_secrets(text, client)}")
 
 
 def most_telling(told: Mapping[int, KafkaError]) -> KafkaError | None:

@@ -57,6 +57,25 @@ class PartitionListStruct(ctypes.Structure):
     _fields_ = [("cnt", c_int), ("size", c_int), ("elems", POINTER(PartitionStruct))]
 
 
+class TopicMetadataStruct(ctypes.Structure):
+    """`rd_kafka_metadata_topic_t`."""
+
+    _fields_ = [("topic", c_char_p), ("partition_cnt", c_int), ("partitions", c_void_p), ("err", c_int)]
+
+
+class MetadataStruct(ctypes.Structure):
+    """`rd_kafka_metadata_t`."""
+
+    _fields_ = [
+        ("broker_cnt", c_int),
+        ("brokers", c_void_p),
+        ("topic_cnt", c_int),
+        ("topics", POINTER(TopicMetadataStruct)),
+        ("orig_broker_id", c_int32),
+        ("orig_broker_name", c_char_p),
+    ]
+
+
 class FunctionsStruct(ctypes.Structure):
     """`struct library` of _native.c: what it calls of librdkafka, each field by its name after `rd_kafka_`."""
 
@@ -124,6 +143,10 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "queue_get_consumer": (c_void_p, (c_void_p,)),
     "queue_destroy": (None, (c_void_p,)),
     "query_watermark_offsets": (c_int, (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int)),
+    "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
+    "topic_destroy": (None, (c_void_p,)),
+    "metadata": (c_int, (c_void_p, c_int, c_void_p, POINTER(POINTER(MetadataStruct)), c_int)),
+    "metadata_destroy": (None, (POINTER(MetadataStruct),)),
     "topic_partition_list_new": (_PARTITIONS, (c_int,)),
     "topic_partition_list_add": (POINTER(PartitionStruct), (_PARTITIONS, c_char_p, c_int32)),
     "topic_partition_list_destroy": (None, (_PARTITIONS,)),

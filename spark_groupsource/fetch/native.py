@@ -1,7 +1,7 @@
 """The reader on librdkafka's C API: records go into Arrow buffers in C (_native.c), with no Python object for any.
 
-Its consumer is made with the same settings as that of the pure reader and does the same calls; it has no Python callback
-for anything that a setting could name (`oauth_cb`), so it takes settings that are text, numbers and truth values only.
+Its consumer is made with the same settings as that of the pure reader and does the same calls, but it cannot call a Python
+function for its tokens (`oauth_cb`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
-from spark_groupsource.fetch.consumers import consumer_settings, refused_settings
+from spark_groupsource.fetch.consumers import consumer_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.librdkafka import (
     CONF_OK,
@@ -24,11 +24,14 @@ from spark_groupsource.fetch.librdkafka import (
     ErrorCallback,
     IntakeStruct,
     LogCallback,
+    MetadataStruct,
     PartitionListStruct,
     native,
 )
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.schema import HEADERS_TYPE, arrow_schema
+from spark_groupsource.kafka_client import refused_settings
+from spark_groupsource.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
 logger = logging.getLogger("spark_groupsource.fetch.librdkafka")
@@ -58,7 +61,7 @@ def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.Record
 
 def takes(client: Mapping[str, Any]) -> bool:
     """Return whether a native consumer can have these settings."""
-    return all(isinstance(value, str | int | float) or value is None for value in client.values())
+    return OAUTH_CALLBACK not in client
 
 
 class NativeConsumer:
@@ -92,6 +95,21 @@ class NativeConsumer:
             )
         )
         return low.value, high.value
+
+    def topic_error(self, topic: str, timeout_s: float) -> KafkaError | None:
+        """See `FetchConsumer`."""
+        handle = self._kafka.topic_new(self._handle, topic.encode(), None)
+        if handle is None:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+        found = ctypes.POINTER(MetadataStruct)()
+        try:
+            self._raise_for(self._kafka.metadata(self._handle, 0, handle, ctypes.byref(found), int(timeout_s * 1000)))
+            codes = [one.err for one in found.contents.topics[: found.contents.topic_cnt]]
+        finally:
+            if found:
+                self._kafka.metadata_destroy(found)
+            self._kafka.topic_destroy(handle)
+        return next((KafkaError(code) for code in codes if code != _NO_ERROR), None)
 
     def serve(self) -> None:
         """See `FetchConsumer`."""

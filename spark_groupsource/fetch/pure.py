@@ -13,10 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
-from spark_groupsource.fetch.consumers import consumer_settings, refused_settings
+from spark_groupsource.fetch.consumers import consumer_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.messages import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
+from spark_groupsource.kafka_client import make_client
 from spark_groupsource.partition import TopicPartition
 
 
@@ -26,19 +27,19 @@ def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.Record
 
 
 class PureConsumer:
-    """confluent-kafka's consumer, as a `FetchConsumer`. Raises OptionError when librdkafka refuses the settings."""
+    """confluent-kafka's consumer, as a `FetchConsumer`. Raises what `kafka_client` does."""
 
     def __init__(self, client: Mapping[str, str]) -> None:
         # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets for ever.
         told: dict[int, KafkaError] = {}
         self.told = told
         self.pid = os.getpid()
-        settings = {**consumer_settings(client), "error_cb": lambda error: told.__setitem__(error.code(), error)}
-        try:
-            self.consumer = Consumer(settings, logger=logging.getLogger("spark_groupsource.fetch.librdkafka"))
-        except (KafkaException, ValueError, TypeError) as error:
-            cause = error.args[0] if error.args else error
-            raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), client) from None
+        self.consumer = make_client(
+            Consumer,
+            consumer_settings(client),
+            lambda error: told.__setitem__(error.code(), error),
+            logging.getLogger("spark_groupsource.fetch.librdkafka"),
+        )
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """See `FetchConsumer`."""
@@ -46,6 +47,11 @@ class PureConsumer:
         if found is None:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return found
+
+    def topic_error(self, topic: str, timeout_s: float) -> KafkaError | None:
+        """See `FetchConsumer`."""
+        error: KafkaError | None = self.consumer.list_topics(topic, timeout_s).topics[topic].error
+        return error
 
     def serve(self) -> None:
         """See `FetchConsumer`."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
-
 from confluent_kafka import KafkaError
 
+from spark_groupsource.access import MISSING_ACL, login_trouble
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, NotAuthorized
 
 # The partition is unknown to the cluster, or the offset to the log: the bounds of the log tell what is lost.
@@ -22,14 +20,6 @@ BOUNDS_IN_DOUBT = frozenset(
 )
 NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 
-_CREDENTIALS_REFUSED = frozenset(
-    {KafkaError._AUTHENTICATION, KafkaError._SSL, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError.UNSUPPORTED_SASL_MECHANISM}
-)
-_NOT_ALLOWED = {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "the user needs the ACL READ on the topic",
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "the user needs the ACL READ on the group of kafka.group.id",
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED: "the user lacks an ACL on the cluster",
-}
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 # Waiting can mend these. Every other error of a reading consumer ends the task: some (a wrong checksum, a codec that is
 # not understood) make librdkafka pass over records.
@@ -54,20 +44,16 @@ _PASSING = _NO_BROKER | {
     KafkaError.UNKNOWN_LEADER_EPOCH,
 }
 
-_SECRET_SETTING = re.compile(r"password|secret|jaas|token|\.key$|\.pem$|oauthbearer\.config|username", re.IGNORECASE)
-
 
 def refusal(error: KafkaError, doing: str) -> BrokerError | None:
     """Return the error to raise for `error`, or None when waiting can mend it; `doing` begins its text."""
     code = error.code()
     text = f"{doing}: {error.name()}: {error.str()}"
-    if code in _CREDENTIALS_REFUSED:
-        return AuthenticationFailed(
-            f"{text}. Check kafka.security.protocol, kafka.sasl.* and kafka.ssl.*: the driver uses the same, but certificate "
-            "files must exist on every executor."
-        )
-    if code in _NOT_ALLOWED:
-        return NotAuthorized(f"{text}. Reading needs more: {_NOT_ALLOWED[code]}.")
+    trouble = login_trouble(error)
+    if trouble is not None and trouble.final:
+        return AuthenticationFailed(f"{text}. {trouble.check} The driver uses the same, from files of its own machine.")
+    if code in MISSING_ACL:
+        return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
     if code in _PASSING and not error.fatal():
         return None
     return BrokerError(f"{text}.")
@@ -84,15 +70,9 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
             f"{doing}: no record and no progress for {timeout_ms} ms, though the partition's leader answers.{reason} "
             "Check the broker's load and log, quotas, and kafkaConsumer.pollTimeoutMs."
         )
+    trouble = login_trouble(last) if last is not None else None
+    check = f"{trouble.check} " if trouble is not None else ""
     return BrokerUnavailable(
-        f"{doing}: no answer for {timeout_ms} ms.{reason} Check that this executor reaches kafka.bootstrap.servers and the "
-        "brokers' advertised.listeners, that the partition has a leader, and kafkaConsumer.pollTimeoutMs."
+        f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor reaches kafka.bootstrap.servers and "
+        "the brokers' advertised.listeners, that the partition has a leader, and kafkaConsumer.pollTimeoutMs."
     )
-
-
-def without_secrets(text: str, client: Mapping[str, str]) -> str:
-    """Return `text` with the values of secret client settings masked: librdkafka quotes values that it refuses."""
-    for name, value in client.items():
-        if value and _SECRET_SETTING.search(name):
-            text = text.replace(str(value), "***")
-    return text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource import errors
+from spark_groupsource import access, errors
 from spark_groupsource.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain, is_passing
 
 ON_COMMIT = {
@@ -31,10 +31,15 @@ ON_COMMIT = {
     "UNKNOWN_TOPIC_OR_PART": errors.TopicNotFound,
 }
 
-ON_REQUEST = {
+ON_LOGIN = {
     "_AUTHENTICATION": errors.AuthenticationFailed,
     "SASL_AUTHENTICATION_FAILED": errors.AuthenticationFailed,
+    "UNSUPPORTED_SASL_MECHANISM": errors.AuthenticationFailed,
     "_SSL": errors.AuthenticationFailed,
+    "_ALL_BROKERS_DOWN": errors.BrokerUnavailable,
+}
+
+ON_REQUEST = {
     "GROUP_AUTHORIZATION_FAILED": errors.NotAuthorized,
     "TOPIC_AUTHORIZATION_FAILED": errors.NotAuthorized,
     "CLUSTER_AUTHORIZATION_FAILED": errors.NotAuthorized,
@@ -52,7 +57,7 @@ def test_a_commits_error_becomes(code: str, kind: type[errors.GroupKafkaError]) 
     assert str(error).startswith("committing orders-3: ")
 
 
-@pytest.mark.parametrize(("code", "kind"), ON_REQUEST.items())
+@pytest.mark.parametrize(("code", "kind"), [*ON_REQUEST.items(), *ON_LOGIN.items()])
 def test_a_requests_error_becomes(code: str, kind: type[errors.GroupKafkaError]) -> None:
     assert type(explain(KafkaError(getattr(KafkaError, code)), "reading")) is kind
 
@@ -60,6 +65,7 @@ def test_a_requests_error_becomes(code: str, kind: type[errors.GroupKafkaError])
 def test_no_code_is_handled_without_a_test() -> None:
     assert {getattr(KafkaError, code) for code in ON_COMMIT} == COMMIT_ERRORS.keys()
     assert {getattr(KafkaError, code) for code in ON_REQUEST} == REQUEST_ERRORS.keys()
+    assert {getattr(KafkaError, code) for code in ON_LOGIN} == access._BY_CODE.keys()
 
 
 def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:

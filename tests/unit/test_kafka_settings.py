@@ -339,6 +339,18 @@ def test_it_is_translated_and_librdkafka_takes_it(java: dict[str, str], librdkaf
     assert accepted_by_librdkafka(translate(java))
 
 
+@pytest.mark.parametrize("more", [{}, {"sasl.jaas.config": f"{OAUTH} required;"}, {"sasl.oauthbearer.config": "region"}])
+def test_the_name_of_a_token_callback_is_taken_as_it_is(more: dict[str, str]) -> None:
+    settings = translate({**WITH_OAUTH, "oauth_cb": " company.tokens:Kafka.token ", **more})
+    more.pop("sasl.jaas.config", None)
+    assert settings == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "OAUTHBEARER",
+        "oauth_cb": "company.tokens:Kafka.token",
+        **more,
+    }
+
+
 def test_a_pem_file_serves_as_trust_store_and_as_key_store(tmp_path: Path) -> None:
     file = tmp_path / "all.pem"
     file.write_text(KEY + CERTIFICATE)
@@ -492,9 +504,9 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
             "sasl.jaas.config": "software.amazon.msk.auth.iam.IAMLoginModule required;",
             "sasl.client.callback.handler.class": "software.amazon.msk.auth.iam.IAMClientCallbackHandler",
         },
-        ("Amazon MSK is not supported yet", "SCRAM-SHA-512"),
+        ("Amazon MSK", "kafka.oauth_cb=package.module:function", "SCRAM-SHA-512"),
     ),
-    "OAuth without a server": (WITH_OAUTH, ("kafka.sasl.oauthbearer.token.endpoint.url", "not supported yet")),
+    "OAuth without a server": (WITH_OAUTH, ("kafka.sasl.oauthbearer.token.endpoint.url", "kafka.oauth_cb=")),
     "OAuth without a client": ({**WITH_OAUTH, **OIDC_URL}, ("kafka.sasl.oauthbearer.client.id", "client.secret")),
     "OAuth from a file": (
         {**WITH_OAUTH, "sasl.oauthbearer.token.endpoint.url": "file:///token"},
@@ -502,7 +514,24 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "OAuth by somebody's class": (
         {**WITH_OAUTH, "sasl.login.callback.handler.class": "com.example.Handler"},
-        ("kafka.sasl.login.callback.handler.class", "not supported yet"),
+        ("kafka.sasl.login.callback.handler.class", "kafka.oauth_cb=package.module:function"),
+    ),
+    "callback that is no name": (
+        {**WITH_OAUTH, "oauth_cb": "lambda _: token()"},
+        ("kafka.oauth_cb: ", "package.module:function"),
+    ),
+    "callback without OAuth": (
+        {**WITH_PLAIN, "sasl.username": "a", "sasl.password": "b", "oauth_cb": "a.b:c"},
+        ("kafka.oauth_cb: ", "kafka.sasl.mechanism=OAUTHBEARER"),
+    ),
+    "callback without SASL": ({"oauth_cb": "a.b:c"}, ("kafka.security.protocol: it is plaintext", "kafka.oauth_cb unused")),
+    "callback beside a server": (
+        {**WITH_OAUTH, **OIDC_URL, "oauth_cb": "a.b:c"},
+        ("kafka.sasl.oauthbearer.token.endpoint.url: kafka.oauth_cb gives the tokens",),
+    ),
+    "callback beside a client": (
+        {**WITH_OAUTH, "sasl.jaas.config": f'{OAUTH} required clientId="a" clientSecret="b";', "oauth_cb": "a.b:c"},
+        ("kafka.sasl.jaas.config: kafka.oauth_cb gives the tokens",),
     ),
     "unsigned tokens by JAAS": (
         {**WITH_OAUTH, "sasl.jaas.config": f'{OAUTH} required unsecuredLoginStringClaim_sub="admin";'},
@@ -597,7 +626,17 @@ def test_every_refused_setting_is_named_with_its_reason(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", ["IAM of MSK", "Java key store", "JAAS without mechanism", "somebody's login module", "no mechanism"]
+    "case",
+    [
+        "IAM of MSK",
+        "callback that is no name",
+        "callback without OAuth",
+        "callback beside a server",
+        "Java key store",
+        "JAAS without mechanism",
+        "somebody's login module",
+        "no mechanism",
+    ],
 )
 def test_one_mistake_is_told_once(case: str) -> None:
     assert len(translation_of(REFUSALS[case][0]).problems) == 1

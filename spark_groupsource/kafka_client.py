@@ -1,0 +1,48 @@
+"""Making a client of confluent-kafka: the driver's and the pure reader's."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from confluent_kafka import KafkaError, KafkaException
+
+from .errors import OptionError
+from .kafka_settings import without_secrets
+from .oauth_callback import OAUTH_CALLBACK, TokenCallback
+
+Client = TypeVar("Client")
+
+
+def make_client(
+    kind: Callable[..., Client], settings: Mapping[str, Any], on_error: Callable[[KafkaError], None], logger: logging.Logger
+) -> Client:
+    """Make a `Consumer` or an `AdminClient`.
+
+    Args:
+        kind: the class.
+        settings: librdkafka's, with the name of the token callback if there is one.
+        on_error: told of trouble that belongs to no request.
+        logger: where librdkafka's log goes.
+
+    Raises:
+        OptionError: librdkafka refuses a setting, or there is no such token callback. The text holds no secret.
+        AuthenticationFailed: the token callback gives no token.
+    """
+    given: dict[str, Any] = {**settings, "error_cb": on_error}
+    if OAUTH_CALLBACK in given:
+        given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
+    try:
+        return kind(given, logger=logger)
+    except (KafkaException, ValueError, TypeError) as refused:
+        cause = refused.args[0] if refused.args else refused
+        raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
+
+
+def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
+    """The error for settings that librdkafka refuses, in its own words but for the secrets that it quotes.
+
+    To be raised `from None`: the original's text may quote a secret.
+    """
+    return OptionError(f"The Kafka client refuses a setting: {without_secrets(text, settings)}")

@@ -1,0 +1,122 @@
+"""A token callback that is given by its name, and what it must not do to the query."""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from spark_groupsource.errors import AuthenticationFailed, OptionError
+from spark_groupsource.oauth_callback import TokenCallback, function_named
+
+SECRET = "tweedledum"  # noqa: S105
+
+given: Callable[[str | None], object] = print
+"""What `callback` does; each test says."""
+
+
+def callback(config: str | None) -> object:
+    return given(config)
+
+
+class Tokens:
+    @staticmethod
+    def one(config: str | None) -> tuple[str, float]:
+        return f"{SECRET}-{config}", time.time() + 60
+
+
+@pytest.fixture
+def giving(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], TokenCallback]:
+    def make(token: object) -> TokenCallback:
+        monkeypatch.setitem(globals(), "given", token if callable(token) else lambda _config: token)
+        return TokenCallback(f"{__name__}:callback", None)
+
+    return make
+
+
+Giving = Callable[[object], TokenCallback]
+
+
+def test_the_function_gets_the_config_and_its_token_is_given() -> None:
+    tokens = TokenCallback(f"{__name__}:Tokens.one", "region=eu")
+    token, expiry = tokens("region=eu")
+    assert token == f"{SECRET}-region=eu"
+    assert expiry > time.time()
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("no.such.module:token", "No module named 'no'"),
+        (f"{__name__}:no_such", "no_such"),
+        (f"{__name__}:SECRET", "it is a str"),
+    ],
+)
+def test_a_name_without_a_function_is_an_error_that_names_the_option(name: str, told: str) -> None:
+    with pytest.raises(OptionError, match=rf"^kafka\.oauth_cb = '{name}': .*{told}"):
+        function_named(name)
+
+
+def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken_tokens.py").write_text(f"raise RuntimeError({SECRET!r})")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(OptionError, match=r"broken_tokens.*raised RuntimeError") as caught:
+        function_named("broken_tokens:token")
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("token", "told"),
+    [
+        (SECRET, "no tuple"),
+        ((SECRET, None), "no tuple"),
+        ((SECRET,), "no tuple"),
+        (None, "no tuple"),
+        ([SECRET, 4e9], "no tuple"),
+        ((SECRET, 1_000_000_000), "expired already"),
+    ],
+)
+def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: object, told: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=told) as caught:
+        giving(token)
+    assert "kafka.oauth_cb" in str(caught.value)
+    assert SECRET not in f"{caught.value!r}"
+
+
+@pytest.mark.parametrize("more", [(), ("principal",), ("principal", {"extension": "x"})])
+def test_a_principal_and_extensions_may_come_with_it(giving: Giving, more: tuple[object, ...]) -> None:
+    token = (SECRET, time.time() + 60, *more)
+    assert giving(token)(None) == token
+
+
+def test_the_token_that_was_fetched_first_is_not_fetched_again(giving: Giving) -> None:
+    fetched = iter(range(9))
+    tokens = giving(lambda _config: (str(next(fetched)), time.time() + 60))
+    assert [tokens(None)[0] for _ in range(3)] == ["0", "1", "2"]
+
+
+def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
+    giving: Giving, caplog: pytest.LogCaptureFixture
+) -> None:
+    answers: list[object] = [(SECRET, time.time() + 0.05)]
+
+    def answer(_config: str | None) -> object:
+        if not answers:
+            raise PermissionError(f"not with {SECRET}")
+        return answers.pop()
+
+    tokens = giving(answer)
+    tokens(None)
+    time.sleep(0.1)
+    caplog.set_level(logging.WARNING)
+    token, expiry = tokens(None)
+    assert token == SECRET
+    assert expiry > time.time() + 5, "librdkafka takes no token that has expired, and would not ask again"
+    assert "PermissionError" in caplog.text
+    assert SECRET not in caplog.text
+    answers.append(("new", time.time() + 60))
+    assert tokens(None)[0] == "new"

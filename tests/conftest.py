@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import itertools
 import signal
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
@@ -14,6 +14,9 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.broker import Cluster
 
 from .producing import send
+
+if TYPE_CHECKING:
+    from .secured import Secured
 
 Record = tuple[bytes | str | None, bytes | str | None]
 
@@ -88,3 +91,28 @@ def produce(cluster: Cluster) -> Produce:
         assert left == 0, f"{left} records have no answer after 60 s"
 
     return produce
+
+
+@pytest.fixture(scope="session")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
+    """A broker with TLS, SASL and ACLs, shared by all tests that need one."""
+    from .secured import secured_broker
+
+    with secured_broker(tmp_path_factory.mktemp("secured")) as running:
+        yield running
+
+
+@pytest.fixture
+def secured_topic(secured: Secured) -> Callable[[str], str]:
+    """Creates a topic whose name begins with the prefix, with ten records in its one partition, and returns its name."""
+
+    def make_topic(prefix: str) -> str:
+        name = f"{prefix}{next(_numbers)}"
+        secured.cluster.create_topic(name)
+        producer = Producer({"bootstrap.servers": secured.cluster.bootstrap_servers, "linger.ms": 0})
+        for number in range(10):
+            producer.produce(name, str(number))
+        assert producer.flush(60) == 0
+        return name
+
+    return make_topic

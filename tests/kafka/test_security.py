@@ -1,0 +1,266 @@
+"""Who is let in and what they may do, against a broker with TLS, SASL and ACLs: by the driver's clients and by the readers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_groupsource import topics
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
+from spark_groupsource.fetch import FetchRange, Reader, fetch, native, pure
+from spark_groupsource.fetch.choice import reader_for
+from spark_groupsource.options import Options
+from spark_groupsource.topics import Topics
+
+from ..secured import USER, WRONG, Secured
+from ..waiting import until
+from .streams import MemberStream, member_stream
+
+LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OIDC", "oauth_cb")
+
+MakeTopic = Callable[[str], str]
+
+
+@pytest.fixture(autouse=True)
+def no_secret_is_logged(secured: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> object:
+    """Whatever a test does: no password and no token stands in its logs or on its terminal."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    shown = caplog.text + "".join(capfd.readouterr())
+    assert [secret for secret in secured.secrets() if secret in shown] == []
+
+
+def reading(topic: str, login: Mapping[str, str], **more: str) -> dict[str, str]:
+    """The options of a query that reads the topic in a group of the same name."""
+    return {
+        "kafka.group.id": topic,
+        "subscribe": topic,
+        "kafka.log_level": "0",
+        "kafkaConsumer.pollTimeoutMs": "4000",
+        "assignmentTimeout": "20s",
+        **login,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+def records_of(options: Mapping[str, str], read: Reader = fetch) -> int:
+    """What an executor's task reads of the first partition."""
+    parsed = Options.parse(options)
+    topic = (parsed.subscribe or ("",))[0]
+    return sum(batch.num_rows for batch in read(FetchRange(topic, 0, 0, 10), parsed.fetch_settings()))
+
+
+def pure_records_of(options: Mapping[str, str]) -> int:
+    """The same with the pure reader."""
+    return records_of(options, pure.read)
+
+
+def look_up(options: Mapping[str, str]) -> object:
+    """What a driver asks first."""
+    parsed = Options.parse(options)
+    return Topics(parsed.client_settings(), parsed, read_committed=False, patience_s=4).partitions()
+
+
+def join(options: Mapping[str, str]) -> object:
+    """What a driver does next."""
+    stream = MemberStream("alice", options).start()
+    try:
+        assert stream.member.wait_joined(20), f"not joined: {stream.member.last_trouble}"
+    finally:
+        stream.member.close()
+    return stream
+
+
+def error_of(step: Callable[[Mapping[str, str]], object], options: Mapping[str, str]) -> GroupKafkaError:
+    with pytest.raises(GroupKafkaError) as caught:
+        step(options)
+    return caught.value
+
+
+@pytest.fixture
+def refusals(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[GroupKafkaError]]:
+    """The errors of some steps, by default of all three, which are made at the same time; none of them shows a secret."""
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 3.0)
+
+    def collect(options: Mapping[str, str], *steps: Callable[[Mapping[str, str]], object]) -> list[GroupKafkaError]:
+        with ThreadPoolExecutor() as pool:
+            errors = list(pool.map(lambda step: error_of(step, options), steps or (look_up, join, records_of)))
+        shown = " ".join(f"{error} {error!r} {error.__cause__}" for error in errors)
+        assert [secret for secret in secured.secrets() if secret in shown] == []
+        return errors
+
+    return collect
+
+
+Refusals = Callable[..., list[GroupKafkaError]]
+
+
+@pytest.mark.parametrize("login", LOGINS)
+def test_with_the_right_secret_a_member_joins_and_a_reader_reads(secured: Secured, secured_topic: MakeTopic, login: str) -> None:
+    options = reading(secured_topic("open-"), secured.login(login))
+    with member_stream("alice", options) as stream:
+        stream.until_owning(1)
+        assert records_of(options) == 10
+
+
+@pytest.mark.parametrize("login", ["SCRAM-SHA-512", "oauth_cb"])
+def test_so_it_does_under_kip_848(secured: Secured, secured_topic: MakeTopic, login: str) -> None:
+    options = reading(secured_topic("open-"), secured.login(login), kafka_group_protocol="consumer")
+    with member_stream("alice", options) as stream:
+        stream.until_owning(1)
+
+
+def test_a_client_certificate_says_who_the_user_is(secured: Secured, secured_topic: MakeTopic) -> None:
+    options = reading(secured_topic("open-"), {**secured.tls(), **secured.certificate()})
+    with member_stream("alice", options) as stream:
+        stream.until_owning(1)
+        assert records_of(options) == 10
+
+
+@pytest.mark.parametrize(
+    ("login", "setting"),
+    [
+        ("PLAIN", "kafka.sasl.password"),
+        ("SCRAM-SHA-256", "kafka.sasl.password"),
+        ("SCRAM-SHA-512", "kafka.sasl.password"),
+        ("OIDC", "kafka.sasl.oauthbearer.client.secret"),
+        ("oauth_cb", "kafka.oauth_cb"),
+    ],
+)
+def test_a_wrong_secret_is_told_as_such(secured: Secured, refusals: Refusals, login: str, setting: str) -> None:
+    for error in refusals(reading("open-any", secured.login(login, WRONG))):
+        assert type(error) is AuthenticationFailed
+        assert setting in str(error)
+
+
+def test_a_token_of_somebody_else_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+    login = {**secured.login("oauth_cb"), "kafka.oauth_cb": "tests.tokens:forged"}
+    for error in refusals(reading("open-any", login)):
+        assert type(error) is AuthenticationFailed
+        assert "with OAUTHBEARER, the token" in str(error)
+
+
+@pytest.mark.parametrize("name", ["tests.tokens:no_such", "no.such.module:callback", "tests.tokens:not_callable"])
+def test_a_callback_that_is_none_is_named(secured: Secured, refusals: Refusals, name: str) -> None:
+    for error in refusals(reading("open-any", {**secured.login("oauth_cb"), "kafka.oauth_cb": name})):
+        assert type(error) is OptionError
+        assert f"kafka.oauth_cb = '{name}'" in str(error)
+
+
+def test_an_unknown_authority_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+    login = {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")}
+    for error in refusals(reading("open-any", login)):
+        assert type(error) is AuthenticationFailed
+        assert "kafka.ssl.truststore" in str(error)
+
+
+def test_a_name_that_is_not_in_the_certificate_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+    servers = secured.cluster.address("SASL_SSL").replace("127.0.0.1", "localhost")
+    login = {**secured.login("PLAIN"), "kafka.bootstrap.servers": servers, "kafka.broker.address.family": "v4"}
+    for error in refusals(reading("open-any", login)):
+        assert type(error) is AuthenticationFailed
+        assert "has its name as kafka.bootstrap.servers" in str(error)
+
+
+def test_no_client_certificate_where_one_is_needed_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+    for error in refusals(reading("open-any", secured.tls())):
+        assert type(error) is AuthenticationFailed
+        assert "kafka.ssl.keystore" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("at", "protocol"),
+    [("SASL_SSL", "PLAINTEXT"), ("SASL_SSL", "SASL_PLAINTEXT"), ("PLAINTEXT", "SSL"), ("PLAINTEXT", "SASL_SSL")],
+)
+def test_another_protocol_than_the_listeners_is_told_as_such(
+    secured: Secured, refusals: Refusals, at: str, protocol: str
+) -> None:
+    kinds = {name: value for name, value in secured.login("PLAIN").items() if protocol.startswith("SASL") or "sasl" not in name}
+    login = {name: value for name, value in kinds.items() if protocol.endswith("SSL") or ".ssl." not in name}
+    servers = secured.cluster.bootstrap_servers if at == "PLAINTEXT" else secured.cluster.address(at)
+    options = reading("open-any", {**login, "kafka.bootstrap.servers": servers, "kafka.security.protocol": protocol})
+    for error in refusals(options, look_up, records_of):
+        assert type(error) is BrokerUnavailable
+        assert "Check kafka.security.protocol" in str(error)
+
+
+def test_a_mechanism_that_the_listener_does_not_have_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+    servers = {"kafka.bootstrap.servers": secured.cluster.bootstrap_servers, "kafka.security.protocol": "SASL_PLAINTEXT"}
+    login = {name: value for name, value in secured.login("PLAIN").items() if ".ssl." not in name}
+    for error in refusals(reading("open-any", {**login, **servers})):
+        assert type(error) is AuthenticationFailed
+        assert "kafka.sasl.mechanism" in str(error)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_missing_acl_on_the_group_is_told_as_such(
+    secured: Secured, secured_topic: MakeTopic, refusals: Refusals, protocol: str
+) -> None:
+    options = reading(
+        secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="closed", kafka_group_protocol=protocol
+    )
+    assert look_up(options)
+    for error in refusals(options, join, first_plan):
+        assert type(error) is NotAuthorized
+        assert "closed" in str(error)
+        assert "READ on the group (kafka.group.id)" in str(error)
+
+
+def first_plan(options: Mapping[str, str]) -> object:
+    cycle = Cycle(Options.parse(options, "stream"))
+    try:
+        return cycle.plan(cycle.first(), limited=False)
+    finally:
+        cycle.stop()
+
+
+def test_a_topic_that_may_not_be_described_is_named(secured: Secured, secured_topic: MakeTopic, refusals: Refusals) -> None:
+    topic = secured_topic("closed-")
+    options = reading(topic, secured.login("SCRAM-SHA-256"), kafka_group_id="open-any", failOnDataLoss="false")
+    for error in refusals(options, look_up, first_plan, records_of, pure_records_of):
+        assert type(error) is NotAuthorized
+        assert topic in str(error)
+        assert "READ on the topic" in str(error)
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_topic_that_may_be_described_and_not_read_is_named(
+    secured: Secured, secured_topic: MakeTopic, refusals: Refusals, protocol: str
+) -> None:
+    topic = secured_topic("seen-")
+    options = reading(topic, secured.login("SCRAM-SHA-256"), kafka_group_id="open-any", kafka_group_protocol=protocol)
+    assert look_up(options)
+    for error in refusals(options, first_plan, records_of):
+        assert type(error) is NotAuthorized
+        assert topic in str(error)
+        assert "READ on the topic" in str(error)
+
+
+def test_a_token_is_renewed_before_it_expires(
+    secured: Secured, secured_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = reading(secured_topic("open-"), secured.login("oauth_cb"))
+    monkeypatch.setattr(secured.tokens, "valid_s", 5)
+    with member_stream("alice", options) as stream:
+        stream.until_owning(1)
+        issued = len(secured.tokens.issued)
+        until(lambda: len(secured.tokens.issued) > issued, "another token")
+        assert stream.owned
+
+
+def test_only_a_callback_costs_the_native_reader(secured: Secured) -> None:
+    chosen = {how: reader_for(Options.parse(reading("open-any", secured.login(how))).fetch_settings()) for how in LOGINS}
+    assert chosen.pop("oauth_cb") is pure.read
+    assert set(chosen.values()) <= {native.read}
+
+
+def test_no_options_repr_shows_a_secret(secured: Secured) -> None:
+    for how in LOGINS:
+        options = Options.parse(reading("open-any", secured.login(how)))
+        shown = f"{options!r} {options} {options.kafka!r} {options.fetch_settings()!r}"
+        assert USER in shown or how in ("oauth_cb", "OIDC")
+        assert [secret for secret in secured.secrets() if secret in shown] == []

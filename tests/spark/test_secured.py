@@ -1,0 +1,154 @@
+"""Queries and batch reads against a broker with TLS, SASL and ACLs, and what is seen of their secrets: nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from ..secured import WRONG, Secured
+from .queries import Queries
+
+MakeTopic = Callable[[str], str]
+
+
+@pytest.fixture
+def secured_queries(spark: SparkSession, tmp_path: Path, secured: Secured) -> Iterator[Queries]:
+    """Queries whose checkpoints and sinks hold no secret in the end."""
+    running = Queries(spark, tmp_path, "")
+    yield running
+    running.stop_all()
+    texts = {file: file.read_bytes().decode("latin-1") for file in tmp_path.rglob("*") if file.is_file()}
+    assert [file for file, text in texts.items() if shown_secrets(secured, text)] == []
+
+
+def shown_secrets(secured: Secured, text: str) -> list[str]:
+    return [secret for secret in secured.secrets() if secret in text]
+
+
+def plan_of(spark: SparkSession, options: Mapping[str, str]) -> str:
+    """What `explain` shows of a batch read."""
+    frame = spark.read.format("groupkafka").options(**options).load()
+    return str(frame._jdf.queryExecution().toString())
+
+
+@pytest.mark.parametrize("login", ["SCRAM-SHA-512", "oauth_cb"])
+def test_a_query_and_a_batch_read_with_the_right_secret(
+    spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, login: str
+) -> None:
+    topic = secured_topic("open-")
+    options = {**secured.login(login), "kafka.group.id": topic, "subscribe": topic}
+    assert sorted(int(row.value) for row in secured_queries("a", topic, **options).run()) == list(range(10))
+    batch = spark.read.format("groupkafka").options(**options).load()
+    assert sorted(int(row.value) for row in batch.select("value").collect()) == list(range(10))
+    assert shown_secrets(secured, plan_of(spark, options)) == []
+
+
+def test_a_query_under_kip_848(secured_queries: Queries, secured: Secured, secured_topic: MakeTopic) -> None:
+    topic = secured_topic("open-")
+    options = {**secured.login("OIDC"), "kafka.group.id": topic, "kafka.group.protocol": "consumer"}
+    assert len(secured_queries("a", topic, **options).run()) == 10
+
+
+@pytest.mark.parametrize(
+    ("prefix", "group", "told"),
+    [
+        ("open-", "closed", "READ on the group"),
+        ("closed-", "open-any", "READ on the topic"),
+        ("seen-", "open-any", "READ on the topic"),
+    ],
+)
+def test_a_query_without_an_acl_says_which(
+    secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, prefix: str, group: str, told: str
+) -> None:
+    topic = secured_topic(prefix)
+    options = {**secured.login("SCRAM-SHA-512"), "kafka.group.id": group, "assignmentTimeout": "30s"}
+    failure = secured_queries("a", topic, **options).start(availableNow=True).failure()
+    assert "NotAuthorized" in failure
+    assert told in failure
+    assert (group if told.endswith("group") else topic) in failure
+    assert shown_secrets(secured, failure) == []
+
+
+def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured, secured_topic: MakeTopic) -> None:
+    topic = secured_topic("seen-")
+    options = {**secured.login("SCRAM-SHA-512"), "kafka.group.id": "open-any", "subscribe": topic}
+    frame = spark.read.format("groupkafka").options(**options).load()
+    with pytest.raises(PySparkException) as caught:
+        frame.collect()
+    failure = str(caught.value)
+    assert "NotAuthorized" in failure
+    assert "READ on the topic" in failure
+    assert f"Reading {topic}-0 [0, 10)" in failure
+    assert shown_secrets(secured, failure) == []
+
+
+PROGRAM = """
+import json, sys
+from pyspark.sql import SparkSession
+from spark_groupsource import register
+
+folder, cases = json.load(sys.stdin)
+spark = (
+    SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
+    .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+)
+register(spark)
+for number, options in enumerate(cases):
+    stream = spark.readStream.format("groupkafka").options(**options).load()
+    stream.explain(True)
+    query = (
+        stream.writeStream.format("console").option("checkpointLocation", f"{folder}/{number}").trigger(availableNow=True).start()
+    )
+    try:
+        query.awaitTermination()
+        query.explain(True)
+        print(query.lastProgress)
+        print("succeeded")
+    except Exception as error:
+        print("failed", " ".join(str(error).split()))
+"""
+
+# Into a file: what goes to the terminal Spark cuts down to warnings, whatever the level.
+VERBOSE = """
+rootLogger.level = info
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %p %c: %m%n%ex
+"""
+
+
+def test_nothing_that_a_driver_writes_shows_a_secret(secured: Secured, secured_topic: MakeTopic, tmp_path: Path) -> None:
+    topic = secured_topic("open-")
+    verbose = tmp_path / "log4j2.properties"
+    verbose.write_text(VERBOSE.format(file=tmp_path / "driver.log"))
+    needed = {"kafka.group.id": topic, "subscribe": topic, "startingOffsets": "earliest"}
+    logins = [("SCRAM-SHA-512", None), ("oauth_cb", None), ("PLAIN", WRONG), ("oauth_cb", WRONG)]
+    job = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps([str(tmp_path), [{**secured.login(*login), **needed} for login in logins]]),
+        env={**os.environ, "PYSPARK_PYTHON": sys.executable, "JDK_JAVA_OPTIONS": f"-Dlog4j2.configurationFile={verbose}"},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=300,
+    )
+    outcomes = [line for line in job.stdout.splitlines() if line.startswith(("succeeded", "failed"))]
+    assert [outcome.partition(" ")[0] for outcome in outcomes] == ["succeeded", "succeeded", "failed", "failed"]
+    assert "AuthenticationFailed" in outcomes[2]
+    assert "kafka.sasl.password" in outcomes[2]
+    assert "AuthenticationFailed: kafka.oauth_cb" in outcomes[3]
+    assert shown_secrets(secured, job.stdout + job.stderr) == []
+    logs = [file.read_text() for file in tmp_path.rglob("*") if file.is_file() and not file.name.endswith(".crc")]
+    assert any("INFO org.apache.spark" in log for log in logs)
+    assert shown_secrets(secured, "".join(logs)) == []

@@ -5,15 +5,20 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+import pytest
+
 from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import total_lag
 from .running_page import command, write_program
 from .sinks import written
-from .spark_process import connect_server, running
+from .spark_process import SPARK_HOME, connect_server, running
 
 
+@pytest.mark.skipif(
+    not (SPARK_HOME / "sbin" / "start-connect-server.sh").exists(), reason="PySpark brings the script from 4.3 on"
+)
 def test_a_client_reads_a_batch_and_a_stream(topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path) -> None:
     name = topic(partitions=2)
     for partition in range(2):

@@ -19,6 +19,7 @@ from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import committed_offsets, total_lag
+from .queries import needs_admission_control
 
 MINUTE_MS = 60_000
 
@@ -202,6 +203,7 @@ def minute(moment: Any) -> int:
     return int(moment.timestamp() * 1000 - HOUR_MS) // MINUTE_MS
 
 
+@needs_admission_control
 def test_windows_are_counted_over_restarts_and_late_records_are_left_out(
     load: Load, query: Query, topic: MakeTopic, produce_at: ProduceAt
 ) -> None:
@@ -223,6 +225,7 @@ def test_windows_are_counted_over_restarts_and_late_records_are_left_out(
     assert sorted(closed) == [(10, "a", 2), (20, "a", 1)], "minute 3 is late: its window was closed"
 
 
+@needs_admission_control
 def test_two_groups_are_joined_within_a_time_over_a_restart(
     load: Load, query: Query, topic: MakeTopic, produce_at: ProduceAt, cluster: Cluster
 ) -> None:
@@ -301,8 +304,11 @@ def test_every_action_on_a_micro_batch_sees_the_same_rows_whatever_arrives_meanw
 
 @pytest.mark.parametrize(
     ("trigger", "batches"),
-    [({"processingTime": "100 milliseconds"}, [4, 4, 2]), ({"availableNow": True}, [4, 4, 2]), ({"once": True}, [10])],
-    ids=["processingTime", "availableNow", "once"],
+    [
+        pytest.param({"processingTime": "100 milliseconds"}, [4, 4, 2], id="processingTime"),
+        pytest.param({"availableNow": True}, [4, 4, 2], id="availableNow", marks=needs_admission_control),
+        pytest.param({"once": True}, [10], id="once", marks=needs_admission_control),
+    ],
 )
 def test_each_trigger_reads_everything_once_and_goes_on_after_a_restart(
     load: Load, query: Query, topic: MakeTopic, produce: Produce, trigger: dict[str, Any], batches: list[int]
@@ -328,12 +334,14 @@ def test_continuous_processing_is_refused_at_the_start(load: Load, topic: MakeTo
         writer.trigger(continuous="1 second").start()
 
 
+@needs_admission_control
 def test_real_time_mode_is_refused_at_the_start(load: Load, topic: MakeTopic, tmp_path: Path) -> None:
     writer = load(topic()).writeStream.format("console").outputMode("update").option("checkpointLocation", str(tmp_path))
     with pytest.raises(Exception, match="not supported in Real-time Mode"):
         writer.trigger(realTime="5 seconds").start().awaitTermination()  # type: ignore[call-overload]
 
 
+@needs_admission_control
 def test_asynchronous_progress_tracking_is_refused_and_the_checkpoint_goes_on_without_it(
     load: Load, query: Query, spark: SparkSession, topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
 ) -> None:

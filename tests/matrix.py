@@ -42,7 +42,7 @@ def test_on(spark: str) -> bool:
     there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
     log = folder / "tests.log"
     failed = run((str(python), "-m", "pytest", *(LEFT_OPEN if spark < "4.2" else ()), *TESTS), log)
-    *_, summary = log.read_text().splitlines()
+    *_, summary = (line for line in log.read_text().splitlines() if line.startswith("="))
     print(f"{there}: {summary.strip('= ')}" + (f"; see {log}" if failed else ""), flush=True)
     return not failed
 

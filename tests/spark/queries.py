@@ -13,9 +13,11 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from spark_groupsource.broker import Cluster
 from spark_groupsource.datasource import ADMISSION_CONTROL
 from spark_groupsource.demo.check import committed_files
 
+from ..group_offsets import total_lag
 from ..waiting import until
 from .sinks import written
 
@@ -27,6 +29,12 @@ needs_admission_control = pytest.mark.skipif(
 plans_a_batch_read_once = pytest.mark.skipif(
     pyspark.__version__.startswith("4.0."), reason="Spark 4.0 plans a batch read anew for each action on its DataFrame"
 )
+
+
+def all_confirmed(cluster: Cluster, group: str, topic: str) -> bool:
+    """Whether a group shows no lag once AvailableNow has ended; before Spark 4.2 the next run confirms the last micro-batch."""
+    return not ADMISSION_CONTROL or total_lag(cluster, group, topic) == 0
+
 
 BatchFunction = Callable[[DataFrame, int], None]
 Transform = Callable[[DataFrame], DataFrame]

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
-from ..group_offsets import total_lag
+from .queries import all_confirmed
 from .running_page import command, write_program
 from .sinks import written
 from .spark_process import running, standalone_cluster
@@ -57,7 +57,7 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
         with running("job", tmp_path, [submit, *words, master, *extra, str(job)]) as submitted:
             submitted.finish()
     assert written(tmp_path / "orders") == sorted((partition, offset) for partition in range(6) for offset in range(50))
-    assert total_lag(cluster, "billing", name) == 0
+    assert all_confirmed(cluster, "billing", name)
     read = records_read(tmp_path / "events")
     assert read.total() == 300
     assert read.keys() == {"0", "1"}, "each worker has room for one executor"

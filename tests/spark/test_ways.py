@@ -18,8 +18,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
-from ..group_offsets import committed_offsets, total_lag
-from .queries import needs_admission_control
+from ..group_offsets import total_lag
+from .queries import all_confirmed, needs_admission_control
 
 MINUTE_MS = 60_000
 
@@ -103,7 +103,7 @@ def test_a_frame_that_is_joined_with_itself_is_one_source_with_one_offset(
         produce(name, keyed(start, end), 0)
         assert sorted(query.run(joined)) == sorted((key, value, value) for key, value in keyed(start, end))
         assert len(query.sources) == 1
-        assert total_lag(cluster, f"group-of-{name}", name) == 0
+        assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
 def test_a_union_of_a_frame_with_itself_has_each_record_twice(
@@ -116,7 +116,7 @@ def test_a_union_of_a_frame_with_itself_has_each_record_twice(
     rows = query.run(orders.union(orders))
     assert Counter((row.key, row.value) for row in rows) == Counter(keyed(0, 20) * 2)
     assert len(query.sources) == 1
-    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 10, 1: 10}
+    assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
 @pytest.mark.parametrize("how", ["union", "join"])
@@ -156,7 +156,7 @@ def test_two_loads_of_one_group_may_read_different_topics(
         produce(returns, keyed(start, end, "return"))
         rows = query.run(union)
         assert sorted(row.value for row in rows) == sorted(v for word in ("order", "return") for _, v in keyed(start, end, word))
-        assert total_lag(cluster, "shop", orders) == total_lag(cluster, "shop", returns) == 0
+        assert all(all_confirmed(cluster, "shop", topic) for topic in (orders, returns))
 
 
 def test_a_union_goes_on_after_a_restart_when_one_source_has_nothing_new(
@@ -172,7 +172,7 @@ def test_a_union_goes_on_after_a_restart_when_one_source_has_nothing_new(
             produce(also, keyed(start, start + 3, "right"))
             expected += [value for _, value in keyed(start, start + 3, "right")]
         assert sorted(row.value for row in query.run(union)) == sorted(expected)
-    assert total_lag(cluster, f"group-of-{left}", left) == total_lag(cluster, f"group-of-{right}", right) == 0
+    assert all(all_confirmed(cluster, f"group-of-{topic}", topic) for topic in (left, right))
 
 
 # State.
@@ -251,7 +251,7 @@ def test_two_groups_are_joined_within_a_time_over_a_restart(
     produce_at(payments, (100, "d"))
     assert run() == [("c", 2, None), ("d", 100, 100)], "c was paid too late"
     for name in (orders, payments):
-        assert total_lag(cluster, f"group-of-{name}", name) == 0
+        assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
 def test_a_record_that_was_written_twice_is_dropped_over_a_restart(
@@ -296,7 +296,7 @@ def test_every_action_on_a_micro_batch_sees_the_same_rows_whatever_arrives_meanw
         query.running = writer.foreachBatch(act).start()
         query.running.awaitTermination()
         assert seen == [sorted(expected)] * 5
-    assert total_lag(cluster, f"group-of-{name}", name) == 0
+    assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
 # Triggers.
@@ -355,4 +355,4 @@ def test_asynchronous_progress_tracking_is_refused_and_the_checkpoint_goes_on_wi
     first = [row.offset for row in spark.table("asynchronous").collect()]
     assert first == [0, 1, 2, 3], "the first micro-batch"
     assert [row.offset for row in query.run(stream)] == [4, 5, 6, 7, 8, 9]
-    assert total_lag(cluster, f"group-of-{name}", name) == 0
+    assert all_confirmed(cluster, f"group-of-{name}", name)

@@ -6,7 +6,6 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.access import MISSING_ACL
 from spark_groupsource.errors import BrokerError
 from spark_groupsource.fetch.consumers import most_telling
 from spark_groupsource.fetch.data_loss import LogBounds
@@ -43,7 +42,7 @@ def ask_bounds(consumer: FetchConsumer, partition: TopicPartition, end: int, tim
         if bounds is not None and bounds.high >= end:
             break
     if bounds is None:
-        _raise_if_hidden(consumer, partition.topic, timeout_s, doing)
+        _raise_unless_gone(consumer, partition, timeout_s, doing)
     return bounds
 
 
@@ -87,14 +86,16 @@ def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
             raise refused
 
 
-def _raise_if_hidden(consumer: FetchConsumer, topic: str, timeout_s: float, doing: str) -> None:
-    """librdkafka says of a topic without the ACL DESCRIBE that there is none: no records are gone then."""
+def _raise_unless_gone(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:
+    """librdkafka says that there is no such partition without the ACL DESCRIBE too, and of a broker that comes back: no records
+    are gone then."""
     try:
-        error = consumer.topic_error(topic, timeout_s)
+        error = consumer.partition_error(partition, timeout_s)
     except KafkaException as failure:
         raise NoAnswer(failure.args[0]) from None
-    if error is not None and error.code() in MISSING_ACL and (refused := refusal(error, doing)) is not None:
-        raise refused
+    if error is None or error.code() not in NO_SUCH_PARTITION:
+        error = error or KafkaError(KafkaError.LEADER_NOT_AVAILABLE)
+        raise refusal(error, doing) or NoAnswer(error)
 
 
 def _ask_once(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> LogBounds | None:

@@ -85,8 +85,8 @@ class FetchConsumer(Protocol):
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
         """Ask the partition's leader for its low and high offset (see `LogBounds`); raises KafkaException."""
 
-    def topic_error(self, topic: str, timeout_s: float) -> KafkaError | None:
-        """Ask a broker what is the matter with the topic, None if nothing is; raises KafkaException."""
+    def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
+        """Ask a broker what is the matter with the topic or the partition, None if nothing is; raises KafkaException."""
 
     def serve(self) -> None:
         """Serve the callbacks; only while nothing is assigned, or a record would be thrown away."""

@@ -96,20 +96,25 @@ class NativeConsumer:
         )
         return low.value, high.value
 
-    def topic_error(self, topic: str, timeout_s: float) -> KafkaError | None:
+    def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
         """See `FetchConsumer`."""
-        handle = self._kafka.topic_new(self._handle, topic.encode(), None)
+        handle = self._kafka.topic_new(self._handle, partition.topic.encode(), None)
         if handle is None:
             raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
         found = ctypes.POINTER(MetadataStruct)()
         try:
             self._raise_for(self._kafka.metadata(self._handle, 0, handle, ctypes.byref(found), int(timeout_s * 1000)))
-            codes = [one.err for one in found.contents.topics[: found.contents.topic_cnt]]
+            told = [(one.err, one.partition_cnt) for one in found.contents.topics[: found.contents.topic_cnt]]
         finally:
             if found:
                 self._kafka.metadata_destroy(found)
             self._kafka.topic_destroy(handle)
-        return next((KafkaError(code) for code in codes if code != _NO_ERROR), None)
+        for code, partitions in told:
+            if code != _NO_ERROR:
+                return KafkaError(code)
+            if partition.partition >= partitions:
+                return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        return None
 
     def serve(self) -> None:
         """See `FetchConsumer`."""

@@ -48,9 +48,12 @@ class PureConsumer:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
         return found
 
-    def topic_error(self, topic: str, timeout_s: float) -> KafkaError | None:
+    def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
         """See `FetchConsumer`."""
-        error: KafkaError | None = self.consumer.list_topics(topic, timeout_s).topics[topic].error
+        topic = self.consumer.list_topics(partition.topic, timeout_s).topics[partition.topic]
+        if topic.error is None and partition.partition not in topic.partitions:
+            return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
+        error: KafkaError | None = topic.error
         return error
 
     def serve(self) -> None:

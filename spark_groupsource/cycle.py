@@ -61,6 +61,9 @@ T = TypeVar("T")
 LOOK_AT_TOPICS_EVERY_S = 1.0
 """How long a topic that was made anew may go unnoticed when there is nothing to plan; before a plan it is always looked at."""
 
+LOOK_AT_STARTS_EVERY_S = 10.0
+"""How long records that expired may go unnoticed by a plan; then the tasks that should read them tell."""
+
 BELIEVE_AFTER = 5
 """How often a broker has to say that a topic is gone, or is another one: it may lag behind the others for a moment."""
 
@@ -88,6 +91,7 @@ class Cycle:
         self._began_with: frozenset[TopicPartition] = frozenset()
         self._began_ids: Mapping[str, str] = {}
         self._look_at = -math.inf
+        self._look_at_starts_at = -math.inf
         self._believed: set[tuple[str, str | None]] = set()
         self._told: set[Loss] = set()
         self._told_gone: set[TopicPartition] = set()
@@ -249,9 +253,8 @@ class Cycle:
         )
 
     def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> Logs:
-        """What is needed of the logs: always the ends; unless nothing has happened the ids, and starts where there is more."""
+        """What is needed of the logs: always the ends; unless nothing has happened the ids, and now and then where they start."""
         ends = self._topics.ends(records)
-        to_read = {partition for partition, end in ends.items() if end > records[partition].next}
         idle = all(ends.get(partition) == record.next for partition, record in records.items())
         if idle and not again and self._target is None and self._clock() < self._look_at:
             return Logs(ends=ends)
@@ -259,8 +262,11 @@ class Cycle:
         # After the ends: those of a topic that was made anew are then never taken for the ends of the one before.
         expected: dict[str, str | None] = {partition.topic: None for partition in left}
         ids = self._topic_ids(expected | dict(self._target_ids) | {one.topic: record.topic_id for one, record in records.items()})
-        anew = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
-        starts = self._topics.starts([one for one in to_read | anew if ids.get(one.topic, "") is not None])
+        starting = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
+        if again or self._clock() >= self._look_at_starts_at:
+            self._look_at_starts_at = self._clock() + LOOK_AT_STARTS_EVERY_S
+            starting |= {partition for partition, end in ends.items() if end > records[partition].next}
+        starts = self._topics.starts([one for one in starting if ids.get(one.topic, "") is not None])
         return Logs(ids, starts, ends)
 
     def _topic_ids(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:

@@ -18,7 +18,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from .broker_errors import explain
-from .errors import AuthenticationFailed, BrokerUnavailable, NotAuthorized, TopicNotFound
+from .errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from .kafka_client import make_client
 from .partition import TopicPartition
 
@@ -30,6 +30,9 @@ librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 REQUEST_TIMEOUT_S = 10.0
 FIRST_TIMEOUT_S = 3.0
 """Before another broker is asked to describe topics."""
+OFFSETS_IN_A_CALL = 1000
+"""Partitions that one call asks for: the time that librdkafka takes for a call grows with their square."""
+
 NO_RECORD = -1
 """What a broker answers when no record is as young as the timestamp that it was asked for."""
 
@@ -182,22 +185,29 @@ class Topics:
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
     def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
-        if not specs:
-            return {}
-        asked = {KafkaTopicPartition(*partition): spec for partition, spec in specs.items()}
-        futures: Mapping[KafkaTopicPartition, Future[Any]] = self._admin.list_offsets(
-            asked, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S
-        )
         known = {}
-        for partition, future in futures.items():
+        for partition, answer in zip(specs, self._answers(specs), strict=True):
             try:
-                offset = self._asked(future.result, f"asking for an offset of {partition.topic}-{partition.partition}").offset
-            except (BrokerUnavailable, TopicNotFound):
-                continue  # no leader now, or just created, or just deleted: the caller's patience decides
+                offset = answer.result().offset
+            except KafkaException as failed:
+                error = self._explained(failed.args[0], f"asking for an offset of {partition}")
+                if isinstance(error, BrokerUnavailable | TopicNotFound):
+                    continue  # no leader now, or just created, or just deleted: the caller's patience decides
+                raise error from None
             if offset >= NO_RECORD:  # of a partition whose leader did not answer, -1001 comes without an error
-                known[TopicPartition(partition.topic, partition.partition)] = offset
+                known[partition] = offset
         self._look_up_leaders({partition.topic for partition in specs if partition not in known})
         return known
+
+    def _answers(self, specs: Mapping[TopicPartition, OffsetSpec]) -> list[Future[Any]]:
+        """What will be answered for each partition, in their order; all are asked for at once."""
+        partitions = list(specs)
+        answers: list[Future[Any]] = []
+        for begin in range(0, len(partitions), OFFSETS_IN_A_CALL):
+            asked = {KafkaTopicPartition(*each): specs[each] for each in partitions[begin : begin + OFFSETS_IN_A_CALL]}
+            futures = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S)
+            answers += futures.values()
+        return answers
 
     def _look_up_leaders(self, topics: Iterable[str]) -> None:
         """Have librdkafka forget which broker led a partition, and in which epoch: asking for offsets does not do that."""
@@ -224,13 +234,16 @@ class Topics:
         try:
             return request()
         except KafkaException as failed:
-            error = explain(failed.args[0], doing)
+            raise self._explained(failed.args[0], doing) from None
+
+    def _explained(self, error: KafkaError, doing: str) -> GroupKafkaError:
+        explained = explain(error, doing)
         self._admin.poll(0)
-        if isinstance(error, BrokerUnavailable) and self._trouble is not None:
-            error = explain(self._trouble, doing)
-        if isinstance(error, TopicNotFound | NotAuthorized | AuthenticationFailed):
-            raise error
-        raise BrokerUnavailable(str(error))
+        if isinstance(explained, BrokerUnavailable) and self._trouble is not None:
+            explained = explain(self._trouble, doing)
+        if isinstance(explained, TopicNotFound | NotAuthorized | AuthenticationFailed):
+            return explained
+        return BrokerUnavailable(str(explained))
 
     def _note_trouble(self, error: KafkaError) -> None:
         """librdkafka's error callback. That all brokers are down says less than the error that came before."""

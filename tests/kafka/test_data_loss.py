@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from spark_groupsource import cycle
 from spark_groupsource.broker import Cluster
 from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.errors import DataLossError
@@ -62,6 +63,11 @@ class Brokers:
 @pytest.fixture
 def brokers(cluster: Cluster, admin: AdminClient) -> Brokers:
     return Brokers(cluster, admin)
+
+
+@pytest.fixture(autouse=True)
+def each_plan_asks_where_logs_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cycle, "LOOK_AT_STARTS_EVERY_S", 0.0)
 
 
 def ended(one: Query) -> str:

@@ -327,7 +327,7 @@ class Cycle:
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Member:
         if self._member is None:
-            topics = frozenset(partition.topic for partition in self._topics.existing_partitions())
+            topics = frozenset(_topics_of(self._topics.existing_partitions()))
             refuse_shared_topics(Source(self._topics.cluster_id(), self._options.group_id, topics))
             self._began_with = newest.began_with()
             self._began_ids = newest.topics

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 from collections.abc import Callable
@@ -157,6 +158,62 @@ def reset_offsets(
         return
     execute_reset(describer, group, resets, drop_claims=drop_claims)
     console.print("done")
+
+
+@main.command(short_help="Carry a checkpoint of Spark's own Kafka source over into a group.")
+@_of_a_group
+@click.option(
+    "--checkpoint", required=True, metavar="PATH", help="checkpointLocation of the old query: a path, or a URI such as s3://..."
+)
+@click.option("--source", metavar="ID", help="Which source, when the query has several that read Kafka.")
+@click.option(
+    "--uncommitted",
+    type=click.Choice(["reread", "skip"]),
+    help="What becomes of a last micro-batch that was not committed; without this it is an error.",
+)
+@click.option("--overwrite", is_flag=True, help="Also replace other offsets that the group has committed.")
+@click.option("--execute", is_flag=True, help="Do it. Without this the plan is shown, and nothing is changed.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+def migrate(
+    bootstrap_server: str,
+    group: str,
+    command_config: Path | None,
+    checkpoint: str,
+    source: str | None,
+    uncommitted: str | None,
+    overwrite: bool,
+    execute: bool,
+    as_json: bool,
+) -> None:
+    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group, for a groupkafka query to go on there.
+
+    The checkpoint is only read. The old query has to be stopped, with its last micro-batch committed; the group may have no
+    members. Partitions that were added to the topics later start at their beginning, as they would in Spark.
+
+    \b
+    Example:
+      groupkafka migrate --checkpoint /data/checkpoints/billing \\
+        --bootstrap-server localhost:9092 --group billing --execute
+    """
+    from .migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
+    from .render import NEXT, STOP_FIRST, console_for, print_migration, printable
+
+    files = Checkpoint(checkpoint)
+    describer = _describer(bootstrap_server, command_config)
+    migration = plan_migration(describer, group, files, source=source, uncommitted=uncommitted)
+    if not as_json:
+        console = console_for(sys.stdout)
+        print_migration(migration, console, datetime.now(timezone.utc))
+    refuse_to_replace(migration, overwrite=overwrite)
+    if execute:
+        execute_migration(describer, files, migration)
+    if as_json:
+        click.echo(json.dumps({**migration.to_json(), "executed": execute}, indent=2))
+    elif execute:
+        console.print(NEXT.format(group=printable(group)))
+    else:
+        console.print(STOP_FIRST)
+        console.print("dry run: nothing was changed; --execute does it")
 
 
 @main.command(short_help="Watch two Spark queries share a topic, and one take over.")

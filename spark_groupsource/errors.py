@@ -6,11 +6,13 @@ GroupKafkaError
 │   ├── BrokerUnavailable       no broker answers at the bootstrap servers
 │   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
 │   ├── NotAuthorized           the user lacks an ACL on the group or on a topic
+│   ├── GroupNotFound           the group has neither members nor committed offsets
 │   └── TopicNotFound           a subscribed topic does not exist
 ├── MembershipError             this driver and its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
 │   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
 │   ├── GroupSharedInQuery      two sources of one query would share a topic's partitions
+│   ├── GroupActive             the group has members, and a command would write its offsets
 │   └── MembershipClosed        the member has left the group (the query is stopping)
 ├── CommitError                 one commit of records; `retriable` says whether the same commit may be tried again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
@@ -23,8 +25,11 @@ GroupKafkaError
 │   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
-│   └── ClaimLost               a range of a plan in flight is no longer this stream's
+│   ├── ClaimLost               a range of a plan in flight is no longer this stream's
+│   ├── ClaimsInTheWay          a reset of offsets would forget claims (offset_reset.py)
+│   └── OffsetsInTheWay         a migration would replace what the group has committed
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
+│   └── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
 └── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
 """
 
@@ -141,8 +146,16 @@ class ClaimLost(HandoffError):
     """What the group holds about a range contradicts the plan that is being run."""
 
 
+class OffsetsInTheWay(HandoffError):
+    """A migration would replace offsets, or forget claims, that the group has for the same partitions."""
+
+
 class OffsetError(GroupKafkaError):
     """An offset of the checkpoint is of a newer version, of another group or of other topics, or is malformed."""
+
+
+class UncommittedBatch(OffsetError):
+    """The last micro-batch of a checkpoint that is to be migrated was planned and not committed."""
 
 
 class DataLossError(GroupKafkaError):

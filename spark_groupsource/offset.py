@@ -106,7 +106,7 @@ class PlanOffset(BaseModel):
             raise OffsetError(
                 "The checkpoint holds an offset that the groupkafka source did not write "
                 f"({error.errors(include_url=False, include_input=False)[0]['msg']}). Each query needs a checkpoint of its own; "
-                "one that the built-in kafka source wrote cannot be continued."
+                "one that the built-in kafka source wrote cannot be continued, but `groupkafka migrate` carries its offsets over."
             ) from None
         if parsed.group != group:
             raise OffsetError(

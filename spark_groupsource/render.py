@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +13,22 @@ from rich.text import Text
 from .group_view import GroupMember, GroupView, PartitionView
 from .offset_reset import OffsetReset
 
+if TYPE_CHECKING:
+    from .migrate import Migration
+
 _UNLIMITED = 10_000
+
+STATE_STAYS = """\
+The old query keeps state (aggregation, deduplication, join): it stays behind, and the new query begins without any."""
+
+STOP_FIRST = """\
+The old query has to be stopped: Spark's source joins no group, so nothing here can tell whether it still runs."""
+
+NEXT = """\
+done. Start the groupkafka query with kafka.group.id={group}, a checkpoint of its own, startingOffsets=earliest for partitions and
+topics that are created before its first micro-batch, and an output that does not know its micro-batches yet: they count from 0
+again, and a sink that ignores the ids that it has (files, Delta Lake's txnVersion) would ignore these. The old query is not to
+run again."""
 
 IN_FLIGHT = """\
 in flight: a micro-batch is running with it; or its query has stopped, and nobody has taken the partition over yet."""
@@ -97,16 +112,44 @@ def _since(seconds: int | None, now: datetime) -> str:
 
 def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
     """Print the plan of `groupkafka reset-offsets`, and the claims that it would forget."""
+    _print_moves(resets, console)
+    for reset in resets:
+        for claim in reset.claims:
+            where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
+            console.print(Text(f"claimed, and forgotten by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+
+
+def _print_moves(resets: Iterable[OffsetReset], console: Console) -> None:
     table = _table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
     for reset in resets:
         difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"
         numbers = (str(reset.partition.partition), _number(reset.current), str(reset.new), difference)
         table.add_row(*map(Text, (printable(reset.partition.topic), *numbers)))
     _print_table(table, console)
-    for reset in resets:
-        for claim in reset.claims:
-            where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
-            console.print(Text(f"claimed, and forgotten by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+
+
+def print_migration(migration: Migration, console: Console, now: datetime) -> None:
+    """Print the plan of `groupkafka migrate`, and what to know of it."""
+    last, when = migration.last, migration.committed_at
+    console.print(Text(f"checkpoint   {printable(migration.checkpoint)}, source {printable(migration.source)}"))
+    console.print(Text(f"query        {migration.query or 'not known'}"))
+    committed = "" if when is None else f", committed {_since(int(when.timestamp()), now)}"
+    console.print(Text(f"micro-batch  {last.committed}{committed}"))
+    if last.planned != last.committed:
+        what = "read again" if migration.batch == last.committed else "skipped"
+        console.print(Text(f"             {last.planned} was planned and not committed: its records are {what}"))
+    console.print(Text(f"group        {printable(migration.group)}"))
+    console.print()
+    _print_moves(migration.resets, console)
+    for partition in sorted(migration.added):
+        console.print(Text(f"added after the checkpoint, from its beginning: {printable(str(partition))}"))
+    for partition, lost in migration.expired.items():
+        where = f"{printable(str(partition))} {lost} {lost.size} offsets"
+        console.print(Text(f"no longer in Kafka: {where}; the query will stop and say so, or go on with failOnDataLoss=false"))
+    for partition in migration.gone:
+        console.print(Text(f"no longer in Kafka, left out: {printable(str(partition))}"))
+    if migration.stateful:
+        console.print(Text(STATE_STAYS))
 
 
 def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:

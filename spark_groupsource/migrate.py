@@ -64,8 +64,8 @@ class Checkpoint:
         offsets, commits = self._batches("offsets"), self._batches("commits")
         if not offsets and not commits:
             raise OptionError(
-                f"--checkpoint {without_password(self.location)}: that is no checkpoint of a streaming query, which has the folders "
-                "offsets and commits with a file for each micro-batch. The query's option checkpointLocation says where it is."
+                f"--checkpoint {without_password(self.location)}: that is no checkpoint of a streaming query, which has the "
+                "folders offsets and commits, with a file for each micro-batch. It is where the query's checkpointLocation says."
             )
         last = last_batches(offsets, commits)
         return last, commits[last.committed].mtime
@@ -231,7 +231,7 @@ def _refuse_beyond_the_end(carried: Mapping[TopicPartition, int], ends: Mapping[
         raise OffsetError(
             f"The checkpoint is ahead of the logs:{''.join(beyond)}\n"
             "Either --bootstrap-server is not the cluster that the old query reads from, or a topic was deleted and created "
-            "again, or its log was cut. Start the old query once more: it tells what is lost, and with failOnDataLoss=false goes on."
+            "again, or its log was cut. Start the old query: it says what is lost, and goes on with failOnDataLoss=false."
         )
 
 
@@ -247,9 +247,9 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
     group = migration.group
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
-            f"Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed them (`groupkafka claims` "
-            "lists them). Migrate into another group, which the new query then joins; or restart those queries until nothing is "
-            "claimed. Nothing was changed."
+            f"Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed them (`groupkafka "
+            "claims` lists them). Migrate into another group, which the new query then joins; or restart those queries until "
+            "nothing is claimed. Nothing was changed."
         )
     other = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
     if other and not overwrite:

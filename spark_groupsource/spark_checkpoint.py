@@ -39,8 +39,8 @@ def last_batches(offsets: Collection[int], commits: Collection[int]) -> LastBatc
     """
     if not commits:
         raise OffsetError(
-            "The checkpoint has no micro-batch that was committed: there is nothing to carry over. Start the old query until it has "
-            "one; or, if it has written nothing, start the groupkafka query with the startingOffsets that the old one had."
+            "The checkpoint has no micro-batch that was committed: there is nothing to carry over. Start the old query until it "
+            "has one; or, if it has written nothing, start the groupkafka query with the startingOffsets that the old one had."
         )
     committed = max(commits)
     if committed not in offsets:

@@ -1,0 +1,148 @@
+"""From Spark's own Kafka source to this one: the group goes on where the old checkpoint stands, no row lost or doubled."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+from pyspark.sql import DataFrame, SparkSession
+
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cli import main
+
+from ..conftest import MakeTopic, Produce
+from ..group_offsets import end_offsets
+from ..producing import send
+from ..waiting import until
+from .queries import Pipeline, Queries
+from .sinks import written
+
+Migrate = Callable[..., Result]
+
+
+@pytest.fixture
+def migrate(cluster: Cluster) -> Migrate:
+    """Runs the command for the checkpoint of a pipeline, into the group of its topic."""
+
+    def run_command(old: Pipeline, topic: str, *more: str) -> Result:
+        given = ["--checkpoint", str(old.folder / "checkpoint"), "--group", f"group-of-{topic}"]
+        return CliRunner().invoke(main, ["migrate", *given, "--bootstrap-server", cluster.bootstrap_servers, *more])
+
+    return run_command
+
+
+@contextmanager
+def records_coming(cluster: Cluster, topic: str, admin: AdminClient) -> Iterator[None]:
+    """A few hundred records a second, in all partitions that there are."""
+    stopped = threading.Event()
+
+    def produce() -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "topic.metadata.refresh.interval.ms": 500})
+        number = partitions = 0
+        while not stopped.wait(0.01):
+            if number % 100 == 0:
+                partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
+            for partition in range(partitions):
+                send(producer, topic, str(number), partition=partition)
+            producer.poll(0)
+            number += 1
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    try:
+        yield
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def every_offset(cluster: Cluster, topic: str) -> list[tuple[int, int]]:
+    return sorted((partition, offset) for partition, end in end_offsets(cluster, topic).items() for offset in range(end))
+
+
+def test_a_query_goes_on_where_sparks_own_source_stopped(
+    queries: Queries, topic: MakeTopic, cluster: Cluster, admin: AdminClient, migrate: Migrate
+) -> None:
+    name = topic(partitions=3)
+    options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
+    old = queries.made("old", "kafka", options)
+    new = queries("new", name, startingOffsets="latest")  # each partition has its commit
+    with records_coming(cluster, name, admin):
+        old.start(processingTime="200 milliseconds").until_rows(1_000)
+        old.stop()
+        # It was stopped wherever it was: this finishes a micro-batch that was cut short, and leaves none behind.
+        del options["maxOffsetsPerTrigger"]
+        queries.made("old", "kafka", options).run()
+        stood_at = old.offsets()
+        admin.create_partitions([NewPartitions(name, 4)])[name].result(30)
+        until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 4, "4 partitions")
+        assert "dry run" in migrate(old, name).output
+        done = migrate(old, name, "--execute")
+        assert done.exit_code == 0, done.output
+        assert f"added after the checkpoint, from its beginning: {name}-3" in done.output
+        new.start(processingTime="200 milliseconds").until_rows(500)
+    new.until_rows(len(every_offset(cluster, name)) - len(stood_at))
+    new.stop()
+    assert old.offsets() == stood_at
+    assert sorted(stood_at + new.offsets()) == every_offset(cluster, name)
+    assert {partition for partition, _ in new.offsets()} == {0, 1, 2, 3}
+
+
+def test_a_micro_batch_that_failed_is_read_by_the_new_query_when_that_is_said(
+    queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, migrate: Migrate, tmp_path: Path
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 60)
+    out = tmp_path / "batches"
+
+    def fail_in_the_second(batch: DataFrame, batch_id: int) -> None:
+        if batch_id == 1:
+            raise RuntimeError("the sink is down")
+        batch.write.parquet(str(out / str(batch_id)))
+
+    old = queries.made("old", "kafka", {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "20"})
+    assert "the sink is down" in old.start(foreach_batch=fail_in_the_second, availableNow=True).failure()
+    refused = migrate(old, name, "--execute")
+    assert refused.exit_code == 1
+    assert "Micro-batch 1 was planned and not committed" in refused.output
+    assert migrate(old, name, "--execute", "--uncommitted", "reread").exit_code == 0
+    new = queries("new", name)
+    new.run()
+    before = sorted(
+        (row["partition"], row["offset"])
+        for row in new.spark.read.parquet(str(out / "0")).select("partition", "offset").collect()
+    )
+    assert len(before) == 20
+    assert sorted(before + new.offsets()) == every_offset(cluster, name)
+
+
+def test_the_second_format_of_the_offset_log_is_read_too(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, migrate: Migrate
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 40)
+    old = queries.made("old", "kafka", {"subscribe": name, "startingOffsets": "earliest"})
+    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
+    try:
+        old.run()
+    finally:
+        spark.conf.unset("spark.sql.streaming.offsetLog.formatVersion")
+    if not (old.folder / "checkpoint" / "offsets" / "0").read_text().startswith("v2\n"):
+        pytest.skip("this Spark knows the first format only")
+    shown = migrate(old, name, "--execute", "--json")
+    assert shown.exit_code == 0, shown.output
+    migrated = {each["partition"]: each["new"] for each in json.loads(shown.output)["partitions"]}
+    assert migrated == end_offsets(cluster, name)
+    produce(name, [(None, "y")] * 10)
+    new = queries("new", name)
+    new.run()
+    assert len(new.offsets()) == 10
+    assert sorted(written(old.folder / "out") + new.offsets()) == every_offset(cluster, name)

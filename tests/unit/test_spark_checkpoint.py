@@ -1,0 +1,129 @@
+"""What is read out of the checkpoint of a query over Spark's own Kafka source, file by file."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
+from spark_groupsource.migrate import without_password
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark_checkpoint import (
+    LastBatches,
+    batch_to_carry,
+    choose_source,
+    kafka_offsets,
+    last_batches,
+    source_lines,
+)
+
+METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1763744384000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
+ORDERS = '{"orders":{"1":45,"0":23}}'
+BILLS = '{"bills":{"0":7},"more.bills":{"0":0}}'
+
+
+def test_the_offsets_of_a_topic_are_those_of_its_partitions() -> None:
+    assert kafka_offsets(ORDERS) == {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): 45}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-",
+        "17",
+        "{}",
+        "[1,2]",
+        '{"logOffset":3}',
+        '{"0":{"value":1,"runTimeMs":2}}',
+        '{"sourceVersion":1,"reservoirId":"x","reservoirVersion":4}',
+        '{"orders":{"0":-1}}',
+        '{"orders":{"0":1,"0":2}}',
+        '{"orders":{"99999999999":1}}',
+        '{"orders":{"0":9223372036854775808}}',
+        '{"a topic\\u001b":{"0":1}}',
+        "[" * 100_000,
+    ],
+    ids=lambda text: text[:20],
+)
+def test_an_offset_of_something_else_is_none_of_kafka(text: str) -> None:
+    assert kafka_offsets(text) is None
+
+
+def test_the_first_format_numbers_the_sources_in_the_order_of_the_query() -> None:
+    assert source_lines(f'v1\n{METADATA}\n{ORDERS}\n-\n{{"logOffset":3}}') == {"0": ORDERS, "1": "-", "2": '{"logOffset":3}'}
+    assert source_lines(f"v1\n\n{ORDERS}\n") == {"0": ORDERS}, "without Spark's settings, and with a line's end"
+
+
+def test_the_second_format_names_them() -> None:
+    assert source_lines(f"v2\n{METADATA}\norders_in:{ORDERS}\n1:-") == {"orders_in": ORDERS, "1": "-"}
+
+
+@pytest.mark.parametrize("text", ["v3\n{}\n" + ORDERS, "", ORDERS, f"v2\n{METADATA}\nnothing", "v1x"])
+def test_an_unknown_format_is_not_guessed(text: str) -> None:
+    with pytest.raises(OffsetError, match="v1 and v2 are known"):
+        source_lines(text)
+
+
+def test_the_only_kafka_source_is_found_among_others() -> None:
+    source, offsets = choose_source({"0": '{"logOffset":3}', "1": ORDERS, "2": "-"}, None)
+    assert source == "1"
+    assert offsets[TopicPartition("orders", 1)] == 45
+
+
+def test_of_several_kafka_sources_one_has_to_be_chosen() -> None:
+    lines = {"0": ORDERS, "1": "-", "bills": BILLS}
+    with pytest.raises(OptionError, match=r"2 Kafka sources(.|\n)*--source 0  orders\n  --source bills  bills, more.bills"):
+        choose_source(lines, None)
+    assert choose_source(lines, "bills") == ("bills", {TopicPartition("bills", 0): 7, TopicPartition("more.bills", 0): 0})
+    with pytest.raises(OptionError, match=r"--source 1: that is no Kafka source(.|\n)*--source 0"):
+        choose_source(lines, "1")
+
+
+def test_a_checkpoint_of_this_source_has_nothing_to_migrate() -> None:
+    ours = PlanOffset.build(stream="alpha", plan=3, generation=1, member="member", group="billing", ranges={})
+    with pytest.raises(OffsetError, match="in the consumer group 'billing': there is nothing to migrate"):
+        choose_source({"0": json.dumps(ours.to_json())}, None)
+
+
+def test_a_checkpoint_without_kafka_says_so() -> None:
+    with pytest.raises(OffsetError, match="reads from something else"):
+        choose_source({"0": '{"logOffset":3}'}, None)
+    with pytest.raises(OffsetError, match="no offset of any source"):
+        choose_source({"0": "-"}, None)
+
+
+def test_the_last_micro_batches_are_found_among_those_that_are_kept() -> None:
+    assert last_batches({5, 6, 7}, {5, 6, 7}) == LastBatches(7, 7)
+    assert last_batches({9, 10}, {9}) == LastBatches(9, 10)
+
+
+def test_nothing_is_carried_over_from_a_checkpoint_that_is_not_whole() -> None:
+    with pytest.raises(OffsetError, match="no micro-batch that was committed"):
+        last_batches({0}, set())
+    with pytest.raises(OffsetError, match="there is a file commits/7, and no offsets/7"):
+        last_batches({5, 6}, {5, 6, 7})
+
+
+def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> None:
+    with pytest.raises(UncommittedBatch, match="Micro-batch 8 was planned and not committed") as refused:
+        batch_to_carry(LastBatches(7, 8), None)
+    assert all(way in str(refused.value) for way in ("availableNow", "--uncommitted reread", "--uncommitted skip"))
+    with pytest.raises(UncommittedBatch, match="Micro-batches 6 to 8 were planned"):
+        batch_to_carry(LastBatches(5, 8), None)
+    assert batch_to_carry(LastBatches(7, 8), "reread") == 7
+    assert batch_to_carry(LastBatches(7, 8), "skip") == 8
+    assert batch_to_carry(LastBatches(7, 7), None) == batch_to_carry(LastBatches(7, 7), "skip") == 7
+
+
+@pytest.mark.parametrize(
+    ("location", "told"),
+    [
+        ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
+        ("abfss://data@account.dfs.core.windows.net/x", "abfss://data@account.dfs.core.windows.net/x"),
+        ("/data/checkpoints/billing", "/data/checkpoints/billing"),
+    ],
+)
+def test_no_secret_of_a_uri_is_told(location: str, told: str) -> None:
+    assert without_password(location) == told

@@ -25,7 +25,6 @@ GroupKafkaError
 │   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
-│   ├── ClaimLost               a range of a plan in flight is no longer this stream's
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims (offset_reset.py)
 │   └── OffsetsInTheWay         a migration would replace what the group has committed
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
@@ -140,10 +139,6 @@ class AsynchronousProgress(HandoffError):
 
 class ClaimTimeout(HandoffError):
     """A range of a planned micro-batch still waits for the partition's new owner."""
-
-
-class ClaimLost(HandoffError):
-    """What the group holds about a range contradicts the plan that is being run."""
 
 
 class OffsetsInTheWay(HandoffError):

@@ -1,0 +1,227 @@
+"""Several consumers in one group: each record reaches the output once, and everybody sees who owns what."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+
+from spark_groupsource.broker import Cluster
+
+from ..conftest import MakeTopic, Produce
+from ..group_offsets import end_offsets, total_lag
+from ..kafka.streams import member_stream
+from ..waiting import until
+from .queries import Pipeline, Queries
+
+
+@contextmanager
+def producing(cluster: Cluster, topic: str, partitions: int, per_second: int) -> Iterator[Counter[int]]:
+    """A live producer; counts what it wrote by partition. Stops at the end of the block, everything acknowledged."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    written: Counter[int] = Counter()
+    stop = threading.Event()
+
+    def run() -> None:
+        number = 0
+        while not stop.wait(0.02):
+            for _ in range(per_second // 50):
+                producer.produce(topic, b"%d" % number, partition=number % partitions)
+                written[number % partitions] += 1
+                number += 1
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield written
+    finally:
+        stop.set()
+        thread.join()
+
+
+def every_record(written: Counter[int]) -> list[tuple[int, int]]:
+    return sorted((partition, offset) for partition, count in written.items() for offset in range(count))
+
+
+def owned_by(pipeline: Pipeline) -> int:
+    """How many partitions the query's newest plan had."""
+    pipeline.raise_if_ended()
+    progress = pipeline.running.lastProgress
+    end = None if progress is None else json.loads(progress.sources[0].json)["endOffset"]
+    if end is None:
+        return 0
+    ranges: dict[str, dict[str, object]] = end["ranges"]
+    return sum(len(partitions) for partitions in ranges.values())
+
+
+@pytest.mark.parametrize(("protocol", "records"), [("classic", 100_000), ("consumer", 30_000)])
+def test_two_queries_of_one_group_read_each_record_once_while_one_stops_and_one_starts(
+    queries: Queries, topic: MakeTopic, cluster: Cluster, protocol: str, records: int
+) -> None:
+    """0 lost and 0 doubled, with a query that stops and another that starts."""
+    name = topic(partitions=6)
+    a, b, c = (queries(one, name, maxOffsetsPerTrigger="6000", **{"kafka.group.protocol": protocol}) for one in "abc")
+    with producing(cluster, name, 6, per_second=3000) as written:
+        a.start()
+        a.until_rows(1)
+        b.start()
+        until(lambda: owned_by(a) == 3 and owned_by(b) == 3, "both queries own three partitions")
+        b.stop()
+        until(lambda: owned_by(a) == 6, "the first query has taken over")
+        c.start()
+        until(lambda: owned_by(a) == 3 and owned_by(c) == 3, "the third query owns three partitions")
+        until(lambda: written.total() >= records, f"{records} records")
+    # What the stopped query had claimed and not confirmed is its own: it reads it when it is started again.
+    b.start()
+    until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "lag 0 in the whole group", timeout_s=180)
+    for pipeline in (a, b, c):
+        pipeline.raise_if_ended()
+        pipeline.stop()
+    read = sorted(a.offsets() + b.offsets() + c.offsets())
+    assert len(read) >= records
+    assert read == every_record(written)
+
+
+def test_partitions_that_stay_are_read_in_every_micro_batch_of_a_rebalance(
+    queries: Queries, topic: MakeTopic, cluster: Cluster
+) -> None:
+    name = topic(partitions=4)
+    a = queries("a", name)
+    seen: list[tuple[int, set[int]]] = []
+
+    def note(frame, batch):  # type: ignore[no-untyped-def]
+        seen.append((batch, {row.partition for row in frame.select("partition").distinct().collect()}))
+
+    with producing(cluster, name, 4, per_second=2000):
+        a.start(foreach_batch=note, processingTime="500 milliseconds")
+        until(lambda: seen and seen[-1][1] == {0, 1, 2, 3}, "a batch with all partitions")
+        before = len(seen)
+        with member_stream("b", {**a.options, "kafka.client.id": "b"}) as b:
+            b.until_owning(2)
+            kept = {0, 1, 2, 3} - {partition.partition for partition in b.owned}
+            moved_at = len(seen)
+            until(lambda: len(seen) > moved_at + 3, "batches after the rebalance")
+        during = [partitions for _, partitions in seen[before : moved_at + 3]]
+    a.raise_if_ended()
+    a.stop()
+    assert during
+    assert all(kept <= partitions for partitions in during), (kept, during)
+
+
+def test_a_stopped_query_leaves_at_once(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
+    name = topic(partitions=4)
+    produce(name, [(None, b"x")] * 40)
+    a = queries("a", name, **{"kafka.session.timeout.ms": "45000"}).start()
+    a.until_rows(40)
+    with member_stream("peer", a.options) as peer:
+        peer.until_owning(2)
+        a.stop()
+        assert peer.until_owning(4) < 2.0
+
+
+def test_a_stopped_static_query_does_not_leave(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
+    name = topic(partitions=4)
+    produce(name, [(None, b"x")] * 40)
+    static = {"kafka.group.instance.id": "driver-1", "kafka.session.timeout.ms": "45000"}
+    a = queries("a", name, **static).start()
+    a.until_rows(40)
+    dynamic = {key: value for key, value in a.options.items() if key != "kafka.group.instance.id"}
+    with member_stream("peer", dynamic) as peer:
+        peer.until_owning(2)
+        generation = peer.member.assignment.generation
+        a.stop()
+        produce(name, [(None, b"y")] * 40)
+        a.start()
+        until(lambda: len(a.offsets()) > 40, "the restarted query reads on")
+        assert len(peer.owned) == 2
+        assert peer.member.assignment.generation == generation
+        a.stop()
+
+
+def test_kafkas_own_tool_shows_the_query_as_an_active_member_without_lag(
+    queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster
+) -> None:
+    name = topic(partitions=3)
+    produce(name, [(None, b"x")] * 30)
+    a = queries("a", name, **{"kafka.client.id": "the-query"}).start()
+    a.until_rows(30)
+    until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "lag 0")
+    lines = described_by_kafka(cluster, f"group-of-{name}")
+    a.stop()
+    header, rows = lines[0], lines[1:]
+    assert {row["PARTITION"] for row in rows} == {"0", "1", "2"}, header
+    assert {row["LAG"] for row in rows} == {"0"}
+    assert {row["CLIENT-ID"] for row in rows} == {"the-query"}
+    assert all(row["CONSUMER-ID"].startswith("the-query-") for row in rows)
+    assert sum(int(row["CURRENT-OFFSET"]) for row in rows) == 30
+
+
+def described_by_kafka(cluster: Cluster, group: str) -> list[dict[str, str]]:
+    """The table that kafka-consumer-groups prints, one dict a row; the first is the header."""
+    argv = cluster.tool(
+        "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+        *("--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", group),
+    )
+    printed = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
+    rows = [line.split() for line in printed.splitlines() if line.strip()]
+    titles = next(row for row in rows if row[0] == "GROUP")
+    return [dict(zip(titles, row, strict=False)) for row in rows[rows.index(titles) :]]
+
+
+class ConsoleConsumer:
+    """Kafka's own console consumer, cooperative-sticky, in the group; keeps what it printed."""
+
+    def __init__(self, cluster: Cluster, topic: str, group: str, folder: Path) -> None:
+        properties = folder / "console.properties"
+        properties.write_text(
+            f"group.id={group}\nauto.offset.reset=earliest\nsession.timeout.ms=10000\nheartbeat.interval.ms=500\n"
+        )
+        argv = cluster.tool(
+            "org.apache.kafka.tools.consumer.ConsoleConsumer",
+            *("--bootstrap-server", cluster.bootstrap_servers, "--topic", topic, "--command-config", str(properties)),
+            *("--formatter-property", "print.partition=true", "--formatter-property", "print.offset=true"),
+        )
+        self._path = folder / "console.out"
+        with self._path.open("wb") as printed, (folder / "console.err").open("wb") as complaints:
+            self._process = subprocess.Popen(argv, stdout=printed, stderr=complaints)
+
+    def offsets(self) -> list[tuple[int, int]]:
+        found = re.findall(r"Partition:(\d+)\tOffset:(\d+)", self._path.read_text())
+        return [(int(partition), int(offset)) for partition, offset in found]
+
+    def leave(self) -> None:
+        self._process.terminate()
+        self._process.wait(60)
+
+
+def test_a_java_consumer_joins_and_leaves_and_every_record_is_read_once(
+    queries: Queries, topic: MakeTopic, cluster: Cluster, tmp_path: Path
+) -> None:
+    name = topic(partitions=4)
+    group = f"group-of-{name}"
+    a = queries("a", name)
+    with producing(cluster, name, 4, per_second=500) as written:
+        a.start()
+        until(lambda: owned_by(a) == 4, "the query owns everything")
+        java = ConsoleConsumer(cluster, name, group, tmp_path)
+        until(lambda: len({partition for partition, _ in java.offsets()}) == 2, "the Java consumer reads two partitions")
+        until(lambda: owned_by(a) == 2, "the query keeps two")
+        java.leave()
+        until(lambda: owned_by(a) == 4, "the query owns everything again")
+        mark = written.total()
+        until(lambda: written.total() > mark + 250, "records after the Java consumer has left")
+    until(lambda: total_lag(cluster, group, name) == 0, "lag 0")
+    a.raise_if_ended()
+    a.stop()
+    assert end_offsets(cluster, name) == dict(written)
+    assert sorted(a.offsets() + java.offsets()) == every_record(written)

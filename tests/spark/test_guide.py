@@ -1,0 +1,45 @@
+"""The first pipeline of docs/guide.md, from the empty topic to the rows."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_groupsource.broker import Cluster
+
+from ..group_offsets import committed_offsets, end_offsets
+from .spark_process import ROOT
+
+PAGE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
+
+
+def program(name: str, **instead: str) -> str:
+    """The page's program `name`, with some texts replaced, each of which has to be there."""
+    (code,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith(f"# {name}.py\n"))
+    for text, replacement in instead.items():
+        assert text in code, f"{text} is not in {name}.py"
+        code = code.replace(text, replacement)
+    return code
+
+
+def test_the_first_pipeline_reads_what_was_produced_and_goes_on_when_it_is_started_again(
+    spark: SparkSession, cluster: Cluster, tmp_path: Path
+) -> None:
+    ours = {"localhost:9092": cluster.bootstrap_servers, '"orders"': '"orders-of-the-guide"'}
+    produce = program("produce", **ours)
+    pipeline = program(
+        "pipeline",
+        **ours,
+        **{'"billing")\n    .option': '"billing-of-the-guide")\n    .option', '"/data': f'"{tmp_path}'},
+        **{'processingTime="1 second"': "availableNow=True"},
+    )
+    exec(produce, {})  # noqa: S102
+    for _ in range(2):
+        exec(pipeline, {})  # noqa: S102
+    rows = spark.read.parquet(str(tmp_path / "orders-1")).collect()
+    assert sorted(row["value"] for row in rows) == sorted(f"order {number}" for number in range(1000))
+    group = committed_offsets(cluster, "billing-of-the-guide", "orders-of-the-guide")
+    assert len(group) == 4
+    assert group.items() <= end_offsets(cluster, "orders-of-the-guide").items()

@@ -1,0 +1,243 @@
+"""The documents keep up with the code: links lead somewhere, commands parse, code compiles, no error or module is left out."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+import pytest
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from spark_groupsource import errors
+from spark_groupsource.cli import main
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "spark_groupsource"
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+OPERATIONS = ROOT / "docs" / "operations.md"
+DESIGN = ROOT / "docs" / "design.md"
+
+# Programs that are not ours: what is run with them is tested elsewhere, or not at all.
+OTHERS = {"pip", "python", "spark-submit", "grep", "$SPARK_HOME/sbin/start-connect-server.sh"}
+
+
+class Block(NamedTuple):
+    """A fenced block of a page."""
+
+    page: Path
+    line: int
+    language: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.page.name}:{self.line}"
+
+
+@functools.cache
+def tokens(page: Path) -> list[Token]:
+    return MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+
+
+def headings(page: Path) -> list[str]:
+    """The text of each heading, code included."""
+    return [
+        "".join(child.content for child in inline.children or ())
+        for opening, inline in zip(tokens(page), tokens(page)[1:], strict=False)
+        if opening.type == "heading_open"
+    ]
+
+
+def anchors(page: Path) -> set[str]:
+    """What GitHub makes of the headings."""
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
+
+
+def inlines(page: Path) -> Iterator[Token]:
+    for token in tokens(page):
+        yield from token.children or ()
+
+
+def links(page: Path) -> Iterator[str]:
+    for token in inlines(page):
+        if token.type == "link_open":
+            yield str(token.attrs["href"])
+        elif token.type == "image":
+            yield str(token.attrs["src"])
+
+
+def blocks(language: str) -> list[Block]:
+    return [
+        Block(page, (token.map or [0])[0] + 1, language, token.content)
+        for page in PAGES
+        for token in tokens(page)
+        if token.type == "fence" and token.info.strip() == language
+    ]
+
+
+def commands() -> Iterator[tuple[Block, list[str]]]:
+    for block in blocks("sh"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            if words := shlex.split(line, comments=True):
+                yield block, words
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+def command_and_rest(words: list[str]) -> tuple[click.Command, list[str]]:
+    """The command that `groupkafka` runs with these words, and what it is given."""
+    command: click.Command = main
+    rest = words[1:]
+    while isinstance(command, click.Group) and rest and not rest[0].startswith("-"):
+        name = rest.pop(0)
+        found = command.get_command(click.Context(command), name)
+        assert found is not None, f"there is no command {name}"
+        command = found
+    return command, rest
+
+
+def parses(words: list[str]) -> None:
+    """The command exists, and has these options and arguments; nothing is looked up or run."""
+    command, rest = command_and_rest(words)
+    context = click.Context(command, info_name=" ".join(words[:2]))
+    given, left, _ = command.make_parser(context).parse_args(rest)
+    missing = [one.name for one in command.params if one.required and given.get(one.name or "") is None]
+    assert not missing, f"{missing} is required"
+    assert not left, f"{left} is too much"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    broken = []
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert broken == []
+
+
+def test_there_are_pages_links_and_commands_to_look_at() -> None:
+    assert len(PAGES) >= 8
+    assert sum(len(list(links(page))) for page in PAGES) > 40
+    assert sum(words[0] == "groupkafka" for _, words in commands()) > 10
+
+
+def test_every_groupkafka_command_in_a_page_exists_with_its_options() -> None:
+    for block, words in commands():
+        if words[0] == "groupkafka":
+            try:
+                parses(words)
+            except (click.UsageError, AssertionError) as wrong:
+                pytest.fail(f"{block}: {shlex.join(words)}: {wrong}")
+
+
+@pytest.mark.parametrize(
+    "command", ["groupkafka nothing", "groupkafka describe --bootstrap-server a --group b --no-such", "groupkafka describe"]
+)
+def test_a_command_that_is_wrong_is_found(command: str) -> None:
+    with pytest.raises((click.UsageError, AssertionError)):
+        parses(shlex.split(command))
+
+
+def test_every_program_in_a_page_is_known() -> None:
+    for block, words in commands():
+        assert words[0] in {"groupkafka", "make", *OTHERS}, f"{block}: {words[0]}"
+        for word in words[1:]:
+            if words[0] in ("python", "spark-submit") and word.endswith(".py"):
+                named = {one.text.split("\n")[0] for one in blocks("python")}
+                assert f"# {word}" in named, f"{block}: no page has {word}"
+
+
+def test_every_make_target_in_a_page_exists() -> None:
+    in_blocks = [(str(block), words) for block, words in commands()]
+    in_text = [(page.name, token.content.split()) for page in PAGES for token in inlines(page) if token.type == "code_inline"]
+    named = [(where, words[1]) for where, words in in_blocks + in_text if len(words) > 1 and words[0] == "make"]
+    assert len(named) > 10
+    assert [(where, target) for where, target in named if target not in make_targets() and "=" not in target] == []
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_the_code_of_a_page_compiles(block: Block) -> None:
+    compile(block.text, str(block), "exec")
+
+
+def test_the_map_of_the_code_names_every_module() -> None:
+    named = {token.content for token in inlines(DESIGN) if token.type == "code_inline"}
+    modules = [path.relative_to(PACKAGE).as_posix() for path in PACKAGE.glob("*.py") if path.name != "__init__.py"]
+    modules += [f"{path.parent.name}/" for path in PACKAGE.glob("*/__init__.py")]
+    assert [module for module in sorted(modules) if module not in named] == []
+    gone = [name for name in named if re.fullmatch(r"\w+\.py", name) and not (PACKAGE / name).exists()]
+    assert gone == []
+
+
+def test_what_the_design_calls_pure_imports_neither_spark_nor_kafka() -> None:
+    page = DESIGN.read_text(encoding="utf-8")
+    (sentence,) = re.findall(r"^(.*) import neither pyspark nor confluent_kafka", page, re.MULTILINE)
+    modules = re.findall(r"`(\w+)`", sentence)
+    assert len(modules) > 5
+    imports = f"import sys; from spark_groupsource import {', '.join(modules)}"
+    look = f"{imports}; print({{'pyspark', 'confluent_kafka'}} & set(sys.modules))"
+    found = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True, cwd=ROOT)
+    assert found.stdout == "set()\n"
+
+
+def exceptions() -> set[str]:
+    """Every class that descends from GroupKafkaError, wherever it stands in the package."""
+    bases = {
+        node.name: [base.id for base in node.bases if isinstance(base, ast.Name)]
+        for path in PACKAGE.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ClassDef)
+    }
+    known = {"GroupKafkaError"}
+    while more := {name for name, parents in bases.items() if known & set(parents)} - known:
+        known |= more
+    return known
+
+
+def warnings() -> set[str]:
+    """The text of every warning that the package logs, with `…` for what is filled in."""
+    found = set()
+    for path in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Call(func=ast.Attribute(value=ast.Name(id="log" | "logger" | "warnings"), attr="warning" | "warn")):
+                    text = node.args[0]
+                    assert isinstance(text, ast.Constant), f"{path.name}:{node.lineno}: what is filled in goes behind the text"
+                    found.add(re.sub(r"%[sdr]|%\.\d+f", "…", str(text.value)))
+    return found
+
+
+def test_every_error_has_an_entry_and_nothing_else_has() -> None:
+    listed = [heading for heading in headings(OPERATIONS) if re.fullmatch(r"[A-Z]\w+", heading)]
+    entries = {heading for heading in listed if heading not in ("Operations", "Errors", "Warnings")}
+    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= exceptions()
+    assert entries == exceptions()
+
+
+def test_every_warning_has_an_entry_and_nothing_else_has() -> None:
+    page = OPERATIONS.read_text(encoding="utf-8").partition("\n## Warnings\n")[2]
+    entries = set(re.findall(r"^### `(.+)`$", page, re.MULTILINE))
+    assert len(entries) > 10
+    # Of a long one its beginning is enough.
+    assert [text for text in sorted(warnings()) if not any(text.startswith(entry) for entry in entries)] == []
+    assert [entry for entry in sorted(entries) if not any(text.startswith(entry) for text in warnings())] == []
+
+
+def test_the_tree_of_errors_has_every_class_of_its_module() -> None:
+    assert errors.__doc__ is not None
+    drawn = set(re.findall(r"[A-Z][a-z]+[A-Z]\w+", errors.__doc__))
+    assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= drawn

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -24,9 +24,6 @@ from .group_view import GroupDescriber, PartitionView, refuse_active
 from .offset_reset import OffsetReset
 from .partition import OffsetRange, TopicPartition
 from .spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches, source_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 
 class Checkpoint:
@@ -84,7 +81,7 @@ class Checkpoint:
         with self._reading():
             return bool(self._files.get_file_info(fs.FileSelector(f"{self._path}/state", allow_not_found=True)))
 
-    def _batches(self, log: str) -> dict[int, Any]:
+    def _batches(self, log: str) -> dict[int, fs.FileInfo]:
         with self._reading():
             found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
         # Beside them stand checksums (.17.crc) and what was being written when a driver died.

@@ -2,12 +2,14 @@
 
 `offsets/N` is written before micro-batch N is read, `commits/N` once its sink has it. The first line of an offset log's file is
 its format, the second holds Spark's own settings, and each line after it is one source: in `v1` in the order of the query, in
-`v2` (Spark 4.2 and later) with the source's id and a colon before it; `-` where a source has no offset yet. Kafka's is
-`{topic:{partition:offset}}`: the first offset that is not part of the micro-batch (Spark's OffsetSeqLog and KafkaSourceOffset).
+`v2` (`spark.sql.streaming.offsetLog.formatVersion`) with the source's id and a colon before it; `-` where a source has no offset
+yet. Kafka's is `{topic:{partition:offset}}`, with the first offset that is not part of the micro-batch (Spark's OffsetSeqLog and
+KafkaSourceOffset).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -85,17 +87,12 @@ def source_lines(text: str) -> dict[str, str]:
     lines = [line.strip() for line in sources.split("\n") if line.strip()]
     if version.strip() == "v1":
         return {str(number): line for number, line in enumerate(lines)}
-    if version.strip() == "v2" and all(":" in line for line in lines):
-        return dict(_split(line) for line in lines)
+    if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
+        return {match[1]: match[2] for match in named if match is not None}
     raise OffsetError(
         f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. Perhaps a newer Spark wrote it, which "
         "this version of spark_groupsource does not know."
     )
-
-
-def _split(line: str) -> tuple[str, str]:
-    source, _, offset = line.partition(":")
-    return source, offset
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:

@@ -60,7 +60,7 @@ def test_the_second_format_names_them() -> None:
     assert source_lines(f"v2\n{METADATA}\norders_in:{ORDERS}\n1:-") == {"orders_in": ORDERS, "1": "-"}
 
 
-@pytest.mark.parametrize("text", ["v3\n{}\n" + ORDERS, "", ORDERS, f"v2\n{METADATA}\nnothing", "v1x"])
+@pytest.mark.parametrize("text", ["v3\n{}\n" + ORDERS, "", ORDERS, "v1x", "v2\n\nnothing", "v2\n\na\x1b[2J:{}"])
 def test_an_unknown_format_is_not_guessed(text: str) -> None:
     with pytest.raises(OffsetError, match="v1 and v2 are known"):
         source_lines(text)

@@ -17,7 +17,8 @@ PAGE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 
 def program(name: str, **instead: str) -> str:
     """The page's program `name`, with some texts replaced, each of which has to be there."""
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith(f"# {name}.py\n"))
+    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+    (code,) = (block for block in blocks if block.startswith(f"# {name}.py\n"))
     for text, replacement in instead.items():
         assert text in code, f"{text} is not in {name}.py"
         code = code.replace(text, replacement)

@@ -100,7 +100,8 @@ def test_a_micro_batch_that_failed_is_read_by_the_new_query_when_that_is_said(
     queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, migrate: Migrate, tmp_path: Path
 ) -> None:
     name = topic(partitions=2)
-    produce(name, [(None, "x")] * 60)
+    for partition in range(2):
+        produce(name, [(None, "x")] * 30, partition)
     out = tmp_path / "batches"
 
     def fail_in_the_second(batch: DataFrame, batch_id: int) -> None:

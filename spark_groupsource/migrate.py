@@ -134,9 +134,9 @@ class Migration:
             "checkpoint": self.checkpoint,
             "query": self.query,
             "batch": self.batch,
-            "committedBatch": self.last.committed,
-            "plannedBatch": self.last.planned,
-            "committedAt": None if self.committed_at is None else self.committed_at.isoformat(),
+            "committed_batch": self.last.committed,
+            "planned_batch": self.last.planned,
+            "committed_at": None if self.committed_at is None else self.committed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "source": self.source,
             "partitions": [
                 {

@@ -22,12 +22,9 @@ from spark_groupsource.cli import main
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_groupsource"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
 DESIGN = ROOT / "docs" / "design.md"
-
-# Programs that are not ours: what is run with them is tested elsewhere, or not at all.
-OTHERS = {"pip", "python", "spark-submit", "grep", "$SPARK_HOME/sbin/start-connect-server.sh"}
 
 
 class Block(NamedTuple):
@@ -152,13 +149,13 @@ def test_a_command_that_is_wrong_is_found(command: str) -> None:
         parses(shlex.split(command))
 
 
-def test_every_program_in_a_page_is_known() -> None:
+def test_every_program_of_ours_in_a_command_is_in_a_page_or_a_file() -> None:
+    shown = {block.text.split("\n")[0] for block in blocks("python")}
     for block, words in commands():
-        assert words[0] in {"groupkafka", "make", *OTHERS}, f"{block}: {words[0]}"
-        for word in words[1:]:
-            if words[0] in ("python", "spark-submit") and word.endswith(".py"):
-                named = {one.text.split("\n")[0] for one in blocks("python")}
-                assert f"# {word}" in named, f"{block}: no page has {word}"
+        if words[0] in ("python", "spark-submit"):
+            programs = [word for word in words if word.endswith(".py")]
+            missing = [one for one in programs if f"# {one}" not in shown and not (ROOT / one).exists()]
+            assert not missing, f"{block}: {missing}"
 
 
 def test_every_make_target_in_a_page_exists() -> None:

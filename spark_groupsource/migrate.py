@@ -38,9 +38,10 @@ class Checkpoint:
         with self._reading():
             if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", location):
                 # Hadoop's names for S3.
-                self._files, self._path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", location))
+                self._files, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", location))
             else:
-                self._files, self._path = fs.LocalFileSystem(), os.path.abspath(location)
+                self._files, path = fs.LocalFileSystem(), os.path.abspath(location)
+        self._path = path.rstrip("/")
 
     def query_id(self) -> str | None:
         """Spark's id of the query; `None` when the file with it is not there, or holds something else."""

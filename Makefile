@@ -52,7 +52,7 @@ native-check: $(STAMP)
 $(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@echo "installing into $(BENCH_VENV)"
 	@$(PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e . 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }
+	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e '.[cli]' 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }
 	@touch $@
 
 # This source, native and pure, and Spark's own, in turn; make bench BENCH=--help says what can be chosen.

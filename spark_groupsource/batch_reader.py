@@ -11,6 +11,7 @@ from .batch_plan import BatchTask, plan_batch
 from .fetch import fetch
 from .options import Options
 from .partition import TopicPartition
+from .stderr_log import log_to_stderr
 
 
 class BatchPartition(InputPartition):
@@ -29,6 +30,7 @@ class GroupKafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Ask where the read starts and ends now. Spark asks once for each DataFrame: at its first action."""
+        log_to_stderr()
         return [BatchPartition(task) for task in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -39,6 +41,7 @@ class GroupKafkaBatchReader(DataSourceReader):
         """
         if not isinstance(partition, BatchPartition):
             return  # where there is nothing to read, Spark makes one task without a partition
+        log_to_stderr()
         settings = self._options.fetch_settings()
         for offsets in partition.task.ranges:
             yield from fetch(offsets, settings)

@@ -26,6 +26,7 @@ from .fetch import FetchRange, fetch
 from .offset import PlanOffset
 from .options import Options
 from .planner import pieces
+from .stderr_log import log_to_stderr
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 COLLECT_AFTER_OBJECTS = 50_000
@@ -72,6 +73,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """On an executor: the records of one range, as Arrow record batches of Spark's Kafka schema."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
+        log_to_stderr()
         records = fetch(partition.offsets, self._fetch_settings)
         spare_what_is_imported()
         return records
@@ -107,6 +109,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     def _running(self) -> Cycle:
         if self._cycle is None:
+            log_to_stderr()
             collect_rarely()
             self._cycle = Cycle(self._options)
             _leave_on_sigterm(self._cycle)

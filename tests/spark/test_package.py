@@ -1,0 +1,176 @@
+"""The sdist and the wheel: built as a release is, installed into an empty environment, and read with there."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import venv
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from email import message_from_bytes
+from email.message import Message
+from pathlib import Path
+
+import py4j
+import pyspark
+import pytest
+
+from spark_groupsource import __version__
+from spark_groupsource.broker import Cluster
+
+from ..conftest import MakeTopic, Produce
+from .spark_process import JVM_OPTIONS, ROOT
+
+NAME = f"spark_groupsource-{__version__}"
+LIMIT_S = 300.0
+
+# Prints one line for each record; the source runs in Spark's runner and in its workers, all of them of this environment.
+READ = """
+import sys
+from pyspark.sql import SparkSession
+from spark_groupsource import register
+servers, topic, checkpoint = sys.argv[1:]
+local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+register(spark)
+options = {"kafka.bootstrap.servers": servers, "kafka.group.id": topic, "subscribe": topic, "startingOffsets": "earliest"}
+stream = spark.readStream.format("groupkafka").options(**options).load().writeStream.format("memory").queryName("read")
+stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+for row in spark.table("read").collect():
+    print("record", row.offset, bytes(row.value).decode())
+"""
+
+
+def run(argv: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    """In an environment that knows nothing of the one that the tests run in."""
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SPARK_HOME"}}
+    return subprocess.run(
+        argv, cwd=folder, env={**environment, **more}, capture_output=True, text=True, check=False, timeout=LIMIT_S
+    )
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the sdist, and the wheel that was built from it; each in an isolated environment."""
+    folder = tmp_path_factory.mktemp("built")
+    left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "spark-warehouse")
+    source = shutil.copytree(ROOT, folder / "source", ignore=left_out)
+    done = run([sys.executable, "-m", "build", "--outdir", str(folder), str(source)], folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An environment with the wheel, what it requires, and the PySpark of the tests."""
+
+    folder: Path
+    wheel: Path
+
+    @property
+    def python(self) -> str:
+        return str(self.folder / "bin" / "python")
+
+    @property
+    def native_reader(self) -> Path:
+        (compiled,) = self.folder.glob("lib/python3*/site-packages/spark_groupsource/fetch/_native.*.so")
+        return compiled
+
+    def install(self, extra: str = "") -> None:
+        pip = [sys.executable, "-m", "pip", "--python", self.python, "install", "--quiet", f"{self.wheel}{extra}"]
+        done = run(pip, self.folder)
+        assert done.returncode == 0, done.stderr
+
+    def groupkafka(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return run([str(self.folder / "bin" / "groupkafka"), *words], self.folder)
+
+    def read(self, cluster: Cluster, topic: str) -> tuple[list[str], str]:
+        """What a stream reads of a topic, as lines, and what stood on stderr."""
+        argv = [self.python, "-c", READ, cluster.bootstrap_servers, topic, str(self.folder / f"checkpoint-{topic}")]
+        done = run(argv, self.folder, PYSPARK_PYTHON=self.python, JDK_JAVA_OPTIONS=JVM_OPTIONS)
+        assert done.returncode == 0, done.stderr
+        return [line for line in done.stdout.splitlines() if line.startswith("record")], done.stderr
+
+
+@pytest.fixture(scope="module")
+def installed(built: Path) -> Installed:
+    (wheel,) = built.glob("*.whl")
+    environment = Installed(built / "environment", wheel)
+    venv.create(environment.folder)
+    (packages,) = environment.folder.glob("lib/python3*/site-packages")
+    # PySpark is large, and clusters bring their own.
+    for package in (pyspark, py4j):
+        (folder,) = package.__path__
+        (packages / package.__name__).symlink_to(folder)
+    environment.install()
+    return environment
+
+
+def test_the_sdist_has_what_a_build_needs_and_no_more(built: Path) -> None:
+    with tarfile.open(built / f"{NAME}.tar.gz") as sdist:
+        names = {name.removeprefix(f"{NAME}/") for name in sdist.getnames()}
+    assert names >= {"CHANGELOG.md", "LICENSE", "README.md", "docs/running.md", "pyproject.toml", "setup.py"}
+    assert names >= {"spark_groupsource/fetch/_native.c", "spark_groupsource/py.typed"}
+    assert not {name for name in names if name.split("/")[0] in {"tests", "benchmarks", "source"}}
+    assert not {name for name in names if name.endswith((".so", ".pyc"))}
+
+
+def test_the_wheel_has_the_package_and_says_what_it_is(built: Path) -> None:
+    (file,) = built.glob("*.whl")
+    assert re.search(rf"-cp3{sys.version_info.minor}-linux_", file.name), "it has the compiled native reader"
+    with zipfile.ZipFile(file) as wheel:
+        names = set(wheel.namelist())
+        metadata = message_from_bytes(wheel.read(f"{NAME}.dist-info/METADATA"))
+    information = {name for name in names if name.startswith(f"{NAME}.dist-info/")}
+    package = {str(one.relative_to(ROOT)) for one in (ROOT / "spark_groupsource").rglob("*.py")} | {"spark_groupsource/py.typed"}
+    (compiled,) = names - information - package
+    assert re.fullmatch(r"spark_groupsource/fetch/_native\..+\.so", compiled)
+    assert names >= package
+    assert f"{NAME}.dist-info/licenses/LICENSE" in information
+    check_metadata(metadata)
+
+
+def check_metadata(metadata: Message) -> None:
+    assert (metadata["Name"], metadata["Version"]) == ("spark-groupsource", __version__)
+    assert (metadata["License-Expression"], metadata["Description-Content-Type"]) == ("Apache-2.0", "text/markdown")
+    required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
+    assert {re.split(r"[<>=]", line)[0] for line in required} == {"confluent-kafka", "pyarrow", "pydantic"}
+    assert set(metadata.get_all("Provides-Extra", [])) >= {"cli", "dev", "spark"}
+    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_a_stream_reads_with_either_reader_in_an_empty_environment(
+    installed: Installed, cluster: Cluster, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, [(None, "first"), (None, "second")])
+    compiled = installed.native_reader
+    records, said = installed.read(cluster, name)
+    assert records == ["record 0 first", "record 1 second"]
+    assert "pure Python reader" not in said
+
+    # As a wheel that was built without a compiler would be.
+    compiled.rename(compiled.with_suffix(".away"))
+    other = topic()
+    produce(other, [(None, "third")])
+    records, said = installed.read(cluster, other)
+    assert records == ["record 0 third"]
+    assert "pure Python reader" in said
+    assert "its C was not compiled" in said
+
+
+def test_the_command_line_is_an_extra(installed: Installed) -> None:
+    without = installed.groupkafka("--version")
+    assert (without.returncode, without.stdout) == (1, "")
+    assert without.stderr == "groupkafka needs click and rich: pip install 'spark-groupsource[cli]'\n"
+
+    installed.install("[cli]")
+    done = installed.groupkafka("--version")
+    assert (done.returncode, done.stdout) == (0, f"groupkafka, version {__version__}\n"), done.stderr
+    imports = "import spark_groupsource.cli, spark_groupsource.render, spark_groupsource.demo.view"
+    assert run([installed.python, "-c", imports], installed.folder).returncode == 0

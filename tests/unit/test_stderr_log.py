@@ -1,0 +1,51 @@
+"""What Spark's Python processes write on stderr. Each case has a process of its own: pytest has handlers already."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+
+WRITE = """
+import logging, sys
+{before}
+from spark_groupsource.stderr_log import log_to_stderr
+for _ in range(2):
+    log_to_stderr()
+log = logging.getLogger("spark_groupsource.cycle")
+log.debug("a detail")
+log.info("joined")
+log.warning("lost")
+"""
+
+WARNING = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING spark_groupsource\.cycle: lost\n"
+
+
+def written(level: str | None, before: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if name != "GROUPKAFKA_LOG_LEVEL"}
+    if level is not None:
+        environment["GROUPKAFKA_LOG_LEVEL"] = level
+    code = WRITE.format(before=before)
+    return subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+
+
+def test_warnings_have_time_level_and_logger_and_stand_there_once() -> None:
+    assert re.fullmatch(WARNING, written(None).stderr)
+
+
+def test_the_environment_variable_sets_the_level() -> None:
+    said = written("info").stderr
+    assert re.fullmatch(WARNING.replace("WARNING", "INFO").replace("lost", "joined") + WARNING, said)
+    assert written("ERROR").stderr == ""
+
+
+def test_a_handler_that_is_there_is_left_alone() -> None:
+    done = written("INFO", "logging.basicConfig(stream=sys.stdout, format='mine: %(message)s')")
+    assert (done.stdout, done.stderr) == ("mine: joined\nmine: lost\n", "")
+
+
+def test_another_level_is_an_error_that_names_the_variable() -> None:
+    said = written("VERBOSE").stderr
+    assert "OptionError: The environment variable GROUPKAFKA_LOG_LEVEL is 'VERBOSE'" in said
+    assert "DEBUG, INFO, WARNING, ERROR, CRITICAL" in said

@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 
-.PHONY: demo test lint test-versions test-matrix test-nightly chaos native-check bench bench-planning clean
+.PHONY: demo test lint test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -36,6 +36,10 @@ test-versions: $(STAMP)
 # The tests that run Spark, on the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; make test-matrix SPARKS="4.0 4.1" chooses.
 test-matrix: $(STAMP)
 	@$(BIN)/python -m tests.matrix $(SPARKS)
+
+# Tests with the oldest versions of what the source needs that pyproject.toml allows.
+test-lower-bounds: $(STAMP)
+	@$(BIN)/python -m tests.lower_bounds
 
 # 100,000 random histories of the hand-off, and a larger exhaustive search.
 test-nightly: $(STAMP)

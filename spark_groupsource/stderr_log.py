@@ -1,7 +1,7 @@
 """The log of the Python processes that Spark starts, which configure no logging: lines with time, level and logger, on stderr.
 
-The JVM copies the runner's stderr to the driver's, and that of the workers to their executor's. Without a handler Python would write
-warnings there as bare text, and drop all that is less.
+The JVM copies the runner's stderr to the driver's, and that of the workers to their executor's. Without a handler Python would
+write warnings there as bare text, and drop all that is less.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,7 +50,7 @@ class SparkProcess:
             self._watcher = subprocess.Popen(
                 [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), "-", *command],
                 stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
                 stderr=log,
                 cwd=folder,
                 env={**environment(), **(more or {})},
@@ -68,6 +69,11 @@ class SparkProcess:
         assert match is not None
         return match[1]
 
+    def terminate(self) -> None:
+        """Send SIGTERM to the program, and to none of the processes that it has started."""
+        assert self._watcher.stdout is not None
+        os.kill(int(self._watcher.stdout.readline()), signal.SIGTERM)
+
     def finish(self) -> str:
         """Wait until it has ended, and fail if it failed; its log."""
         status = self._watcher.wait(START_LIMIT_S)
@@ -82,6 +88,8 @@ class SparkProcess:
         assert self._watcher.stdin is not None
         self._watcher.stdin.close()
         self._watcher.wait(START_LIMIT_S)
+        assert self._watcher.stdout is not None
+        self._watcher.stdout.close()
 
 
 @contextmanager

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka.admin import AdminClient
+import pytest
 
 from spark_groupsource.broker import Cluster
 
 from ..conftest import MakeTopic, Produce
+from ..waiting import until
 from .queries import all_confirmed
 from .running_page import command, write_program
 from .sinks import written
-from .spark_process import running, standalone_cluster
+from .spark_process import ROOT, SPARK_HOME, running, standalone_cluster
+
+
+@pytest.fixture(scope="module")
+def master(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A standalone cluster with two workers; the master's address."""
+    with standalone_cluster(tmp_path_factory.mktemp("standalone"), workers=2) as address:
+        yield address
 
 
 def records_read(events: Path) -> Counter[str]:
@@ -29,7 +38,7 @@ def records_read(events: Path) -> Counter[str]:
 
 
 def test_a_submitted_job_reads_each_record_once_on_two_workers(
-    topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient, tmp_path: Path
+    topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
 ) -> None:
     name = topic(partitions=6)
     for partition in range(6):
@@ -50,14 +59,41 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
         "spark.ui.enabled": "false",
     }
-    with standalone_cluster(tmp_path, workers=2) as master:
-        submit, *words, program = command("spark-submit")
-        assert (program, words.pop()) == ("job.py", "spark://localhost:7077")
-        extra = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
-        with running("job", tmp_path, [submit, *words, master, *extra, str(job)]) as submitted:
-            submitted.finish()
+    submit, *words, program = command("spark-submit")
+    assert (program, words.pop()) == ("job.py", "spark://localhost:7077")
+    extra = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
+    with running("job", tmp_path, [submit, *words, master, *extra, str(job)]) as submitted:
+        submitted.finish()
     assert written(tmp_path / "orders") == sorted((partition, offset) for partition in range(6) for offset in range(50))
     assert all_confirmed(cluster, "billing", name)
     read = records_read(tmp_path / "events")
     assert read.total() == 300
     assert read.keys() == {"0", "1"}, "each worker has room for one executor"
+
+
+def test_the_settings_of_conf_run_on_a_cluster(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
+) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, "v")] * 50, partition)
+    text = (ROOT / "conf" / "orders.properties").read_text()
+    for line, instead in {
+        "= localhost:9092\n": f"= {cluster.bootstrap_servers}\n",
+        "= billing\n": f"= {name}\n",
+        "= orders\n": f"= {name}\n",
+    }.items():
+        assert text.count(line) in {1, 2}, line  # billing is in a comment, too
+        text = text.replace(line, instead)
+    (tmp_path / "orders.properties").write_text(text)
+    submit = [str(ROOT / "conf" / "submit.sh"), *(str(tmp_path / one) for one in ("orders.properties", "checkpoint", "output"))]
+    more = {"SPARK_MASTER": master, "GROUPKAFKA_LOG_LEVEL": "ERROR", "SPARK_HOME": str(SPARK_HOME)}
+    with running("submit", tmp_path, submit, more) as submitted:
+        # The level is that of spark-defaults.conf, and the line the runner's, which the driver's JVM has copied.
+        submitted.told(rf"(INFO spark_groupsource\.membership: group {name} generation \d+: gained \[{name}-0 {name}-1\])")
+        until(
+            lambda: written(tmp_path / "output") == [(at, one) for at in range(2) for one in range(50)], "the records are there"
+        )
+        log = submitted.log()
+    assert not [line for line in log.splitlines() if " INFO " in line and "spark_groupsource" not in line], "log4j2.properties"
+    assert "spark.sql.adaptive.enabled is not supported" not in log, "spark-defaults.conf"

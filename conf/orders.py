@@ -1,0 +1,60 @@
+"""A query that runs until it is stopped: the records of a topic into Parquet files, each once.
+
+python orders.py OPTIONS CHECKPOINT OUTPUT
+
+OPTIONS is a properties file with the options of the source. On SIGTERM the query drains: what it has claimed, and all that was
+there, is written, and nothing is owed to its checkpoint when the process ends. Killed, it goes on with its claims when it is
+started again. (spark-submit does not pass SIGTERM on to the program: there the latter holds.)
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groupsource import register
+from spark_groupsource.command_config import read_properties
+
+FROM_ENVIRONMENT = {"KAFKA_PASSWORD": "kafka.sasl.password", "GROUP_INSTANCE_ID": "kafka.group.instance.id"}
+"""Options that differ from one start to the next, and secrets, which no file should hold."""
+
+
+def source_options(file: Path) -> dict[str, str]:
+    """The options of the file, and those that the environment sets."""
+    return read_properties(file) | {option: os.environ[name] for name, option in FROM_ENVIRONMENT.items() if name in os.environ}
+
+
+def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> StreamingQuery:
+    """Start the query, or start it again on its checkpoint."""
+    rows = orders.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value", "partition", "offset", "timestamp")
+    writer = rows.writeStream.format("parquet").option("path", output).option("checkpointLocation", checkpoint)
+    return writer.queryName("orders").trigger(**trigger).start()
+
+
+def main() -> None:
+    """Run until SIGTERM, or until the query fails."""
+    options, checkpoint, output = sys.argv[1:]
+    stopping = threading.Event()
+    if threading.current_thread() is threading.main_thread():  # a notebook's or a platform's thread cannot have signals
+        signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
+    spark = SparkSession.builder.appName("orders").getOrCreate()
+    register(spark)
+    orders = spark.readStream.format("groupkafka").options(**source_options(Path(options))).load()
+    query = start(orders, checkpoint, output, processingTime="10 seconds")
+    while query.isActive and not stopping.wait(1):
+        pass
+    if not stopping.is_set():
+        query.awaitTermination()  # raises what the query failed with
+    query.stop()
+    start(orders, checkpoint, output, availableNow=True).awaitTermination()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""`make test-lower-bounds`: tests with the oldest versions that pyproject.toml allows, in an environment of their own.
+
+The bounds of the source and of its extras; the tools of the extra `dev` are the newest. PySpark has `make test-matrix`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import venv
+from importlib.metadata import requires
+
+from .matrix import PROJECT, run
+
+FOLDER = PROJECT / ".venv-lower-bounds"
+TESTS = (
+    "tests/unit",
+    "tests/kafka/test_fetch.py",
+    "tests/kafka/test_cycle.py",
+    "tests/kafka/test_claims.py",
+    "tests/spark/test_batch.py",
+)
+
+
+def lower_bounds() -> list[str]:
+    """Each requirement but those of `dev` and `spark`, with its lower bound as the only version."""
+    wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(dev|spark)\b", one)]
+    return [re.sub(r"^([\w-]+).*?>=([\d.]+).*$", r"\1==\2", one) for one in wanted]
+
+
+def main() -> int:
+    """Install, test, and print how it went; the exit status."""
+    python = FOLDER / "bin" / "python"
+    if not python.exists():
+        venv.create(FOLDER, with_pip=True)
+    bounds = FOLDER / "bounds.txt"
+    bounds.write_text("\n".join(lower_bounds()) + "\n")
+    wanted = ("--upgrade", "--editable", ".[dev]", "--constraint", str(bounds))
+    if run((str(python), "-m", "pip", "install", "--progress-bar", "off", *wanted), FOLDER / "install.log") != 0:
+        print(f"not installed; see {FOLDER / 'install.log'}")
+        return 1
+    log = FOLDER / "tests.log"
+    status = run((str(python), "-m", "pytest", *TESTS), log)
+    *_, summary = (line for line in log.read_text().splitlines() if line.startswith("="))
+    print(f"{' '.join(lower_bounds())}: {summary.strip('= ')}; see {log}")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

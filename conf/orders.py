@@ -9,7 +9,6 @@ started again. (spark-submit does not pass SIGTERM on to the program: there the 
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import threading
@@ -21,14 +20,6 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource import register
 from spark_groupsource.command_config import read_properties
-
-FROM_ENVIRONMENT = {"KAFKA_PASSWORD": "kafka.sasl.password", "GROUP_INSTANCE_ID": "kafka.group.instance.id"}
-"""Options that differ from one start to the next, and secrets, which no file should hold."""
-
-
-def source_options(file: Path) -> dict[str, str]:
-    """The options of the file, and those that the environment sets."""
-    return read_properties(file) | {option: os.environ[name] for name, option in FROM_ENVIRONMENT.items() if name in os.environ}
 
 
 def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> StreamingQuery:
@@ -46,7 +37,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
     register(spark)
-    orders = spark.readStream.format("groupkafka").options(**source_options(Path(options))).load()
+    orders = spark.readStream.format("groupkafka").options(**read_properties(Path(options))).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
     while query.isActive and not stopping.wait(1):
         pass

@@ -1,7 +1,12 @@
-"""`--command-config FILE`: Kafka client settings in a Java properties file, as Kafka's own tools take them."""
+"""`--command-config FILE`: Kafka client settings in a Java properties file, as Kafka's own tools take them.
+
+A value may refer to the environment as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so that no file has to
+hold a password.
+"""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -10,21 +15,31 @@ from .errors import OptionError
 # Key, then `=`, `:` or blanks; a backslash takes the next character out of that.
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
+_FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def read_properties(path: Path) -> dict[str, str]:
     """Read the file as `java.util.Properties.load` does; of a key that stands twice, the last one counts.
 
+    `${env:NAME}` in a value is that environment variable.
+
     Raises:
-        OptionError: the file cannot be read. The message shows nothing of its content.
+        OptionError: the file cannot be read, or an environment variable is not set. The message shows no value.
     """
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise OptionError(f"--command-config {path} cannot be read: {reason}.") from None
-    return parse_properties(text)
+    return {key: _with_environment(key, value) for key, value in parse_properties(text).items()}
+
+
+def _with_environment(key: str, value: str) -> str:
+    missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
+    if missing:
+        raise OptionError(f"{key} refers to the environment variable {missing[0]}, which is not set.")
+    return _FROM_ENVIRONMENT.sub(lambda match: os.environ[match["name"]], value)
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -28,7 +28,7 @@ GROUPKAFKA = str(Path(sys.executable).with_name("groupkafka"))
 RUN_BY = {
     "make demo": "test_make_demo_runs_the_demo (and tests/spark/test_demo.py, which runs all of it)",
     "make test": "test_make_test_runs_the_whole_suite",
-    "pip install .": "test_an_installed_package_has_the_source_and_the_command",
+    "pip install '.[cli]'": "test_an_installed_package_has_the_source_and_the_command (and tests/spark/test_package.py)",
     "groupkafka broker": "test_the_broker_prints_its_address_and_ends_with_ctrl_c",
     "groupkafka claims --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_claims.py",
     "spark-submit --master spark://localhost:7077 job.py": "tests/spark/test_submit.py",

@@ -8,15 +8,15 @@ from __future__ import annotations
 import json
 import re
 import stat
-import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from spark_groupsource.command_config import parse_properties
+from spark_groupsource.command_config import read_properties
+from spark_groupsource.errors import OptionError
 from spark_groupsource.options import Options
 
 CONF = Path(__file__).parents[2] / "conf"
@@ -33,51 +33,61 @@ PROPERTIES = {
 }
 
 
-@pytest.fixture(scope="module")
-def from_environment() -> dict[str, str]:
-    """Which environment variable conf/orders.py makes which option."""
-    sys.path.insert(0, str(CONF))
-    try:
-        from orders import FROM_ENVIRONMENT  # type: ignore[import-not-found]
-    finally:
-        sys.path.remove(str(CONF))
-    return dict(FROM_ENVIRONMENT)
+ENVIRONMENT = {"KAFKA_PASSWORD", "GROUP_INSTANCE_ID"}
+"""What the programs' environment has to have."""
 
 
-def parsed(text: str) -> Options:
-    """The options as a query is started with them."""
-    given = parse_properties(text)
-    password = {"kafka.sasl.password": "given"} if "kafka.sasl.mechanism" in given else {}
-    return Options.parse({**given, **password, "kafka.group.instance.id": "orders-1"}, "stream")
+@pytest.fixture
+def parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Options]:
+    """Reads options as conf/orders.py does."""
+
+    def parse(text: str) -> Options:
+        (tmp_path / "orders.properties").write_text(text)
+        for name in ENVIRONMENT:
+            monkeypatch.setenv(name, f"value-of-{name}")
+        return Options.parse(read_properties(tmp_path / "orders.properties"), "stream")
+
+    return parse
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
-def test_the_options_are_options_of_a_stream(name: str) -> None:
+def test_the_options_are_options_of_a_stream(name: str, parsed: Callable[[str], Options]) -> None:
     options = parsed(PROPERTIES[name])
     assert options.subscribe == ("orders",)
     assert options.group_id == "billing"
 
 
-def test_what_is_commented_out_are_options_too() -> None:
+def test_what_is_commented_out_are_options_too(parsed: Callable[[str], Options]) -> None:
     text, found = re.subn(r"(?m)^#(?=\S+ *= )", "", PROPERTIES["orders.properties"])
-    assert found == 3
+    assert found == 4
     assert parsed(text).kafka["sasl.mechanism"] == "SCRAM-SHA-512"
 
 
-def test_the_program_takes_password_and_instance_id_from_the_environment(from_environment: dict[str, str]) -> None:
-    assert set(from_environment.values()) == {"kafka.sasl.password", "kafka.group.instance.id"}
+@pytest.mark.parametrize("name", ["databricks/orders.properties", "kubernetes/orders.yaml"])
+def test_password_and_instance_id_come_from_the_environment(name: str, parsed: Callable[[str], Options]) -> None:
+    options = parsed(PROPERTIES[name])
+    assert options.kafka["sasl.password"] == "value-of-KAFKA_PASSWORD"
+    assert options.kafka["group.instance.id"] == "value-of-GROUP_INSTANCE_ID"
+
+
+def test_an_environment_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "orders.properties"
+    file.write_text("kafka.sasl.password = before-${env:NO_SUCH_VARIABLE}")
+    with pytest.raises(OptionError, match=r"kafka\.sasl\.password refers to .* NO_SUCH_VARIABLE, which is not set") as caught:
+        read_properties(file)
+    assert "before" not in str(caught.value)
 
 
 def test_no_file_holds_a_secret() -> None:
     for file in CONF.rglob("*"):
         if file.is_file() and file.suffix != ".json":
-            assert not re.search(r"(?i)(password|secret|token)\w* *[=:] *[\"']?\w{3,}(?<!given)$", values_of(file)), file
+            assert not re.search(r"(?i)(password|secret|token)\w* *[=:] *[\"']?\w{3,}", values_of(file)), file
 
 
 def values_of(file: Path) -> str:
     """The file without comments and references."""
-    lines = (line for line in file.read_text().splitlines() if not line.lstrip().startswith("#"))
-    return "\n".join(re.sub(r"\{\{secrets/.*?\}\}|key: password", "", line) for line in lines)
+    lines = (line for line in file.read_text().splitlines() if not line.lstrip().startswith("# "))
+    return "\n".join(re.sub(r"\{\{secrets/.*?\}\}|\$\{env:\w+\}|key: password", "", line) for line in lines)
 
 
 def test_each_line_of_spark_defaults_is_a_setting() -> None:
@@ -99,7 +109,7 @@ def container() -> Any:
     return only
 
 
-def test_keda_scales_the_stateful_set_by_the_lag_of_the_group_that_its_queries_join() -> None:
+def test_keda_scales_the_stateful_set_by_the_lag_of_the_group_that_its_queries_join(parsed: Callable[[str], Options]) -> None:
     scaled = KUBERNETES["ScaledObject"]["spec"]
     options = parsed(CONFIG_MAP["orders.properties"])
     target = scaled["scaleTargetRef"]
@@ -129,10 +139,10 @@ def test_kedas_credentials_are_those_of_the_queries() -> None:
     assert given["password"] == (password["name"], password["key"])
 
 
-def test_a_pod_is_a_static_member_with_a_checkpoint_that_outlives_it(from_environment: dict[str, str]) -> None:
+def test_a_pod_is_a_static_member_with_a_checkpoint_that_outlives_it() -> None:
     spec = KUBERNETES["StatefulSet"]["spec"]
     environment = {one["name"]: one for one in container()["env"]}
-    assert environment.keys() - {"SPARK_CONF_DIR"} == from_environment.keys()
+    assert environment.keys() - {"SPARK_CONF_DIR"} == ENVIRONMENT
     assert environment["GROUP_INSTANCE_ID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
     assert spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain"
     (claim,) = spec["volumeClaimTemplates"]
@@ -173,9 +183,9 @@ def test_the_bundles_files_are_there() -> None:
         assert {checkpoint.split("/")[0], output.split("/")[0]} == {"${var.data}"}
 
 
-def test_each_job_is_a_static_member_with_a_checkpoint_of_its_own(from_environment: dict[str, str]) -> None:
+def test_each_job_is_a_static_member_with_a_checkpoint_of_its_own() -> None:
     environments = [task["new_cluster"]["spark_env_vars"] for _, task in tasks()]
-    assert all(environment.keys() == from_environment.keys() for environment in environments)
+    assert all(environment.keys() == ENVIRONMENT for environment in environments)
     for own in (
         [environment["GROUP_INSTANCE_ID"] for environment in environments],
         [task["spark_python_task"]["parameters"][1] for _, task in tasks()],

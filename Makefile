@@ -68,4 +68,4 @@ bench-planning: $(STAMP)
 	@$(BIN)/python -m benchmarks.planning
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .venv-spark-* build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -16,7 +16,7 @@ from email import message_from_bytes
 from email.message import Message
 from pathlib import Path
 
-import py4j
+import py4j  # type: ignore[import-untyped]
 import pyspark
 import pytest
 

@@ -8,14 +8,19 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .datasource import GroupKafkaDataSource, register
+    from .lag_listener import LagListener, LagSnapshot
 
-__all__ = ["GroupKafkaDataSource", "__version__", "register"]
+__all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", "register"]
 
 
 def __getattr__(name: str) -> object:
-    # The command line and the executors' workers do without pyspark; only these two names need it.
+    # The command line and the executors' workers do without pyspark; only these names need it.
     if name in {"GroupKafkaDataSource", "register"}:
         from . import datasource
 
         return getattr(datasource, name)
+    if name in {"LagListener", "LagSnapshot"}:
+        from . import lag_listener
+
+        return getattr(lag_listener, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

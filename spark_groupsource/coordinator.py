@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -17,6 +19,9 @@ from .broker_errors import COMMIT_ERRORS, explain
 from .commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
 from .errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from .partition import TopicPartition
+
+if TYPE_CHECKING:
+    from .metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +42,9 @@ def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
 class Coordinator:
     """The group's registers, one for each partition, as this member may read and write them."""
 
-    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0) -> None:
+    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, tally: Tally | None = None) -> None:
         self._consumer = consumer
+        self._tally = tally
         self._group_id = group_id
         self._timeout_s = timeout_s
 
@@ -89,6 +95,10 @@ class Coordinator:
         """
         if not records:
             return
+        with self._tally.commit() if self._tally is not None else nullcontext():
+            self._commit(records)
+
+    def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         offsets = [
             KafkaTopicPartition(
                 *partition, offset=records[partition].offset, metadata=self._encoded(partition, records[partition])

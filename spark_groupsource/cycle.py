@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from .broker_errors import explain, is_passing
 from .commit_record import CommitRecord
@@ -54,6 +54,9 @@ from .positions import offsets_at, refuse_unknown
 from .siblings import Source, refuse_shared_topics
 from .topics import Topics
 
+if TYPE_CHECKING:
+    from .metrics_tally import Tally
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -74,9 +77,10 @@ RETRY_INTERVAL_S = 0.1
 class Cycle:
     """One run of one query: from the first plan to leaving the group. Used on the runner's main thread only."""
 
-    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, tally: Tally | None = None) -> None:
         self._options = options
         self._clock = clock
+        self._tally = tally
         self._topics = Topics(
             options.client_settings(),
             options,
@@ -121,6 +125,7 @@ class Cycle:
         """
         stream = _stream(start, start.plan)
         member = self._join(stream, start)
+        began = self._clock()
         self._patiently(lambda: member.call(lambda: self._note_durable(start.plan)))
         records = self._look(member, stream)
         again = member.call(self._ledger.to_reread)
@@ -133,8 +138,12 @@ class Cycle:
         planned = member.call(lambda: self._ledger.propose(ranges))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             self._patiently(lambda: member.call(self._ledger.confirm))
+            if self._tally is not None:
+                self._tally.looked(self._ends, self._clock() - began, None)
             return None
         self._planned_at = self._clock()
+        if self._tally is not None:
+            self._tally.looked(self._ends, self._planned_at - began, planned)
         assignment = member.assignment
         return PlanOffset.build(
             stream=start.stream,
@@ -159,11 +168,14 @@ class Cycle:
         # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
         stream = _stream(end, max(-1, end.plan - 1))
         member = self._join(stream, end)
-        deadline = self._clock() + self._options.assignment_timeout_ms / 1000
+        began = self._clock()
+        deadline = began + self._options.assignment_timeout_ms / 1000
         while (claims := self._patiently(lambda: self._claim_once(member, stream))).waiting:
             if self._clock() >= deadline:
                 raise self._claim_timeout(claims, stream)
             time.sleep(RETRY_INTERVAL_S)
+        if self._tally is not None:
+            self._tally.claimed(end.plan, self._clock() - began, claims.granted)
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in claims.granted.get(partition, ()))
             if left:
@@ -344,10 +356,13 @@ class Cycle:
                 options.member_settings(),
                 options.subscription(),
                 drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
+                tally=self._tally,
             )
+            if self._tally is not None:
+                self._tally.joining(stream.name, member)
             self._ledger = Ledger(
                 stream,
-                Coordinator(member.consumer, options.group_id),
+                Coordinator(member.consumer, options.group_id, tally=self._tally),
                 starting_offsets=self._starting_offsets,
                 all_partitions=self._topics.existing_partitions,
                 topic_ids=self._topic_ids,
@@ -355,6 +370,7 @@ class Cycle:
                 fail_on_data_loss=options.fail_on_data_loss,
                 outstanding=options.outstanding(),
                 patience_s=options.assignment_timeout_ms / 1000,
+                tally=self._tally,
             )
             self._member = member
             member.start(self._ledger)

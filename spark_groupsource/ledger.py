@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from .broker_errors import is_passing
 from .commit_record import CommitRecord, GroupCommit
@@ -21,6 +22,9 @@ from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, Me
 from .handoff import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from .outstanding import HOLD, Holding, OutstandingClaims
 from .partition import OffsetRange, Ranges, TopicPartition
+
+if TYPE_CHECKING:
+    from .metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +61,7 @@ class Ledger:
         patience_s: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        tally: Tally | None = None,
     ) -> None:
         """
         Args:
@@ -72,6 +77,7 @@ class Ledger:
             patience_s: how long passing errors may hold up the adoption of a partition, in seconds.
             clock: seconds, monotonic.
             wall_clock: seconds since 1970, for the time that is written beside a claim.
+            tally: who is shown the records whenever they change, for the metrics.
         """
         self._stream = stream
         self._coordinator = coordinator
@@ -84,6 +90,7 @@ class Ledger:
         self._patience_s = patience_s
         self._clock = clock
         self._wall_clock = wall_clock
+        self._tally = tally
         self._failing_since: float | None = None
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
@@ -371,6 +378,8 @@ class Ledger:
             self._publish()
 
     def _publish(self) -> None:
+        if self._tally is not None:
+            self._tally.holds(self._records)
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )

@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -34,6 +34,9 @@ from .errors import GroupKafkaError, MembershipClosed, MembershipError
 from .generation import generation_of
 from .kafka_client import make_client
 from .partition import TopicPartition
+
+if TYPE_CHECKING:
+    from .metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
@@ -126,6 +129,7 @@ class Member:
         *,
         drain_timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
+        tally: Tally | None = None,
     ) -> None:
         """Make the consumer; nothing is sent to the group before `start`.
 
@@ -134,6 +138,7 @@ class Member:
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: seconds that `on_revoke` waits for what is in flight; 0 lets go at once.
             clock: seconds, monotonic.
+            tally: who counts the rebalances, for the metrics.
 
         Raises:
             OptionError, AuthenticationFailed: see kafka_client.
@@ -145,6 +150,7 @@ class Member:
         self._subscription = subscription
         self._drain_timeout_s = drain_timeout_s
         self._clock = clock
+        self._tally = tally
         self._commands: SimpleQueue[_Command | None] = SimpleQueue()
         self._state = State.NEW
         self._failure: GroupKafkaError | None = None
@@ -362,11 +368,15 @@ class Member:
             return
         self._move(State.MEMBER)
         self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
+        if self._tally is not None:
+            self._tally.rebalanced("assigned")
         self._guarded(lambda: self._holder.acquired(gained))
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
+        if self._tally is not None:
+            self._tally.rebalanced("revoked")
         self._guarded(lambda: self._drain(going))
         self._guarded(lambda: self._holder.released(going))
         if self._eager:
@@ -382,7 +392,8 @@ class Member:
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)
-        deadline = self._clock() + self._drain_timeout_s
+        began = self._clock()
+        deadline = began + self._drain_timeout_s
         while not self._closing and self._holder.in_flight(going):
             left = deadline - self._clock()
             if left <= 0:
@@ -393,10 +404,14 @@ class Member:
                 )
                 break
             self._serve(min(left, POLL_INTERVAL_S))
+        if self._tally is not None:
+            self._tally.drained(self._clock() - began, in_time=not self._holder.in_flight(going))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
         gone = _plain(lost)
+        if self._tally is not None:
+            self._tally.rebalanced("lost")
         log.warning("group %s: thrown out of the group; [%s] are lost, and this driver rejoins", self._group_id, _listed(gone))
         self._guarded(lambda: self._holder.lost(gone))
         if self._eager:

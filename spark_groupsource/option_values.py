@@ -54,6 +54,13 @@ def choice(*allowed: str) -> Callable[[str], str]:
     return read
 
 
+def host(text: str) -> str:
+    """A name or an address to listen on, without a port."""
+    if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?", text.strip()):
+        raise ValueError("a host's name or address is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
+    return text.strip()
+
+
 def outstanding_claims_value(text: str) -> str | int:
     """`hold`, or in ms after what time to reread: 0 for `reread`."""
     words = text.strip().lower().split()

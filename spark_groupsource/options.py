@@ -8,6 +8,7 @@ started, and no error and no `repr` shows a secret.
 from __future__ import annotations
 
 import difflib
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
@@ -26,6 +27,7 @@ from .option_values import (
     boolean,
     choice,
     duration_ms,
+    host,
     offsets_value,
     outstanding_claims_value,
     times_value,
@@ -56,7 +58,7 @@ BATCH_ONLY: Mapping[str, str] = {
 }
 """Options that `spark.readStream` refuses, and why."""
 
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "metrics.port", "metrics.host")
 """Options that `spark.read` ignores, with a warning."""
 
 REQUIRED: Mapping[str, str] = {
@@ -232,6 +234,12 @@ class Options(BaseModel):
     )
     """How long a new checkpoint waits for such a range, in ms, before it stops; only if `outstandingClaims` is not set."""
 
+    metrics_port: Annotated[int | None, BeforeValidator(whole_number(0, 65535))] = Field(default=None, alias="metrics.port")
+    """Where the driver serves metrics of the query: 0 a free port, `None` nowhere."""
+
+    metrics_host: Annotated[str, BeforeValidator(host)] = Field(default="127.0.0.1", alias="metrics.host")
+    """The driver's address that `metrics_port` is bound to."""
+
     exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = Field(
         default=True, alias="kafka.exclude.internal.topics"
     )
@@ -306,6 +314,13 @@ class Options(BaseModel):
             yield (
                 "startingOffsets = 'committed' is for spark.read only: a stream goes on at the group's commits by itself, and "
                 "startingOffsets says where it starts without one."
+            )
+        if self.metrics_port is None and self._gives("metrics.host"):
+            yield "metrics.host does nothing without metrics.port: give the port too, or 0 for a free one."
+        if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
+            yield (
+                "metrics.port needs the package prometheus-client where the driver runs: pip install "
+                "'spark-groupsource[metrics]', or leave the option out."
             )
 
     def _batch_problems(self) -> Iterator[str]:

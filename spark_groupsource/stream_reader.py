@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Iterator
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -27,6 +27,10 @@ from .offset import PlanOffset
 from .options import Options
 from .planner import pieces
 from .stderr_log import log_to_stderr
+
+if TYPE_CHECKING:
+    from .metrics_server import MetricsServer
+    from .metrics_tally import Tally
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 COLLECT_AFTER_OBJECTS = 50_000
@@ -47,11 +51,12 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._options = options
         self._fetch_settings = options.fetch_settings()
         self._cycle: Cycle | None = None
+        self._metrics: MetricsServer | None = None
         self._newest_plan: int | None = None
         self._newest_commit = -1
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cycle": None}
+        return {**self.__dict__, "_cycle": None, "_metrics": None}
 
     def initialOffset(self) -> dict[str, Any]:
         """The offset before the first plan. Called on a restart of batch 0 too: it decides nothing."""
@@ -85,9 +90,11 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._running().committed(durable)
 
     def stop(self) -> None:
-        """Leave the group."""
+        """Leave the group, and end the metrics."""
         if self._cycle is not None:
             self._cycle.stop()
+        if self._metrics is not None:
+            self._metrics.close()
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Plan the micro-batch behind `start`, which is in Spark's commit log; `start` itself when there is nothing new."""
@@ -111,10 +118,21 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         if self._cycle is None:
             log_to_stderr()
             collect_rarely()
-            self._cycle = Cycle(self._options)
+            self._cycle = Cycle(self._options, tally=self._counted())
             _leave_on_sigterm(self._cycle)
             _leave_with_driver(self._cycle)
         return self._cycle
+
+    def _counted(self) -> Tally | None:
+        """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
+        if self._options.metrics_port is None:
+            return None
+        from .metrics_server import serve
+        from .metrics_tally import Tally
+
+        tally = Tally(self._options.group_id)
+        self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)
+        return tally
 
 
 def collect_rarely() -> None:

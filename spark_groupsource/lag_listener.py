@@ -1,0 +1,169 @@
+"""Lag out of Spark's own progress events, for those who watch their queries with a StreamingQueryListener.
+
+Spark reports each micro-batch once it is done, with the offset that the batch ends at (a plan of this source) and what the source
+knew of its partitions when it planned (`Cycle.report`). Lag here is what lay between the two: the offsets that the batch left
+behind, as Spark's own Kafka source has it in `offsetsBehindLatest`. An idle query reports nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import pyspark
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from .datasource import ADMISSION_CONTROL
+from .errors import OffsetError
+from .offset import PlanOffset
+from .partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LagSnapshot:
+    """One source of one query, after one micro-batch.
+
+    `lag` counts offsets behind the end of each partition that the driver owned, and `held` those that are held for other queries
+    (`outstandingClaims`); both as of the micro-batch's plan, and `None` on Spark before 4.2, which asks a source for no lag.
+    `rows` is what the tasks read.
+    """
+
+    query_id: str
+    run_id: str
+    query_name: str | None
+    batch_id: int
+    timestamp: str
+    """When the micro-batch began, in UTC, as Spark writes it."""
+    group: str
+    stream: str
+    """The checkpoint's name in the group; `groupkafka claims` lists it."""
+    rows: int
+    lag: Mapping[TopicPartition, int] | None
+    held: Mapping[TopicPartition, int] | None
+
+    @property
+    def total_lag(self) -> int | None:
+        """Offsets behind, over all partitions."""
+        return None if self.lag is None else sum(self.lag.values())
+
+    @property
+    def total_held(self) -> int | None:
+        """Offsets held for other queries, over all partitions."""
+        return None if self.held is None else sum(self.held.values())
+
+
+def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
+    """One for each source of this package in a query's progress; `progress` is the JSON that Spark makes of it."""
+    for source in progress.get("sources", ()):
+        end = source.get("endOffset")
+        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
+            continue
+        try:
+            plan = PlanOffset.parse(end, group)
+        except OffsetError:
+            continue  # another source's
+        latest = source.get("latestOffset")
+        known = isinstance(latest, dict) and "offsets" in latest and "held" in latest
+        ends = _by_partition(latest["offsets"]) if known else {}
+        yield LagSnapshot(
+            query_id=progress["id"],
+            run_id=progress["runId"],
+            query_name=progress.get("name"),
+            batch_id=progress["batchId"],
+            timestamp=progress["timestamp"],
+            group=group,
+            stream=plan.stream,
+            rows=source.get("numInputRows", 0),
+            lag=_behind(plan, ends) if known else None,
+            held=_by_partition(latest["held"]) if known else None,
+        )
+
+
+class LagListener(StreamingQueryListener):
+    """Tells the lag of every query of the session that reads with this source: `spark.streams.addListener(LagListener(...))`."""
+
+    def __init__(self, callback: Callable[[LagSnapshot], None] | None = None, *, warn_above: int | None = None) -> None:
+        """
+        Args:
+            callback: called after each micro-batch, once for each source, on the listener's thread, which it should not hold up.
+                Spark logs what it raises.
+            warn_above: a warning is logged when a source's lag rises above so many offsets; the next one after it was below again.
+        """
+        if not ADMISSION_CONTROL:
+            log.warning(
+                "Spark %s asks a Python source for no lag, so that LagListener has none: metrics.port and `groupkafka describe` do.",
+                pyspark.__version__,
+            )
+        self._callback = callback
+        self._warn_above = warn_above
+        self._latest: Mapping[str, tuple[LagSnapshot, ...]] = MappingProxyType({})
+
+    @property
+    def latest(self) -> Mapping[str, tuple[LagSnapshot, ...]]:
+        """The newest of each running query, by the query's id as text, one for each source. From any thread."""
+        return self._latest
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Nothing is known yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """A micro-batch is done."""
+        # As JSON: what PySpark gives as Python values differs by version.
+        progress = json.loads(event.progress.json)
+        found = tuple(snapshots(progress))
+        if not found:
+            return
+        before = self._latest.get(progress["id"], ())
+        self._latest = MappingProxyType({**self._latest, progress["id"]: found})
+        for snapshot in found:
+            self._warn(snapshot, before)
+            if self._callback is not None:
+                self._callback(snapshot)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """There was nothing to read: the newest snapshot stays true."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """The query has ended, and is forgotten."""
+        ended = str(event.id)
+        self._latest = MappingProxyType({query: each for query, each in self._latest.items() if query != ended})
+
+    def _warn(self, snapshot: LagSnapshot, before: tuple[LagSnapshot, ...]) -> None:
+        if not self._is_high(snapshot) or any(self._is_high(one) for one in before if _same_source(one, snapshot)):
+            return
+        log.warning(
+            "query %s (group %s): %s offsets behind after micro-batch %d, more than %s",
+            *(snapshot.query_name or snapshot.query_id, snapshot.group, snapshot.total_lag, snapshot.batch_id, self._warn_above),
+        )
+
+    def _is_high(self, snapshot: LagSnapshot) -> bool:
+        return self._warn_above is not None and (snapshot.total_lag or 0) > self._warn_above
+
+
+def _same_source(one: LagSnapshot, other: LagSnapshot) -> bool:
+    return (one.group, one.stream) == (other.group, other.stream)
+
+
+def _behind(plan: PlanOffset, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    planned_to = {partition: ranges[-1].end for partition, ranges in plan.by_partition.items()}
+    return {partition: max(0, end - planned_to[partition]) for partition, end in ends.items() if partition in planned_to}
+
+
+def _by_partition(topics: Mapping[str, Mapping[str, int]]) -> dict[TopicPartition, int]:
+    return {
+        TopicPartition(topic, int(number)): offset
+        for topic, partitions in topics.items()
+        for number, offset in partitions.items()
+    }

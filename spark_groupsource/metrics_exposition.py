@@ -1,0 +1,119 @@
+"""What Prometheus scrapes: the list of metrics.py, filled with what a tally holds at that moment.
+
+Everything is worked out on the thread of the scrape, from values that nobody edits; it waits for no other thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
+
+from . import metrics as m
+from .commit_record import CommitRecord, OwedRange
+from .metrics_tally import Durations, Tally
+from .partition import TopicPartition
+from .version import __version__
+
+Series = Iterable[tuple[tuple[str, ...], float]]
+"""Values with what their labels say beside the group."""
+
+
+class TallyCollector(Collector):
+    """Gives the registry of prometheus-client every metric of METRICS, in that order."""
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterator[Family]:
+        """Called for each scrape, on its thread."""
+        tally = self._tally
+        series = dict(_series(tally))
+        durations = _durations(tally)
+        for metric in m.METRICS:
+            if metric.kind is m.Kind.HISTOGRAM:
+                yield _histogram(metric, tally.group, durations[metric])
+            else:
+                make = CounterMetricFamily if metric.kind is m.Kind.COUNTER else GaugeMetricFamily
+                family = make(metric.name, metric.meaning, labels=metric.labels)
+                for labels, value in series[metric]:
+                    family.add_metric((tally.group, *labels), value)
+                yield family
+
+
+def _series(tally: Tally) -> Iterator[tuple[m.Metric, Series]]:
+    member, records = tally.member, tally.records
+    assignment = member.assignment if member is not None else None
+    if assignment is None or assignment.generation < 0:
+        yield from ((m.MEMBER, ()), (m.GENERATION, ()), (m.OWNED, ()))
+    else:
+        yield m.MEMBER, [((tally.stream, assignment.member_id, __version__), 1)]
+        yield m.GENERATION, [((), assignment.generation)]
+        yield m.OWNED, [(_labels(one), one not in assignment.draining) for one in sorted(assignment.partitions)]
+    yield from _places(records, tally.ends)
+    yield m.LAST_PLAN, _if_known(tally.last_plan_at)
+    yield m.PLANNED, [((), tally.planned_offsets)]
+    yield m.CLAIMED, [((), tally.claimed_offsets)]
+    yield m.COMMIT_ERRORS, [((error,), count) for error, count in sorted(tally.commit_errors.items())]
+    yield m.REBALANCES, [((kind,), tally.rebalances.get(kind, 0)) for kind in ("assigned", "revoked", "lost")]
+    yield m.DRAIN_TIMEOUTS, [((), tally.drain_timeouts)]
+    yield from _unconfirmed(records.values())
+
+
+def _places(
+    records: Mapping[TopicPartition, CommitRecord], ends: Mapping[TopicPartition, int]
+) -> Iterator[tuple[m.Metric, Series]]:
+    owned = sorted(records)
+    known = [(one, ends[one]) for one in owned if one in ends]
+    yield m.POSITION, [(_labels(one), records[one].next) for one in owned]
+    yield m.COMMITTED, [(_labels(one), records[one].offset) for one in owned]
+    yield m.END, [(_labels(one), end) for one, end in known]
+    yield m.LAG, [(_labels(one), max(0, end - records[one].next)) for one, end in known]
+
+
+def _unconfirmed(records: Iterable[CommitRecord]) -> Iterator[tuple[m.Metric, Series]]:
+    open_sizes: list[int] = []
+    open_since: list[int] = []
+    held: list[OwedRange] = []
+    for record in records:
+        if record.open:
+            open_sizes += (end - start for start, end in record.open)
+            open_since += [record.claimed_at] if record.claimed_at is not None else []
+        if record.owed:  # what is owed to this very stream is none of those that others wait for
+            held += (entry for entry in record.owed if entry.stream != record.stream)
+    yield m.OPEN_RANGES, [((), len(open_sizes))]
+    yield m.OPEN_OFFSETS, [((), sum(open_sizes))]
+    yield m.OPEN_SINCE, _if_known(min(open_since, default=None))
+    yield m.HELD_RANGES, [((), len(held))]
+    yield m.HELD_OFFSETS, [((), sum(entry.range.size for entry in held))]
+    yield m.HELD_SINCE, _if_known(min((entry.since for entry in held if entry.since is not None), default=None))
+
+
+def _durations(tally: Tally) -> Mapping[m.Metric, Durations]:
+    return {
+        m.PLANNING: tally.planning,
+        m.CLAIMING: tally.claiming,
+        m.COMMITTING: tally.committing,
+        m.DRAINING: tally.draining,
+    }
+
+
+def _histogram(metric: m.Metric, group: str, durations: Durations) -> Family:
+    below = 0
+    buckets = []
+    for bound, count in zip((*map(str, m.DURATION_BUCKETS_S), "+Inf"), durations.counts, strict=True):
+        below += count
+        buckets.append((bound, float(below)))
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    family.add_metric((group,), buckets, durations.sum_s)
+    return family
+
+
+def _labels(partition: TopicPartition) -> tuple[str, ...]:
+    return partition.topic, str(partition.partition)
+
+
+def _if_known(value: float | None) -> Series:
+    return [] if value is None else [((), value)]

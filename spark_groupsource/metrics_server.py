@@ -1,0 +1,77 @@
+"""The HTTP server that Prometheus scrapes, in the runner's process; its threads are daemons and end with it."""
+
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+import threading
+import time
+from wsgiref.simple_server import WSGIServer
+
+from prometheus_client import CollectorRegistry, start_http_server
+
+from .errors import OptionError
+from .metrics_exposition import TallyCollector
+from .metrics_tally import Tally
+
+log = logging.getLogger(__name__)
+
+PORT_PATIENCE_S = 10.0
+"""How long a port may be taken: Spark starts a query again while the process of its run before is still leaving the group."""
+
+LOOK_AGAIN_S = 0.2
+
+
+class MetricsServer:
+    """Serves the metrics of one run until `close`, or until the process ends."""
+
+    def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
+        self._server = server
+        self._thread = thread
+        host, self.port = server.server_address[:2]
+        self.host = host if isinstance(host, str) else host.decode()
+
+    @property
+    def url(self) -> str:
+        """What Prometheus scrapes."""
+        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
+
+    def close(self) -> None:
+        """Free the port; waits for half a second at most. A scrape that is being answered is not waited for."""
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+
+def serve(tally: Tally, host: str, port: int) -> MetricsServer:
+    """Serve what `tally` holds; port 0 is a free one.
+
+    Raises:
+        OptionError: the port is taken for longer than PORT_PATIENCE_S, or this machine cannot listen there.
+    """
+    registry = CollectorRegistry()
+    registry.register(TallyCollector(tally))
+    deadline = time.monotonic() + PORT_PATIENCE_S
+    while True:
+        try:
+            served = MetricsServer(*start_http_server(port, host, registry))
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
+                raise _cannot_listen(error, host, port) from None
+            time.sleep(LOOK_AGAIN_S)
+        else:
+            # A port that was drawn stands nowhere else, and Python shows no message below a warning unless it is told to.
+            log.log(logging.INFO if port else logging.WARNING, "group %s: metrics at %s", tally.group, served.url)
+            return served
+
+
+def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
+    if error.errno == errno.EADDRINUSE:
+        return OptionError(
+            f"metrics.port = {port}: the port is taken on {host}, by another source or another process. Each source of a driver "
+            "serves its own metrics: give each a port of its own, or metrics.port=0 for a free one, which the log names."
+        )
+    if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+        return OptionError(f"metrics.host = {host}: this is no address of the driver's machine ({error.strerror}).")
+    return OptionError(f"metrics.port = {port}, metrics.host = {host}: nothing can be served there ({error.strerror}).")

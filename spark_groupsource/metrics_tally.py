@@ -1,0 +1,130 @@
+"""What one run of a query has done so far and where it stands, for its metrics. Made only when they are asked for.
+
+The hooks in cycle.py, ledger.py, coordinator.py and membership.py write it, and a scrape reads it on a thread of its own.
+There is no lock: each field is written by one thread, and holds a value that is replaced and never edited.
+"""
+
+from __future__ import annotations
+
+import bisect
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Literal
+
+from .commit_record import CommitRecord
+from .errors import GroupKafkaError
+from .metrics import DURATION_BUCKETS_S
+from .partition import Ranges, TopicPartition
+
+if TYPE_CHECKING:
+    from .membership import Member
+
+NONE: Mapping[str, int] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class Durations:
+    """A histogram: how many durations fell in each bucket of DURATION_BUCKETS_S, the last one above them all, and their sum."""
+
+    counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS_S) + 1)
+    sum_s: float = 0.0
+
+    def and_(self, seconds: float) -> Durations:
+        """With one more."""
+        counts = list(self.counts)
+        counts[bisect.bisect_left(DURATION_BUCKETS_S, seconds)] += 1
+        return Durations(tuple(counts), self.sum_s + seconds)
+
+
+class Tally:
+    """One run of one query, as a member of `group`."""
+
+    def __init__(
+        self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
+    ) -> None:
+        """
+        Args:
+            group: the group's name.
+            clock: seconds, monotonic.
+            wall_clock: seconds since 1970.
+        """
+        self.group = group
+        self._clock = clock
+        self._wall_clock = wall_clock
+        # Written on the runner's main thread.
+        self.stream = ""
+        self.member: Member | None = None
+        self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
+        self.last_plan_at: float | None = None
+        self.planning = Durations()
+        self.planned_offsets = 0
+        self.claiming = Durations()
+        self.claimed_offsets = 0
+        self._newest_claim = -1
+        # Written on the consumer's thread.
+        self.records: Mapping[TopicPartition, CommitRecord] = MappingProxyType({})
+        self.committing = Durations()
+        self.commit_errors = NONE
+        self.rebalances = NONE
+        self.draining = Durations()
+        self.drain_timeouts = 0
+
+    # On the runner's main thread, by the cycle.
+
+    def joining(self, stream: str, member: Member) -> None:
+        """The stream `stream` joins its group as `member`."""
+        self.stream = stream
+        self.member = member
+
+    def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
+        """The ends of the owned partitions are known, and what is to be read next; `None` when there is nothing new."""
+        self.ends = ends
+        self.last_plan_at = self._wall_clock()
+        if planned is not None:
+            self.planning = self.planning.and_(seconds)
+            self.planned_offsets += _offsets(planned)
+
+    def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
+        """Plan `plan` is claimed; Spark may ask for that again."""
+        if plan > self._newest_claim:
+            self._newest_claim = plan
+            self.claiming = self.claiming.and_(seconds)
+            self.claimed_offsets += _offsets(granted)
+
+    # On the consumer's thread, by the ledger, the coordinator and the member.
+
+    def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """The records of the owned partitions have changed; takes a copy."""
+        self.records = MappingProxyType(dict(records))
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """Around one commit to the group."""
+        began = self._clock()
+        try:
+            yield
+        except GroupKafkaError as error:
+            self.commit_errors = _one_more(self.commit_errors, type(error).__name__)
+            raise
+        finally:
+            self.committing = self.committing.and_(self._clock() - began)
+
+    def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
+        """The group has told the member what it has, or has no longer."""
+        self.rebalances = _one_more(self.rebalances, kind)
+
+    def drained(self, seconds: float, *, in_time: bool) -> None:
+        """Partitions with something in flight are let go."""
+        self.draining = self.draining.and_(seconds)
+        self.drain_timeouts += not in_time
+
+
+def _offsets(ranges: Ranges) -> int:
+    return sum(offsets.size for each in ranges.values() for offsets in each)
+
+
+def _one_more(counts: Mapping[str, int], name: str) -> Mapping[str, int]:
+    return MappingProxyType({**counts, name: counts.get(name, 0) + 1})

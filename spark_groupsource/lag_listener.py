@@ -52,6 +52,8 @@ class LagSnapshot:
     rows: int
     lag: Mapping[TopicPartition, int] | None
     held: Mapping[TopicPartition, int] | None
+    observed: Mapping[str, Mapping[str, Any]]
+    """What `DataFrame.observe` has counted in the micro-batch, by its name and the columns' names."""
 
     @property
     def total_lag(self) -> int | None:
@@ -88,6 +90,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
             rows=source.get("numInputRows", 0),
             lag=_behind(plan, ends) if known else None,
             held=_by_partition(latest["held"]) if known else None,
+            observed=progress.get("observedMetrics") or {},
         )
 
 
@@ -99,11 +102,11 @@ class LagListener(StreamingQueryListener):
         Args:
             callback: called after each micro-batch, once for each source, on the listener's thread, which it should not hold up.
                 Spark logs what it raises.
-            warn_above: a warning is logged when a source's lag rises above so many offsets; the next one after it was below again.
+            warn_above: a warning is logged when a source's lag rises above so many offsets; again only after it was below.
         """
         if not ADMISSION_CONTROL:
             log.warning(
-                "Spark %s asks a Python source for no lag, so that LagListener has none: metrics.port and `groupkafka describe` do.",
+                "Spark %s asks a Python source for no lag, so LagListener has none: metrics.port and `groupkafka describe` do.",
                 pyspark.__version__,
             )
         self._callback = callback

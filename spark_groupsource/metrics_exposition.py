@@ -12,10 +12,14 @@ from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
 from . import metrics as m
+from .broker_errors import COMMIT_ERRORS
 from .commit_record import CommitRecord, OwedRange
 from .metrics_tally import Durations, Tally
 from .partition import TopicPartition
 from .version import __version__
+
+ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
+"""Told from the start, as 0: Prometheus sees no increase in a series that begins at 1."""
 
 Series = Iterable[tuple[tuple[str, ...], float]]
 """Values with what their labels say beside the group."""
@@ -56,7 +60,8 @@ def _series(tally: Tally) -> Iterator[tuple[m.Metric, Series]]:
     yield m.LAST_PLAN, _if_known(tally.last_plan_at)
     yield m.PLANNED, [((), tally.planned_offsets)]
     yield m.CLAIMED, [((), tally.claimed_offsets)]
-    yield m.COMMIT_ERRORS, [((error,), count) for error, count in sorted(tally.commit_errors.items())]
+    errors = dict.fromkeys(ERRORS, 0) | dict(tally.commit_errors)
+    yield m.COMMIT_ERRORS, [((error,), count) for error, count in sorted(errors.items())]
     yield m.REBALANCES, [((kind,), tally.rebalances.get(kind, 0)) for kind in ("assigned", "revoked", "lost")]
     yield m.DRAIN_TIMEOUTS, [((), tally.drain_timeouts)]
     yield from _unconfirmed(records.values())

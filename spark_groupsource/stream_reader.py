@@ -118,12 +118,12 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         if self._cycle is None:
             log_to_stderr()
             collect_rarely()
-            self._cycle = Cycle(self._options, tally=self._counted())
+            self._cycle = Cycle(self._options, tally=self._metered())
             _leave_on_sigterm(self._cycle)
             _leave_with_driver(self._cycle)
         return self._cycle
 
-    def _counted(self) -> Tally | None:
+    def _metered(self) -> Tally | None:
         """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
         if self._options.metrics_port is None:
             return None

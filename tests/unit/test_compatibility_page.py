@@ -22,6 +22,8 @@ OURS = {
     "outstandingClaims.grace",
     "assignmentTimeout",
     "kafkaConsumer.bufferBytes",
+    "metrics.port",
+    "metrics.host",
 }
 
 

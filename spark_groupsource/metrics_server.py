@@ -61,8 +61,10 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
                 raise _cannot_listen(error, host, port) from None
             time.sleep(LOOK_AGAIN_S)
         else:
-            # A port that was drawn stands nowhere else, and Python shows no message below a warning unless it is told to.
-            log.log(logging.INFO if port else logging.WARNING, "group %s: metrics at %s", tally.group, served.url)
+            if port:
+                log.info("group %s: metrics at %s", tally.group, served.url)
+            else:  # nobody knows it otherwise, and Python shows nothing below a warning unless it is told to
+                log.warning("group %s: metrics at %s", tally.group, served.url)
             return served
 
 

@@ -141,7 +141,12 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(
     assert scraped(tally).value("groupkafka_commit_errors_total", error=type(refused.value).__name__) == 1
 
     held, go_on = threading.Event(), threading.Event()
-    busy = threading.Thread(target=lambda: member.call(lambda: (held.set(), go_on.wait(60))))
+
+    def hold() -> None:
+        held.set()
+        go_on.wait(60)
+
+    busy = threading.Thread(target=lambda: member.call(hold))
     busy.start()
     assert held.wait(60)
     assert scraped(tally).by_partition("groupkafka_partition_lag_offsets") == {0: 3}, "while the consumer's thread is busy"

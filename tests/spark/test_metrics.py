@@ -19,7 +19,7 @@ from spark_groupsource.partition import TopicPartition
 from ..conftest import MakeTopic, Produce
 from ..scraping import Scrape, scraped_from
 from ..waiting import until
-from .queries import Pipeline, Queries, needs_admission_control
+from .queries import Queries
 
 RECORD = (None, b"x")
 
@@ -133,7 +133,6 @@ def test_a_listener_is_told_what_each_micro_batch_left_behind(
     until(lambda: ended not in added.latest, "the query is forgotten")
 
 
-@needs_admission_control
 def test_queries_of_other_sources_are_passed_over(
     listener: tuple[LagListener, list[LagSnapshot]], spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce
 ) -> None:
@@ -143,7 +142,7 @@ def test_queries_of_other_sources_are_passed_over(
     rate = spark.readStream.format("rate").load().writeStream.format("noop").start()
     try:
         until(lambda: rate.recentProgress, "progress of the other query")
-        pipeline: Pipeline = queries("a", name).start()
+        pipeline = queries("a", name).start()
         until(lambda: str(pipeline.running.id) in added.latest, "progress of ours")
     finally:
         rate.stop()

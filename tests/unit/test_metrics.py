@@ -234,7 +234,8 @@ class TestWhatIsCounted:
     def test_openmetrics_readers_take_it_too(self) -> None:
         registry = CollectorRegistry()
         registry.register(TallyCollector(Tally("g")))
-        families = {family.name for family in parse_openmetrics(generate_openmetrics(registry).decode())}
+        text = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
+        families = {family.name for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
         assert families == {metric.name.removesuffix("_total") for metric in METRICS}
 
 
@@ -273,7 +274,7 @@ class TestTheServer:
         serve(Tally("h"), "127.0.0.1", before.port).close()
         leaving.join()
 
-    @pytest.mark.parametrize("host", ["192.0.2.1", "there-is-no-such-host.invalid"])
+    @pytest.mark.parametrize("host", ["203.0.113.1", "there-is-no-such-host.invalid"])
     def test_an_address_of_another_machine_is_told_with_the_option(self, host: str) -> None:
         with pytest.raises(OptionError, match=f"metrics.host = {re.escape(host)}: this is no address of the driver's machine"):
             serve(Tally("g"), host, 0)

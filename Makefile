@@ -6,8 +6,12 @@ STAMP := $(VENV)/.installed
 # Spark's own Kafka source is to be had for Spark 4.2.0, so that is what both are measured on.
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
+# The newest Delta Lake whose jars are in Maven Central; it asks for PySpark 4.2.0 and fails on 4.3.
+DELTA := delta-spark==4.4.0
+DELTA_VENV := .venv-delta
+DELTA_STAMP := $(DELTA_VENV)/.installed
 
-.PHONY: demo test lint test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
+.PHONY: demo test lint notebooks test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -21,13 +25,24 @@ $(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 demo: $(STAMP)
 	@$(BIN)/groupkafka demo
 
-test: lint
+test: lint $(DELTA_STAMP)
 	$(BIN)/python -m pytest -m 'not versions'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+$(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+	@echo "installing into $(DELTA_VENV)"
+	@$(PYTHON) -m venv $(DELTA_VENV)
+	@$(DELTA_VENV)/bin/python -m pip install --progress-bar off -e '.[notebooks]' '$(DELTA)' 'deltalake>=1.0' > $(DELTA_VENV)/install.log 2>&1 || { cat $(DELTA_VENV)/install.log; exit 1; }
+	@touch $@
+
+# Runs the notebooks and writes their outputs into them.
+notebooks: $(STAMP) $(DELTA_STAMP)
+	$(BIN)/python -m notebooks.execute notebooks/quickstart.ipynb notebooks/quickstart.ipynb
+	$(DELTA_VENV)/bin/python -m notebooks.execute notebooks/delta_pipeline.ipynb notebooks/delta_pipeline.ipynb
 
 # The development broker and the group's life on Kafka 3.9, 4.1 and the newest that resolves.
 test-versions: $(STAMP)
@@ -68,4 +83,4 @@ bench-planning: $(STAMP)
 	@$(BIN)/python -m benchmarks.planning
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -7,8 +7,6 @@ import re
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import nbformat
@@ -17,7 +15,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from notebooks.execute import source_hash
-from spark_groupsource.broker import Cluster
+from spark_groupsource.broker import Cluster, watch
 
 from ..processes import CAN_LOOK, all_have_ended
 
@@ -34,7 +32,8 @@ OF_ONE_MACHINE = re.compile(
 
 
 def read(name: str) -> NotebookNode:
-    return nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    notebook: NotebookNode = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4)
+    return notebook
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
@@ -49,47 +48,45 @@ def kinds(notebook: NotebookNode) -> list[list[str]]:
     ]
 
 
-@contextmanager
-def executing(python: Path, source: Path, result: Path, mark: str, **more: str) -> Iterator[subprocess.Popen[str]]:
-    """A run of `notebooks.execute`, whose temporary folders are beside the result."""
+def execute(python: Path, source: Path, folder: Path, mark: str, bootstrap: str = "") -> tuple[int, str]:
+    """Run `notebooks.execute` to `result.ipynb` of the folder, where its temporary folders are too; its exit status and its log."""
+    log = folder / "log"
+    command = (str(python), "-m", "notebooks.execute", str(source), str(folder / "result.ipynb"))
     # ipykernel looks at this one, and shows less of what its children print.
     inherited = {name: value for name, value in os.environ.items() if name != "PYTEST_CURRENT_TEST"}
-    run = subprocess.Popen(
-        [python, "-m", "notebooks.execute", source, result],
-        cwd=ROOT,
-        env={**inherited, "NOTEBOOK_MARK": mark, "TMPDIR": str(result.parent), **more},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        yield run
-    finally:
-        run.kill()
-        run.communicate()
+    with log.open("wb") as output:
+        watcher = subprocess.Popen(
+            [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), "-", *command],
+            cwd=ROOT,
+            env={**inherited, "KAFKA_BOOTSTRAP": bootstrap, "NOTEBOOK_MARK": mark, "TMPDIR": str(folder)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=output,
+            start_new_session=True,
+        )
+    with watcher:
+        status = watcher.wait(LIMIT_S)
+    return status, log.read_text()
 
 
-def runs_as_checked_in(name: str, python: Path, folder: Path, **more: str) -> None:
+def runs_as_checked_in(name: str, python: Path, folder: Path, bootstrap: str = "") -> None:
     """Run it: no cell fails, each puts out what the checked-in one has, and nothing is left behind."""
-    result = folder / "result.ipynb"
     mark = str(uuid.uuid4())
-    with executing(python, NOTEBOOKS / f"{name}.ipynb", result, mark, **more) as run:
-        output, _ = run.communicate(timeout=LIMIT_S)
-        assert run.returncode == 0, output
-    assert kinds(nbformat.read(result, as_version=4)) == kinds(read(name))
-    assert [left.name for left in folder.iterdir()] == ["result.ipynb"]
+    status, log = execute(python, NOTEBOOKS / f"{name}.ipynb", folder, mark, bootstrap)
+    assert status == 0, log
+    assert kinds(nbformat.read(folder / "result.ipynb", as_version=4)) == kinds(read(name))
+    assert sorted(left.name for left in folder.iterdir()) == ["log", "result.ipynb"]
     if CAN_LOOK:
         all_have_ended(mark)
 
 
 def test_the_quickstart_runs_from_top_to_bottom_with_a_broker_of_its_own(tmp_path: Path) -> None:
-    runs_as_checked_in("quickstart", Path(sys.executable), tmp_path, KAFKA_BOOTSTRAP="")
+    runs_as_checked_in("quickstart", Path(sys.executable), tmp_path)
 
 
 def test_the_delta_pipeline_runs_from_top_to_bottom_on_the_spark_of_delta(cluster: Cluster, tmp_path: Path) -> None:
     assert DELTA_PYTHON.exists(), f"{DELTA_PYTHON} is missing: `make test` installs it, and so does `make .venv-delta/.installed`"
-    runs_as_checked_in("delta_pipeline", DELTA_PYTHON, tmp_path, KAFKA_BOOTSTRAP=cluster.bootstrap_servers)
+    runs_as_checked_in("delta_pipeline", DELTA_PYTHON, tmp_path, cluster.bootstrap_servers)
 
 
 @pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
@@ -101,11 +98,10 @@ def test_nothing_outlives_a_kernel_that_is_killed(tmp_path: Path) -> None:
     look = f"import os, signal\nopen({str(there)!r}, 'w').close()\nos.kill(os.getpid(), signal.SIGKILL)"
     notebook.cells = [*notebook.cells[: started + 1], new_code_cell(look)]
     nbformat.write(notebook, tmp_path / "cut.ipynb")
-    with executing(Path(sys.executable), tmp_path / "cut.ipynb", tmp_path / "result.ipynb", mark, KAFKA_BOOTSTRAP="") as run:
-        output, _ = run.communicate(timeout=LIMIT_S)
-        assert there.exists(), output
-        assert "DeadKernelError" in output
-        all_have_ended(mark)
+    _, log = execute(Path(sys.executable), tmp_path / "cut.ipynb", tmp_path, mark)
+    assert there.exists(), log
+    assert "DeadKernelError" in log
+    all_have_ended(mark)
 
 
 @pytest.mark.parametrize("name", NAMES)

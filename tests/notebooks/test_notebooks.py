@@ -49,7 +49,7 @@ def kinds(notebook: NotebookNode) -> list[list[str]]:
 
 
 def execute(python: Path, source: Path, folder: Path, mark: str, bootstrap: str = "") -> tuple[int, str]:
-    """Run `notebooks.execute` to `result.ipynb` of the folder, where its temporary folders are too; its exit status and its log."""
+    """Run `notebooks.execute`; its exit status and log. The result and all temporary folders are in `folder`."""
     log = folder / "log"
     command = (str(python), "-m", "notebooks.execute", str(source), str(folder / "result.ipynb"))
     # ipykernel looks at this one, and shows less of what its children print.

@@ -1,4 +1,4 @@
-"""CPU seconds and peak memory of this process and all below it: Spark's JVM, its Python workers and the query's runner.
+"""CPU seconds and peak memory of the processes below this one: Spark's JVM, its Python workers and the query's runner.
 
 Linux only: it reads /proc. The broker is below this process too, and is left out by its pid.
 """
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_SAMPLE_S = 0.1
+_SAMPLE_S = 0.5
 _KB = 1024
 _PROC = Path("/proc")
 
@@ -30,12 +30,12 @@ class Peaks:
 
 
 def cpu_seconds(without: Iterable[int]) -> float:
-    """Return the user and system time of this process and all below it, also of those that have ended meanwhile, in s.
+    """Return the user and system time of the processes below this one, also of those that have ended meanwhile, in s.
 
-    A process that ends hands its time to the one that waits for it, so that the sum never shrinks. `without`: pids of
-    processes that are left out, with all below them.
+    A process that ends hands its time to the one that waits for it, so that the sum does not shrink. This process, which
+    only measures, is left out. `without`: pids of processes that are left out too, with all below them.
     """
-    return sum(_cpu_ticks(pid) for pid in _tree(set(without))) / _TICKS_PER_S
+    return sum(_cpu_ticks(pid) for pid in _tree(set(without)) - {os.getpid()}) / _TICKS_PER_S
 
 
 class PeakMemory:

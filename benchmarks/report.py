@@ -25,7 +25,7 @@ def print_throughput(console: Console, title: str, runs: Mapping[str, Sequence[T
     for source, found in runs.items():
         python, jvm = (max(getattr(run.peaks, kind) for run in found) // 2**20 for kind in ("python", "jvm"))
         ratios = [f"{values[source] / values[BASE]:.2f}" if BASE in values else "" for values in (speeds, cpus)]
-        table.add_row(source, f"{speeds[source]:,.0f}", str(python), str(jvm), f"{cpus[source]:.2f}", *ratios)
+        table.add_row(source, f"{speeds[source]:,.0f}", str(python or ""), str(jvm or ""), f"{cpus[source]:.2f}", *ratios)
     console.print(table)
 
 

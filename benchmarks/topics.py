@@ -29,6 +29,11 @@ class Load:
         """The topic's name."""
         return f"bench-{self.size}-{self.codec}-{self.partitions}"
 
+    def last(self, records: int) -> dict[int, int]:
+        """Where to start, by partition, to read (about) the last so many records, as many of each partition."""
+        ends = {number: len(range(number, self.records, self.partitions)) for number in range(self.partitions)}
+        return {number: max(0, end - records // self.partitions) for number, end in ends.items()}
+
     def __str__(self) -> str:
         size = f"{self.size // 1000} KB" if self.size >= 1000 else f"{self.size} B"
         return f"{size}, {self.codec}, {self.partitions} partitions"

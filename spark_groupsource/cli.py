@@ -17,7 +17,7 @@ from .errors import GroupKafkaError
 from .version import __version__
 
 if TYPE_CHECKING:
-    from .group_view import GroupDescriber
+    from .group_look import GroupLook
 
 
 class _Commands(click.Group):
@@ -58,18 +58,28 @@ def _of_a_group(command: F) -> F:
     return command
 
 
-def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
+def _as_json(command: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="As JSON; docs/command-line.md has the fields.")(command)
+
+
+def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
     from .command_config import read_properties
-    from .group_view import GroupDescriber
     from .kafka_settings import translate
 
-    given = {} if command_config is None else read_properties(command_config)
-    return GroupDescriber(translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server}))
+    given = {} if command_config is None else read_properties(command_config, "--command-config")
+    return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})
+
+
+def _look(bootstrap_server: str, command_config: Path | None) -> GroupLook:
+    from .group_look import GroupLook
+
+    return GroupLook(_client_settings(bootstrap_server, command_config))
 
 
 @main.command()
 @_of_a_group
-def describe(bootstrap_server: str, group: str, command_config: Path | None) -> None:
+@_as_json
+def describe(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
     """Show a group's members, partitions, offsets and lag.
 
     \b
@@ -86,14 +96,21 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None) -> 
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
+    from . import as_json as json
     from .render import console_for, print_group
 
-    print_group(_describer(bootstrap_server, command_config).describe(group), console_for(sys.stdout))
+    with _look(bootstrap_server, command_config) as look:
+        view = look.describe(group)
+    if as_json:
+        click.echo(json.text(json.group(view)))
+    else:
+        print_group(view, console_for(sys.stdout))
 
 
 @main.command(short_help="List what is claimed in a group and not yet confirmed.")
 @_of_a_group
-def claims(bootstrap_server: str, group: str, command_config: Path | None) -> None:
+@_as_json
+def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
     """List the ranges that streams have claimed and not yet confirmed, since when, and what can be done.
 
     \b
@@ -108,10 +125,15 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None) -> No
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
+    from . import as_json as json
     from .render import console_for, print_claims
 
-    view = _describer(bootstrap_server, command_config).describe(group)
-    print_claims(view, console_for(sys.stdout), datetime.now(timezone.utc))
+    with _look(bootstrap_server, command_config) as look:
+        view = look.describe(group)
+    if as_json:
+        click.echo(json.text(json.claims(view)))
+    else:
+        print_claims(view, console_for(sys.stdout), datetime.now(timezone.utc))
 
 
 @main.command("reset-offsets", short_help="Move the committed offsets of a group that is stopped.")
@@ -123,6 +145,7 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None) -> No
 @click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest that is there.")
 @click.option("--execute", is_flag=True, help="Do it. Without this the plan is shown, and nothing is changed.")
 @click.option("--drop-claims", is_flag=True, help="Also forget ranges that are claimed and not confirmed.")
+@_as_json
 def reset_offsets(
     bootstrap_server: str,
     group: str,
@@ -134,6 +157,7 @@ def reset_offsets(
     to_offset: int | None,
     execute: bool,
     drop_claims: bool,
+    as_json: bool,
 ) -> None:
     """Move the committed offsets of a group whose members are all stopped.
 
@@ -145,19 +169,101 @@ def reset_offsets(
       groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
         --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
     """
+    from . import as_json as json
+    from .group_view import GroupDescriber
     from .offset_reset import execute_reset, plan_reset, target
     from .render import console_for, print_resets
 
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
-    describer = _describer(bootstrap_server, command_config)
+    describer = GroupDescriber(_client_settings(bootstrap_server, command_config))
     resets = plan_reset(describer, group, topics, to)
+    if not as_json:
+        print_resets(resets, console_for(sys.stdout))
+    if execute:
+        execute_reset(describer, group, resets, drop_claims=drop_claims)
+    if as_json:
+        click.echo(json.text(json.resets(group, resets, executed=execute)))
+    else:
+        click.echo("done" if execute else "dry run: nothing was changed; --execute does it")
+
+
+@main.command(short_help="Watch a group: members, partitions, rates, rebalances.")
+@_of_a_group
+@click.option(
+    "--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Between looks."
+)
+@_as_json
+def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
+    """Watch a group until Ctrl-C: members, partitions, lag, rates, and what happens: joins, leaves, moves, claims left behind.
+
+    On a terminal the view is live. Elsewhere each look is a line, and each change is one before it; with --json each look is
+    one JSON object on a line. Brokers that do not answer are told, and asked again. While a group of the classic protocol
+    rebalances, its coordinator does not tell who has what.
+
+    \b
+    PRODUCED/S   offsets per second that the partition's end moves
+    COMMITTED/S  offsets per second that the group's committed offset moves
+    The other columns are those of groupkafka describe.
+
+    \b
+    Example:
+      groupkafka top --bootstrap-server localhost:9092 --group orders
+    """
+    from contextlib import ExitStack, suppress
+
+    from .render import console_for
+    from .top import JsonLines, LiveView, PlainLines, Show, watch
+
     console = console_for(sys.stdout)
-    print_resets(resets, console)
-    if not execute:
-        console.print("dry run: nothing was changed; --execute does it")
-        return
-    execute_reset(describer, group, resets, drop_claims=drop_claims)
-    console.print("done")
+    with suppress(KeyboardInterrupt), ExitStack() as ends:
+        look = ends.enter_context(_look(bootstrap_server, command_config))
+        show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
+        if console.is_terminal and not as_json:
+            show = ends.enter_context(LiveView(console))
+        watch(look.describe, group, show, interval)
+
+
+@main.command(short_help="Try an options file: brokers, login, ACLs, assignor, records.")
+@click.option(
+    "--conf",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The source's options as a Java properties file: kafka.group.id=orders, one a line.",
+)
+@_as_json
+def check(conf: Path, as_json: bool) -> None:
+    """Try an options file as a query would use it, and tell what is wrong and what to do.
+
+    It looks at the options, the brokers, TLS and login, topics, group, ACLs, the assignor beside the group's members, a static
+    member's name, where a query with a new checkpoint would start, claims that other queries left behind, and reads a record.
+    It joins no group and writes nothing. The exit code is 1 when there is an error, which keeps the query from running.
+
+    \b
+    Example of a file:
+      kafka.bootstrap.servers=localhost:9092
+      kafka.group.id=orders
+      subscribe=orders
+
+    \b
+    Example:
+      groupkafka check --conf orders.properties
+    """
+    from . import as_json as json
+    from .check import check as findings_of
+    from .findings import Level
+    from .render import console_for, print_finding
+
+    console = console_for(sys.stdout)
+    found = []
+    for finding in findings_of(conf):
+        found.append(finding)
+        if not as_json:
+            print_finding(finding, console)
+    if as_json:
+        click.echo(json.text(json.findings(str(conf), found)))
+    if any(finding.level is Level.ERROR for finding in found):
+        sys.exit(1)
 
 
 @main.command(short_help="Carry a checkpoint of Spark's own Kafka source over into a group.")

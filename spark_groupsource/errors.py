@@ -40,7 +40,14 @@ class GroupKafkaError(Exception):
 
 
 class OptionError(GroupKafkaError):
-    """An option is unknown, missing, malformed or in conflict with another one."""
+    """An option is unknown, missing, malformed or in conflict with another one.
+
+    `problems`: each mistake, a sentence or two; the text has them all.
+    """
+
+    def __init__(self, text: str, problems: tuple[str, ...] = ()) -> None:
+        super().__init__(text)
+        self.problems = problems or (text,)
 
 
 class BrokerError(GroupKafkaError):

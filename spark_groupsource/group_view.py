@@ -27,7 +27,7 @@ from .commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
 from .errors import GroupActive, GroupNotFound
 from .kafka_client import make_client
 from .partition import TopicPartition
-from .topics import librdkafka_log
+from .topics import librdkafka_log, names_of
 
 T = TypeVar("T")
 
@@ -43,6 +43,12 @@ class GroupMember:
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
+
+    @property
+    def name(self) -> str:
+        """Client id, with the instance id of a static member, and the host. Not to be printed raw."""
+        named = self.client_id if self.instance_id is None else f"{self.client_id}/{self.instance_id}"
+        return f"{named}@{self.host}"
 
 
 @dataclass(frozen=True)
@@ -161,6 +167,25 @@ class GroupDescriber:
                 for partition in partitions
             ),
         )
+
+    def operations(self, group: str) -> frozenset[str] | None:
+        """What the user may do with the group, also with one that there is not yet: names such as READ (KIP-430).
+
+        `None` when the broker does not tell.
+
+        Raises:
+            NotAuthorized: not even DESCRIBE.
+            BrokerUnavailable, AuthenticationFailed: see broker_errors.
+        """
+        doing = f"asking what is allowed with group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+            ),
+            doing,
+            group,
+        )
+        return names_of(self._answer(answers[group], doing, group).authorized_operations)
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """Every partition of a topic.

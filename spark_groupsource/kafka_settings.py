@@ -109,7 +109,7 @@ def option_error(problems: tuple[str, ...]) -> OptionError:
     """One error for any number of mistakes."""
     if len(problems) == 1:
         return OptionError(problems[0])
-    return OptionError(f"{len(problems)} options are wrong:" + "".join(f"\n  - {problem}" for problem in problems))
+    return OptionError(f"{len(problems)} options are wrong:" + "".join(f"\n  - {problem}" for problem in problems), problems)
 
 
 def translate(settings: Mapping[str, str]) -> dict[str, str]:

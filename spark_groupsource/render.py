@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from .findings import Finding, Level
 from .group_view import GroupMember, GroupView, PartitionView
 from .offset_reset import OffsetReset
 
@@ -42,7 +43,10 @@ owed: its query stopped, or lost the partition, before it confirmed the range. O
   3. Or say by hand where to go on: stop every member, then (this only shows what it would do)
      groupkafka reset-offsets --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
 
-NUMBERS = frozenset({"PARTITION", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"})
+NUMBERS = frozenset(
+    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
+    | {"PRODUCED/S", "COMMITTED/S"}
+)
 """Columns that are aligned to the right."""
 
 
@@ -86,7 +90,9 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
     if not rows:
         console.print(Text(f"group {group}: nothing is claimed; every record below the committed offsets has been confirmed."))
         return
-    table = _table(("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal)
+    table = make_table(
+        ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal
+    )
     for partition, kind, claim in sorted(rows, key=lambda row: (row[0], row[2].start)):
         cells = (printable(partition.topic), partition.partition, claim.range, claim.range.size, kind, claim.stream, claim.plan)
         table.add_row(*(Text(str(cell)) for cell in cells), Text(_since(claim.since, now)))
@@ -120,10 +126,10 @@ def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
 
 
 def _print_moves(resets: Iterable[OffsetReset], console: Console) -> None:
-    table = _table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
+    table = make_table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
     for reset in resets:
         difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"
-        numbers = (str(reset.partition.partition), _number(reset.current), str(reset.new), difference)
+        numbers = (str(reset.partition.partition), number(reset.current), str(reset.new), difference)
         table.add_row(*map(Text, (printable(reset.partition.topic), *numbers)))
     _print_table(table, console)
 
@@ -152,32 +158,37 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
         console.print(Text(STATE_STAYS))
 
 
+def print_finding(finding: Finding, console: Console) -> None:
+    """Print one line of `groupkafka check`."""
+    text = Text(f"{finding.level.value:<8} ", style=_STYLES[finding.level] if console.is_terminal else "")
+    console.print(text.append(Text(f"{finding.check:<11} {printable(finding.text)}", style="default")))
+
+
+_STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold red"}
+
+
 def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:
     """One row for each partition."""
-    table = _table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
+    table = make_table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
     for one in partitions:
         numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
-        member = "-" if one.member is None else member_name(one.member)
-        texts = (printable(one.partition.topic), *map(_number, numbers), member, one.stream or "-")
+        member = "-" if one.member is None else printable(one.member.name)
+        texts = (printable(one.partition.topic), *map(number, numbers), member, one.stream or "-")
         table.add_row(*map(Text, texts))
     return table
 
 
-def _table(names: Iterable[str], *, terminal: bool) -> Table:
+def make_table(names: Iterable[str], *, terminal: bool) -> Table:
+    """An empty table with these columns."""
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
-        number = name in NUMBERS
-        table.add_column(name, justify="right" if number else "left", overflow="fold", no_wrap=not terminal or number)
+        right = name in NUMBERS
+        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=not terminal or right)
     return table
 
 
-def member_name(member: GroupMember) -> str:
-    """Instance id of a static member, else client id; with the host."""
-    name = member.client_id if member.instance_id is None else f"{member.client_id}/{member.instance_id}"
-    return f"{printable(name)}@{printable(member.host)}"
-
-
-def _number(value: int | None) -> str:
+def number(value: float | None) -> str:
+    """The value, `-` where there is none."""
     return "-" if value is None else str(value)
 
 
@@ -213,4 +224,4 @@ def _print_idle(members: list[GroupMember], console: Console) -> None:
         console.print()
         console.print("members without partitions:")
         for member in members:
-            console.print(Text(f"  {member_name(member)}  {printable(member.member_id)}"))
+            console.print(Text(f"  {printable(member.name)}  {printable(member.member_id)}"))

@@ -11,11 +11,12 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from .broker_errors import explain
 from .errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
@@ -49,6 +50,14 @@ class Subscription(Protocol):
 
     def matches(self, topic: str) -> bool:
         """Whether the topic is subscribed."""
+
+
+@dataclass(frozen=True)
+class TopicLook:
+    """One topic: its partitions, and the names of what the user may do with it (KIP-430); `None` when the broker tells not."""
+
+    partitions: frozenset[TopicPartition]
+    operations: frozenset[str] | None
 
 
 class Topics:
@@ -124,6 +133,19 @@ class Topics:
             with contextlib.suppress(TopicNotFound):
                 there.append(self._asked(future.result, f"looking up topic {name!r}"))
         return sorted(TopicPartition(topic.name, partition.id) for topic in there for partition in topic.partitions)
+
+    def look_up(self, topics: Iterable[str]) -> dict[str, TopicLook | GroupKafkaError]:
+        """Each topic, or why it is not to be had: TopicNotFound, NotAuthorized, AuthenticationFailed, BrokerUnavailable."""
+        found: dict[str, TopicLook | GroupKafkaError] = {}
+        for name, future in self._described(topics, with_operations=True).items():
+            try:
+                topic = self._asked(future.result, f"looking up topic {name!r}")
+            except GroupKafkaError as error:
+                found[name] = error
+            else:
+                there = frozenset(TopicPartition(topic.name, partition.id) for partition in topic.partitions)
+                found[name] = TopicLook(there, names_of(topic.authorized_operations))
+        return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """Each topic's id, `None` for a topic that does not exist, and "" from brokers that know no ids.
@@ -217,17 +239,23 @@ class Topics:
             except KafkaException as failed:
                 log.info("looking up partition leaders: %s", failed.args[0].str())
 
-    def _described(self, topics: Iterable[str]) -> Mapping[str, Future[Any]]:
+    def _described(self, topics: Iterable[str], *, with_operations: bool = False) -> Mapping[str, Future[Any]]:
         names = sorted(topics)
         if not names:
             return {}
+
+        def ask(timeout_s: float) -> Mapping[str, Future[Any]]:
+            return self._admin.describe_topics(
+                TopicCollection(names), include_authorized_operations=with_operations, request_timeout=timeout_s
+            )
+
         # Unlike list_topics(name) this never creates a topic.
-        futures = self._admin.describe_topics(TopicCollection(names), request_timeout=FIRST_TIMEOUT_S)
+        futures = ask(FIRST_TIMEOUT_S)
         if any(_is_unanswered(future) for future in futures.values()):
             # librdkafka asks what the last metadata called the controller, dead or not; listing asks any broker for another.
             with contextlib.suppress(KafkaException):
                 self._admin.list_topics(timeout=FIRST_TIMEOUT_S)
-                return self._admin.describe_topics(TopicCollection(names), request_timeout=REQUEST_TIMEOUT_S)
+                return ask(REQUEST_TIMEOUT_S)
         return futures
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
@@ -252,6 +280,11 @@ class Topics:
 
     def _trouble_said(self) -> str:
         return f" ({self._trouble.str()})" if self._trouble is not None else ""
+
+
+def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:
+    """The operations' names; `None` when the broker told none."""
+    return frozenset(operation.name for operation in operations) if operations else None
 
 
 def _is_unanswered(described: Future[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,6 +56,13 @@ class Secured:
     def secrets(self) -> list[str]:
         """What must be shown nowhere: of the password what no quoting changes, of a token its signature."""
         return [PASSWORD.partition(" ")[0], CLIENT_SECRET, WRONG, *(token.rpartition(".")[2] for token in self.tokens.issued)]
+
+    def allow_describing_group(self, prefix: str) -> None:
+        """Let `USER` describe groups whose names begin with the prefix, and not join them."""
+        _allow(
+            AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}),
+            [(ResourceType.GROUP, prefix, AclOperation.DESCRIBE)],
+        )
 
     def tls(self, protocol: str = "SSL") -> dict[str, str]:
         """Options for a listener with TLS."""
@@ -164,6 +171,10 @@ def _add_user(admin: AdminClient) -> None:
         (ResourceType.GROUP, "open-", AclOperation.READ),
         (ResourceType.TOPIC, "seen-", AclOperation.DESCRIBE),
     ]
+    _allow(admin, allowed)
+
+
+def _allow(admin: AdminClient, allowed: Sequence[tuple[ResourceType, str, AclOperation]]) -> None:
     _done(
         admin.create_acls(
             [

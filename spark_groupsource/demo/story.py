@@ -22,7 +22,8 @@ from spark_groupsource.broker import Cluster
 from spark_groupsource.broker.java import find_java
 from spark_groupsource.commit_record import OwedRange
 from spark_groupsource.errors import BrokerError, GroupKafkaError
-from spark_groupsource.group_view import GroupDescriber, GroupView
+from spark_groupsource.group_look import GroupLook
+from spark_groupsource.group_view import GroupView
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.render import console_for
 
@@ -60,7 +61,7 @@ class Story:
         self._folder = folder
         self._cleanup = ExitStack()
         self._producer: LiveProducer | None = None
-        self._describer: GroupDescriber | None = None
+        self._group_look: GroupLook | None = None
         self._group: GroupView | None = None
         self._look_at = 0.0
         self._sent = 0
@@ -102,7 +103,9 @@ class Story:
         self._view.event(
             f"Apache Kafka {cluster.version} at {cluster.bootstrap_servers}, topic {TOPIC} of {PARTITIONS} partitions"
         )
-        self._describer = GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
+        self._group_look = self._cleanup.enter_context(
+            GroupLook({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
+        )
         self._producer = LiveProducer(cluster.bootstrap_servers, TOPIC)
         self._cleanup.callback(self._producer.cancel)
 
@@ -222,10 +225,10 @@ class Story:
     def _look(self) -> None:
         """Look at the group, as `groupkafka describe` does."""
         self._look_at = time.monotonic() + LOOK_AT_GROUP_EVERY_S
-        if self._describer is not None:
+        if self._group_look is not None:
             # There is no group yet, or its coordinator is busy: the next look will tell.
             with suppress(BrokerError):
-                self._group = self._describer.describe(GROUP)
+                self._group = self._group_look.describe(GROUP)
 
 
 def run() -> None:

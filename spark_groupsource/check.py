@@ -1,0 +1,256 @@
+"""`groupkafka check`: an options file, tried against its brokers without joining the group.
+
+The steps go from what everything needs to what only the last one does, and end with the first one without which the rest means
+nothing. Each request waits about ten seconds at most. Nothing is written, and the group's members notice nothing: whether they
+would take another one is told from what the coordinator shows (findings.of_assignor), because a request to join that suits them
+starts a rebalance.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+from confluent_kafka import Consumer, KafkaError
+
+from .access import MISSING_ACL
+from .broker_errors import explain
+from .command_config import read_properties
+from .data_loss import Logs
+from .errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
+from .fetch import FetchRange, fetch
+from .fetch.choice import reader_for
+from .findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from .group_look import GroupLook
+from .group_view import GroupView
+from .kafka_client import make_client
+from .options import Options
+from .partition import TopicPartition
+from .positions import offsets_at, refuse_unknown
+from .topics import TopicLook, Topics, librdkafka_log
+
+STEP_LIMIT_S = 10.0
+LAST_OFFSETS = 100
+"""Records are tried among so many offsets at a partition's end."""
+
+REFUSED_ASSIGNOR = "groupkafka-check"
+"""An assignor that no broker has: if it knows the protocol, it refuses a heartbeat with it before it looks at the group."""
+
+TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
+
+
+def check(path: Path) -> Iterator[Finding]:
+    """Yield what is found, as it is found."""
+    try:
+        options = Options.parse(read_properties(path, "--conf"), "stream")
+    except OptionError as wrong:
+        yield from (Finding(Level.ERROR, "options", problem) for problem in wrong.problems)
+        return
+    yield Finding(Level.OK, "options", f"{path}: all options are known and go together")
+    if missing := list(_unreadable_files(options)):
+        yield from missing
+        return
+    try:
+        topics = _topics(options, read_committed=options.read_committed)
+        cluster = topics.cluster_id()
+    except OptionError as wrong:
+        yield Finding(Level.ERROR, "options", str(wrong))
+    except AuthenticationFailed as refused:
+        yield Finding(Level.ERROR, "security", str(refused))
+    except BrokerError as unreached:
+        yield Finding(Level.ERROR, "brokers", str(unreached))
+    else:
+        yield Finding(Level.OK, "brokers", f"{options.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
+        yield _security(options)
+        yield from _with_brokers(options, topics)
+
+
+def _unreadable_files(options: Options) -> Iterator[Finding]:
+    """Files that settings name; of one that is not there librdkafka tells only that TLS has failed."""
+    for name, value in sorted(options.kafka.items()):
+        if name.endswith(".location") and not os.access(value, os.R_OK):
+            text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
+            yield Finding(Level.ERROR, "options", f"{text} It has to be on the driver's machine and on each executor's.")
+
+
+def _topics(options: Options, *, read_committed: bool) -> Topics:
+    return Topics(options.client_settings(), options, read_committed=read_committed, patience_s=STEP_LIMIT_S)
+
+
+def _security(options: Options) -> Finding:
+    protocol = options.kafka.get("security.protocol", "plaintext").upper()
+    said = [protocol]
+    if "SASL" in protocol:
+        said.append(f"{options.kafka.get('sasl.mechanisms', 'GSSAPI')}: the login is accepted")
+    if "SSL" in protocol:
+        said.append("the brokers' certificate is trusted")
+    if protocol == "PLAINTEXT":
+        said.append("no encryption and no login")
+    return Finding(Level.OK, "security", ", ".join(said))
+
+
+def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
+    partitions: list[TopicPartition] = []
+    yield from _of_topics(options, topics, partitions)
+    view: GroupView | None = None
+    allowed: frozenset[str] | None = None
+    with GroupLook(options.client_settings()) as look:
+        try:
+            allowed = look.operations(options.group_id)
+            view = look.describe(options.group_id)
+        except GroupNotFound:
+            yield _of_group(options, allowed, "there is no such group yet; the query makes it")
+        except GroupKafkaError as refused:
+            yield Finding(Level.ERROR, "group", str(refused))
+            return
+        else:
+            members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
+            yield _of_group(
+                options, allowed, f"{view.state}, {members}, commits of {len(view.partitions)} partitions can be read"
+            )
+    if options.group_protocol == "consumer":
+        yield _of_protocol(options)
+    yield of_assignor(options, view)
+    if (instance := of_instance_id(options, view)) is not None:
+        yield instance
+    if partitions:
+        yield from _of_records(options, topics, partitions, view)
+    yield of_claims(options, view)
+
+
+def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition]) -> Iterator[Finding]:
+    """Tell of the topics, and add the partitions of those that can be read."""
+    try:
+        names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
+    except GroupKafkaError as refused:
+        yield Finding(Level.ERROR, "topics", str(refused))
+        return
+    if not names:
+        yield Finding(
+            Level.WARNING,
+            "topics",
+            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may see (ACL DESCRIBE); the query "
+            "would wait for one. Check the pattern, which has to match the whole name, and the ACLs.",
+        )
+        return
+    readable = []
+    for name, found in topics.look_up(names).items():
+        if isinstance(found, GroupKafkaError):
+            yield Finding(Level.ERROR, "topics", str(found))
+        elif _lacks_read(found.operations):
+            text = f"{name}: it may be described and not read. {MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]}"
+            yield Finding(Level.ERROR, "topics", text)
+        else:
+            readable.append((name, found))
+            partitions += found.partitions
+    if readable:
+        yield Finding(Level.OK, "topics", _topics_said(readable))
+
+
+def _topics_said(readable: Sequence[tuple[str, TopicLook]]) -> str:
+    told = all(look.operations is not None for _, look in readable)
+    counts = listed(f"{name} ({len(look.partitions)} partitions)" for name, look in readable)
+    return (
+        f"{counts}: there, and {'may be read' if told else 'may be described; the broker does not tell whether they may be read'}"
+    )
+
+
+def _of_group(options: Options, allowed: frozenset[str] | None, state: str) -> Finding:
+    if _lacks_read(allowed):
+        needed = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
+        return Finding(Level.ERROR, "group", f"{options.group_id}: it may be described and not joined. {needed}")
+    may = "joining it is allowed" if allowed is not None else "the broker does not tell whether joining it is allowed"
+    return Finding(Level.OK, "group", f"{options.group_id}: {state}; {may}")
+
+
+def _lacks_read(operations: frozenset[str] | None) -> bool:
+    return operations is not None and "READ" not in operations
+
+
+def _of_protocol(options: Options) -> Finding:
+    """Whether the brokers know the protocol of KIP-848: by a request to join that each that does refuses."""
+    told: list[KafkaError] = []
+    settings = {**options.member_settings(), "group.remote.assignor": REFUSED_ASSIGNOR}
+    settings.pop("group.instance.id", None)
+    with closing(make_client(Consumer, settings, told.append, librdkafka_log)) as consumer:
+        consumer.subscribe(options.subscription())
+        deadline = time.monotonic() + STEP_LIMIT_S
+        error: KafkaError | None = None
+        while error is None and time.monotonic() < deadline:
+            message = consumer.poll(0.1)
+            error = message.error() if message is not None else next((one for one in told if one.fatal()), None)
+    refused = KafkaError(KafkaError.UNSUPPORTED_ASSIGNOR).str()
+    if error is not None and refused in error.str():
+        return Finding(Level.OK, "protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
+    if error is None:
+        text = f"the coordinator did not tell within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
+        return Finding(Level.WARNING, "protocol", f"{text} Brokers have it from 4.0 on; classic works everywhere.")
+    if error.code() in TOO_OLD:
+        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which came with 4.0. Set it to classic."
+        return Finding(Level.ERROR, "protocol", text)
+    return Finding(Level.ERROR, "protocol", str(explain(error, "asking for kafka.group.protocol=consumer")))
+
+
+def _of_records(
+    options: Options, topics: Topics, partitions: Sequence[TopicPartition], view: GroupView | None
+) -> Iterator[Finding]:
+    commits = {one.partition: one.commit for one in view.partitions} if view is not None else {}
+    try:
+        ends = topics.ends(partitions)
+        starts = topics.starts(partitions)
+        ids = topics.ids({partition.topic for partition in partitions})
+        # A named offset or time is for what a query begins with, whether the group has commits or not.
+        refuse_unknown(options.stream_start, partitions)
+        starting = offsets_at(options.stream_start, [one for one in partitions if commits.get(one) is None], topics)
+    except GroupKafkaError as wrong:
+        yield Finding(Level.ERROR, "start", str(wrong))
+        return
+    yield from of_start(options, Known(partitions, commits, starting, Logs(ids, starts, ends)))
+    filled = [one for one in sorted(partitions) if ends.get(one, 0) > starts.get(one, 0)]
+    tried = None
+    if filled:
+        start, end = starts[filled[0]], ends[filled[0]]
+        tried = FetchRange(*filled[0], max(start, end - LAST_OFFSETS), end)
+    yield _of_fetch(options, tried)
+    yield _of_isolation(options, partitions, ends)
+
+
+def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
+    """Whether records come, with the readers' own settings. `last`: the last offsets of a partition; `None` if all are empty."""
+    settings = options.fetch_settings()
+    settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(STEP_LIMIT_S * 1000)))
+    reader = f"the {'pure Python' if reader_for(settings).__module__.endswith('pure') else 'native'} reader"
+    if last is None:
+        return Finding(Level.OK, "fetch", f"all partitions are empty, so that no record could be tried; {reader} would read")
+    try:
+        with closing(fetch(last, settings)) as batches:  # type: ignore[type-var]  # they are generators
+            rows = next((batch.num_rows for batch in batches), 0)
+    except GroupKafkaError as failed:
+        return Finding(Level.ERROR, "fetch", str(failed))
+    if not rows:
+        return Finding(Level.OK, "fetch", f"{reader} reached the end of {last}, and found no record in it")
+    return Finding(Level.OK, "fetch", f"{reader} has read {rows} records of {last}")
+
+
+def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: dict[TopicPartition, int]) -> Finding:
+    if not options.read_committed:
+        return Finding(
+            Level.OK,
+            "isolation",
+            "read_uncommitted: records of open and aborted transactions are read too; kafka.isolation.level=read_committed "
+            "leaves them out",
+        )
+    high = _topics(options, read_committed=False).ends(partitions)
+    held = {partition: high[partition] - end for partition, end in ends.items() if high.get(partition, end) > end}
+    if not held:
+        return Finding(Level.OK, "isolation", "read_committed: no open transaction holds records back")
+    return Finding(
+        Level.WARNING,
+        "isolation",
+        f"read_committed: open transactions hold {sum(held.values())} offsets back, in {listed(sorted(held))}. If it stays "
+        "so, look for a producer that hangs (kafka-transactions.sh find-hanging).",
+    )

@@ -1,0 +1,135 @@
+"""What has happened between two looks at a group: rates, and events such as a member that joined or a partition that moved.
+
+Pure. What comes and goes between two looks is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .group_view import GroupMember, GroupView
+from .partition import TopicPartition
+
+HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
+"""States of a classic group in which its coordinator does not tell who has which partition."""
+
+Kind = Literal["state", "coordinator", "joined", "left", "moved", "reset", "owed", "settled"]
+
+
+@dataclass(frozen=True)
+class Event:
+    """One change. The text may hold names that clients chose."""
+
+    kind: Kind
+    text: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Offsets per second between two looks; of those partitions only whose offsets both looks know.
+
+    `produced` is how fast the partition's end moves, `committed` how fast the group's committed offset does, which is below 0
+    when it was moved back.
+    """
+
+    produced: Mapping[TopicPartition, float] = field(default_factory=dict)
+    committed: Mapping[TopicPartition, float] = field(default_factory=dict)
+
+    @property
+    def all_produced(self) -> float | None:
+        """The sum; `None` when no partition's is known."""
+        return round(sum(self.produced.values()), 1) if self.produced else None
+
+    @property
+    def all_committed(self) -> float | None:
+        """The sum; `None` when no partition's is known."""
+        return round(sum(self.committed.values()), 1) if self.committed else None
+
+
+def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
+    """The rates between two looks that lie so many seconds apart."""
+    if seconds <= 0:
+        return Rates()
+    earlier = {one.partition: one for one in before.partitions}
+    produced, committed = {}, {}
+    for one in after.partitions:
+        then = earlier.get(one.partition)
+        if then is None:
+            continue
+        if one.end is not None and then.end is not None:
+            # A topic that was made anew has a lower end, of which nothing was taken away.
+            produced[one.partition] = round(max(0, one.end - then.end) / seconds, 1)
+        if one.committed is not None and then.committed is not None:
+            committed[one.partition] = round((one.committed - then.committed) / seconds, 1)
+    return Rates(produced, committed)
+
+
+class Changes:
+    """From look to look: the rates since the one before, and what has happened."""
+
+    def __init__(self) -> None:
+        self._before: GroupView | None = None
+        self._settled: GroupView | None = None
+
+    def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[Event]]:
+        """Take the next look, so many seconds after the one before: its rates and events, none for the first one."""
+        before, settled = self._before, self._settled
+        self._before = view
+        if view.state not in HIDING:
+            self._settled = view
+        if before is None:
+            return Rates(), []
+        events = [*_of_group(before, view), *_of_members(before, view)]
+        if settled is not None and view.state not in HIDING:
+            events += _moves(settled, view)
+        return rates(before, view, seconds), [*events, *_of_offsets(before, view)]
+
+
+def _of_group(before: GroupView, after: GroupView) -> Iterator[Event]:
+    kinds = [(view.protocol, view.assignor) for view in (before, after)]
+    if before.state != after.state:
+        yield Event("state", f"{before.state} -> {after.state}")
+    if kinds[0] != kinds[1] and before.members and after.members and before.assignor and after.assignor:
+        yield Event("state", f"{before.protocol}, assignor {before.assignor} -> {after.protocol}, assignor {after.assignor}")
+    if before.coordinator != after.coordinator:
+        yield Event("coordinator", f"{before.coordinator or 'none'} -> {after.coordinator or 'none'}")
+
+
+def _of_members(before: GroupView, after: GroupView) -> Iterator[Event]:
+    were, are = ({_identity(member): member for member in view.members} for view in (before, after))
+    yield from (Event("left", member.name) for identity, member in were.items() if identity not in are)
+    yield from (Event("joined", member.name) for identity, member in are.items() if identity not in were)
+
+
+def _moves(before: GroupView, after: GroupView) -> Iterator[Event]:
+    were, are = ({one.partition: one.member for one in view.partitions} for view in (before, after))
+    for partition in sorted(were.keys() | are.keys()):
+        was, is_now = were.get(partition), are.get(partition)
+        if _identity(was) != _identity(is_now):
+            yield Event("moved", f"{partition}: {_name_or_nobody(was)} -> {_name_or_nobody(is_now)}")
+
+
+def _of_offsets(before: GroupView, after: GroupView) -> Iterator[Event]:
+    earlier = {one.partition: one for one in before.partitions}
+    for now in after.partitions:
+        then = earlier.get(now.partition)
+        if then is None:
+            continue
+        if then.committed is not None and now.committed is not None and now.committed < then.committed:
+            yield Event("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
+        were, are = ({(claim.stream, claim.plan, claim.range) for claim in one.owed} for one in (then, now))
+        for stream, plan, offsets in sorted(are - were):
+            yield Event("owed", f"{now.partition} {offsets}: owed to stream {stream}, plan {plan}")
+        for stream, plan, offsets in sorted(were - are):
+            yield Event("settled", f"{now.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
+
+
+def _identity(member: GroupMember | None) -> str | None:
+    """What stays when a static member restarts: its instance id."""
+    return None if member is None else member.instance_id or member.member_id
+
+
+def _name_or_nobody(member: GroupMember | None) -> str:
+    return "nobody" if member is None else member.name

@@ -1,0 +1,197 @@
+"""`groupkafka top`: a group, looked at again and again."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from types import TracebackType
+from typing import TYPE_CHECKING, Protocol
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from . import as_json
+from .errors import BrokerUnavailable, GroupNotFound
+from .group_changes import Changes, Event, Rates
+from .group_view import GroupView
+from .render import make_table, number, printable
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MOST_EVENTS = 12
+"""Events that the live view shows."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What one look has shown. `trouble` says why it failed; the rest is then as the last one had it."""
+
+    group: str
+    at: datetime
+    view: GroupView | None = None
+    rates: Rates = field(default_factory=Rates)
+    events: tuple[Event, ...] = ()
+    trouble: str | None = None
+
+
+class Show(Protocol):
+    """Where looks are shown."""
+
+    def show(self, look: Look) -> None:
+        """Show the next look."""
+
+
+def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
+    """Look at the group every so many seconds, for ever. A look that no broker answers is shown as such.
+
+    Raises:
+        AuthenticationFailed, NotAuthorized, OptionError: the brokers do not let this user look.
+        KeyboardInterrupt: Ctrl-C, at any moment.
+    """
+    changes = Changes()
+    look = Look(group, datetime.now(timezone.utc))
+    seen_at = 0.0
+    while True:
+        begin = time.monotonic()
+        try:
+            view = describe(group)
+        except (BrokerUnavailable, GroupNotFound) as failed:
+            look = replace(look, trouble=str(failed), events=())
+        else:
+            now = time.monotonic()
+            rates, events = changes.since_last(view, now - seen_at)
+            look = Look(group, datetime.now(timezone.utc), view, rates, tuple(events))
+            seen_at = now
+        show.show(look)
+        time.sleep(max(0.0, begin + interval_s - time.monotonic()))
+
+
+class JsonLines:
+    """One JSON object on one line for each look (as_json.look)."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+
+    def show(self, look: Look) -> None:
+        """See `Show`."""
+        if look.trouble is not None or look.view is None:
+            shown = as_json.no_look(datetime.now(timezone.utc), look.group, look.trouble or "")
+        else:
+            shown = as_json.look(look.at, look.view, look.rates, look.events)
+        self._write(as_json.text(shown, lines=True))
+
+
+class PlainLines:
+    """One line for each look, and one for each event; who has what is told at first, and then by the events."""
+
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
+        self._told = False
+
+    def show(self, look: Look) -> None:
+        """See `Show`."""
+        if look.trouble is not None or look.view is None:
+            self._line(datetime.now(timezone.utc), f"no answer: {look.trouble}")
+            return
+        if not self._told:
+            self._told = True
+            for member in look.view.members:
+                has = " ".join(map(str, sorted(member.partitions))) or "no partition"
+                self._line(look.at, f"member {member.name}: {has}")
+        for event in look.events:
+            self._line(look.at, f"{event.kind} {event.text}")
+        self._line(look.at, _summary(look.view, look.rates))
+
+    def _line(self, at: datetime, text: str) -> None:
+        self._write(f"{as_json.iso(at)} {printable(text)}")
+
+
+class LiveView:
+    """The whole terminal, drawn anew every second and with each look; what was there before comes back at the end."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._look: Look | None = None
+        self._events: deque[str] = deque(maxlen=MOST_EVENTS)
+        self._live = Live(console=console, screen=True, get_renderable=self._render, refresh_per_second=2)
+
+    def __enter__(self) -> Self:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._live.stop()
+
+    def show(self, look: Look) -> None:
+        """See `Show`."""
+        self._events.extend(f"{look.at:%H:%M:%S} {event.kind} {event.text}" for event in look.events)
+        self._look = look
+        self._live.refresh()
+
+    def _render(self) -> Group:
+        if self._look is None:
+            return Group(Text("looking at the group ..."))
+        return Group(*live_parts(self._look, list(self._events), self._console.height, datetime.now(timezone.utc)))
+
+
+def live_parts(look: Look, events: list[str], height: int, now: datetime) -> list[Text | Table]:
+    """What fills a terminal of so many lines: the group, its members, what has happened, and the partitions that have room."""
+    age = (now - look.at).total_seconds()
+    parts: list[Text | Table] = [
+        Text(f"group {printable(look.group)}    {look.at:%Y-%m-%d %H:%M:%S} UTC, {age:.0f} s ago    Ctrl-C ends", style="bold")
+    ]
+    if look.trouble is not None:
+        parts.append(Text(f"no answer: {printable(look.trouble)}", style="bold red", no_wrap=True, overflow="ellipsis"))
+    view = look.view
+    if view is None:
+        return parts
+    parts += [Text(_summary(view, look.rates)), Text(), _members(view, look.rates)]
+    used = len(parts) + len(view.members)
+    if events:
+        # The newest ones, if there is no room for all beside a few partitions.
+        room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
+        parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
+        used += 1 + min(room, len(events))
+    parts += [Text(), *_partitions(view, look.rates, max(1, height - used - 3))]
+    return parts
+
+
+def _summary(view: GroupView, rates: Rates) -> str:
+    members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
+    produced, committed = number(rates.all_produced), number(rates.all_committed)
+    return (
+        f"{view.state}, {members}, partitions {len(view.partitions)}, lag {view.lag}, held {view.held}, "
+        f"produced {produced}/s, committed {committed}/s"
+    )
+
+
+def _members(view: GroupView, rates: Rates) -> Table:
+    table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True)
+    for member in view.members:
+        mine = [one for one in view.partitions if one.partition in member.partitions]
+        speed = [rates.committed[one.partition] for one in mine if one.partition in rates.committed]
+        cells = (len(mine), sum(one.lag or 0 for one in mine), round(sum(speed), 1) if speed else None)
+        table.add_row(Text(printable(member.name)), *(Text(number(cell)) for cell in cells))
+    return table
+
+
+def _partitions(view: GroupView, rates: Rates, room: int) -> list[Text | Table]:
+    """As many partitions as there is room for; when that is not all, those with the most lag."""
+    names = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
+    table = make_table(names, terminal=True)
+    shown = list(view.partitions)
+    if len(shown) > room:
+        shown = sorted(shown, key=lambda one: -(one.lag or 0))[: room - 1]
+    for one in shown:
+        speeds = (rates.produced.get(one.partition), rates.committed.get(one.partition))
+        cells = (one.partition.partition, one.committed, one.end, one.lag, one.held, *speeds)
+        member = "-" if one.member is None else printable(one.member.name)
+        table.add_row(Text(printable(one.partition.topic)), *(Text(number(cell)) for cell in cells), Text(member))
+    left = len(view.partitions) - len(shown)
+    return [table, Text(f"and {left} more, with less lag", style="dim")] if left else [table]

@@ -1,0 +1,345 @@
+"""`groupkafka check`: an options file that is right, and each way in which it can be wrong, against real brokers."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource import topics
+from spark_groupsource.broker import Cluster
+from spark_groupsource.cli import main
+from spark_groupsource.commit_record import CommitRecord, OwedRange
+from spark_groupsource.errors import GroupNotFound
+from spark_groupsource.group_view import GroupDescriber
+
+from ..conftest import MakeTopic, Produce
+from ..secured import WRONG, Secured
+from .consumers import commit, joined
+
+Line = tuple[str, str, str]
+
+
+class Checked:
+    """What a run of the command has told: lines of (level, check, text)."""
+
+    def __init__(self, exit_code: int, output: str) -> None:
+        self.exit_code = exit_code
+        self.output = output
+        self.lines: list[Line] = [(line[:8].strip(), line[9:20].strip(), line[21:]) for line in output.splitlines()]
+
+    def of(self, check: str) -> list[Line]:
+        return [line for line in self.lines if line[1] == check]
+
+    @property
+    def errors(self) -> list[Line]:
+        return [line for line in self.lines if line[0] == "error"]
+
+    def level(self, check: str) -> str:
+        """The level of the only line on it."""
+        (line,) = self.of(check)
+        return line[0]
+
+
+Check = Callable[..., Checked]
+
+
+@pytest.fixture
+def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Check:
+    """Writes an options file and checks it; whatever comes out, no secret of the secured broker is in it."""
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 3.0)
+
+    def run(options: Mapping[str, str], *more: str) -> Checked:
+        file = tmp_path / "query.properties"
+        lines = (f"{name}={value}".replace("\\", "\\\\") for name, value in options.items())
+        file.write_text("# a query\n" + "\n".join(lines) + "\n")
+        result = CliRunner().invoke(main, ["check", "--conf", str(file), *more])
+        assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+        if "secured" in request.fixturenames:
+            secured: Secured = request.getfixturevalue("secured")
+            assert [secret for secret in secured.secrets() if secret in result.output] == []
+        return Checked(result.exit_code, result.output)
+
+    return run
+
+
+def query(topic: str, login: Mapping[str, str], **more: str) -> dict[str, str]:
+    return {
+        "kafka.group.id": topic,
+        "subscribe": topic,
+        "kafka.log_level": "0",
+        **login,
+        **{name.replace("_", "."): value for name, value in more.items()},
+    }
+
+
+@pytest.fixture
+def plain(cluster: Cluster) -> Mapping[str, str]:
+    return {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+
+
+@pytest.mark.parametrize("login", ["SCRAM-SHA-512", "oauth_cb"])
+def test_what_is_right_is_all_ok_and_leaves_no_trace(
+    secured: Secured, secured_topic: Callable[[str], str], check: Check, login: str
+) -> None:
+    topic = secured_topic("open-")
+    told = check(query(topic, secured.login(login), startingOffsets="earliest"))
+    assert told.exit_code == 0, told.output
+    assert {line[0] for line in told.lines} == {"ok"}
+    assert [line[1] for line in told.lines] == [
+        *("options", "brokers", "security", "topics", "group", "assignor", "start", "fetch", "isolation", "claims")
+    ]
+    assert "the login is accepted, the brokers' certificate is trusted" in told.of("security")[0][2]
+    assert f"{topic} (1 partitions): there, and may be read" in told.of("topics")[0][2]
+    assert "joining it is allowed" in told.of("group")[0][2]
+    assert "1 at the earliest (startingOffsets), having none; 10 offsets to read" in told.of("start")[0][2]
+    assert f"has read 10 records of {topic}-0 [0, 10)" in told.of("fetch")[0][2]
+    with pytest.raises(GroupNotFound):
+        GroupDescriber({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
+
+
+def test_a_wrong_password_is_the_last_thing_told(secured: Secured, check: Check) -> None:
+    told = check(query("open-any", secured.login("PLAIN", WRONG)))
+    assert told.exit_code == 1
+    assert [line[:2] for line in told.lines] == [("ok", "options"), ("error", "security")]
+    assert "kafka.sasl.password" in told.errors[0][2]
+
+
+def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(secured: Secured, check: Check) -> None:
+    login = {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")}
+    told = check(query("open-any", login))
+    assert told.exit_code == 1
+    assert [line[:2] for line in told.errors] == [("error", "security")]
+    assert "kafka.ssl.truststore" in told.errors[0][2]
+
+
+def test_topics_without_acls_are_named_and_the_others_are_tried(
+    secured: Secured, secured_topic: Callable[[str], str], check: Check
+) -> None:
+    readable, seen, closed = secured_topic("open-"), secured_topic("seen-"), secured_topic("closed-")
+    told = check(query("open-group", secured.login("SCRAM-SHA-256"), subscribe=f"{readable},{seen},{closed}"))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["topics", "topics"]
+    assert f"looking up topic '{closed}'" in told.errors[0][2]
+    assert told.errors[1][2].startswith(f"{seen}: it may be described and not read.")
+    assert all("ACL READ on the topic" in line[2] for line in told.errors)
+    assert "has read 10 records" in told.of("fetch")[0][2]
+
+
+def test_a_group_without_acl_is_told(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
+    told = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="closed"))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["group"]
+    assert "ACL READ on the group (kafka.group.id)" in told.errors[0][2]
+
+
+def test_a_group_that_may_only_be_described_is_told(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
+    secured.allow_describing_group("shown-")
+    told = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="shown-group"))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["group"]
+    assert told.errors[0][2].startswith("shown-group: it may be described and not joined.")
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_live_member_with_another_assignor_is_told_and_not_disturbed(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str], protocol: str
+) -> None:
+    name = topic(partitions=2)
+    group = f"group-of-{name}"
+    options = query(name, plain, kafka_group_id=group, kafka_group_protocol=protocol)
+    if protocol == "classic":
+        options["kafka.partition.assignment.strategy"] = "range"
+    with joined(cluster, group, name, 2, partition_assignment_strategy="cooperative-sticky") as member:
+        before = GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
+        changed: list[object] = []
+        member.subscribe([name], on_assign=lambda *all_: changed.append(all_), on_revoke=lambda *all_: changed.append(all_))
+        told = check(options)
+        member.poll(3)
+        assert not changed
+        assert GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["assignor"]
+    assert "the group's member is classic, assignor cooperative-sticky" in told.errors[0][2]
+    advice = (
+        "set kafka.partition.assignment.strategy=cooperative-sticky" if protocol == "classic" else "kafka.group.protocol=classic"
+    )
+    assert advice in told.errors[0][2]
+
+
+def test_the_group_indeed_refuses_what_is_told_to_be_refused(topic: MakeTopic, cluster: Cluster) -> None:
+    """What the finding of the test above says of the classic protocol."""
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, partition_assignment_strategy="cooperative-sticky"):
+        other = Consumer(
+            {
+                "bootstrap.servers": cluster.bootstrap_servers,
+                "group.id": f"group-of-{name}",
+                "partition.assignment.strategy": "range",
+                "log_level": 0,
+            }
+        )
+        other.subscribe([name])
+        message = other.poll(30)
+        other.close()
+    assert message is not None
+    assert message.error() is not None
+    assert message.error().name() == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+def test_members_with_range_may_offer_more_which_is_a_warning(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, group_instance_id="spare"):
+        told = check(query(name, plain, kafka_group_id=f"group-of-{name}", kafka_group_instance_id="spare"))
+    assert told.exit_code == 0, told.output
+    assert told.level("assignor") == "warning"
+    assert "all others offer cooperative-sticky too" in told.of("assignor")[0][2]
+    assert told.level("instance id") == "warning"
+    assert "a member at 127.0.0.1 has it" in told.of("instance id")[0][2]
+
+
+def test_the_new_protocol_is_tried_without_a_member(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    told = check(query(name, plain, kafka_group_protocol="consumer"))
+    assert told.exit_code == 0, told.output
+    assert told.level("protocol") == "ok"
+    with pytest.raises(GroupNotFound):
+        GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
+
+
+def test_no_broker_is_told_and_nothing_more(check: Check) -> None:
+    begin = time.monotonic()
+    told = check(query("orders", {"kafka.bootstrap.servers": "127.0.0.1:1"}))
+    assert time.monotonic() - begin < 20
+    assert told.exit_code == 1
+    assert [line[:2] for line in told.lines] == [("ok", "options"), ("error", "brokers")]
+    assert "Check kafka.bootstrap.servers" in told.errors[0][2]
+
+
+def test_a_topic_that_is_not_there_is_named(topic: MakeTopic, check: Check, plain: Mapping[str, str]) -> None:
+    name = topic()
+    told = check(query(name, plain, subscribe=f"{name},no-such-topic"))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["topics"]
+    assert "'no-such-topic'" in told.errors[0][2]
+    assert "Check subscribe or subscribePattern" in told.errors[0][2]
+
+
+def test_a_pattern_that_matches_nothing_is_a_warning(check: Check, plain: Mapping[str, str]) -> None:
+    options = query("any", plain)
+    del options["subscribe"]
+    told = check({**options, "subscribePattern": "no-such-.*"})
+    assert told.exit_code == 0
+    assert told.level("topics") == "warning"
+    assert not told.of("fetch")
+
+
+def test_each_mistake_in_the_file_is_a_line_and_no_secret_is_shown(check: Check) -> None:
+    told = check(
+        {
+            "kafka.bootstrap.servers": "localhost",
+            "subscribe": "orders",
+            "startingOfsets": "earliest",
+            "handoff": "later",
+            "kafka.sasl.jaas.config": "hunter2",
+        }
+    )
+    assert told.exit_code == 1
+    assert {line[1] for line in told.lines} == {"options"}
+    assert len(told.errors) == len(told.lines) >= 5
+    assert "hunter2" not in told.output
+    for told_of in ("host:port", "kafka.group.id is missing", "Did you mean startingOffsets", "handoff = 'later'", "jaas"):
+        assert told_of in told.output
+
+
+def test_a_file_that_is_no_text_or_is_refused_by_the_client_is_an_error(
+    check: Check, tmp_path: Path, plain: Mapping[str, str]
+) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    shown = CliRunner().invoke(main, ["check", "--conf", str(tmp_path / "bytes")])
+    assert shown.exit_code == 1
+    assert "cannot be read: it is not UTF-8 text" in shown.output
+    tls = {
+        "kafka.security.protocol": "SSL",
+        "kafka.ssl.truststore.type": "PEM",
+        "kafka.ssl.truststore.location": "/no/such/ca.pem",
+    }
+    told = check(query("orders", {**plain, **tls}))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["options"]
+    assert told.errors[0][2].startswith("/no/such/ca.pem: there is no such file")
+
+
+def test_claims_and_commits_beyond_the_log_are_told_with_what_becomes_of_them(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 10, 0)
+    record = CommitRecord(stream="alpha", logged=7, done=7, next=9, owed=(OwedRange("beta", 3, 2, 4),))
+    with joined(cluster, f"group-of-{name}", name, 2) as consumer:
+        commit(consumer, name, 0, record.offset, record.metadata())
+        commit(consumer, name, 1, 3)
+    told = check(query(name, plain, kafka_group_id=f"group-of-{name}"))
+    assert told.exit_code == 1
+    assert "starts 2 at the group's commits; 1 offsets to read" in told.of("start")[0][2]
+    assert [line[1] for line in told.errors] == ["data loss"]
+    assert f"{name}-1" in told.errors[0][2]
+    assert f"{name}-0 [2, 4) of stream beta" in told.of("claims")[0][2]
+    assert "stops after 120 s (outstandingClaims.grace)" in told.of("claims")[0][2]
+    held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
+    assert held.exit_code == 0
+    assert held.level("data loss") == held.level("claims") == "warning"
+    assert "reads them, perhaps a second time" in held.of("claims")[0][2]
+
+
+def test_starting_offsets_that_leave_out_a_partition_are_an_error(
+    topic: MakeTopic, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic(partitions=2)
+    told = check(query(name, plain, startingOffsets=f'{{"{name}":{{"0":5}}}}'))
+    assert told.exit_code == 1
+    assert [line[1] for line in told.errors] == ["start"]
+    assert f"{name}-1" in told.errors[0][2]
+
+
+def test_an_open_transaction_that_holds_records_back_is_a_warning(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    producer.produce(name, b"x", partition=0)
+    assert producer.flush(30) == 0
+    told = check(query(name, plain, kafka_isolation_level="read_committed"))
+    producer.abort_transaction(30)
+    assert told.exit_code == 0, told.output
+    assert told.level("isolation") == "warning"
+    assert f"hold 1 offsets back, in {name}-0" in told.of("isolation")[0][2]
+    closed = check(query(name, plain, kafka_isolation_level="read_committed"))
+    assert closed.level("isolation") == "ok"
+    assert "found no record in it" in closed.of("fetch")[0][2]
+
+
+def test_as_json_the_same_findings_come_in_one_object(
+    topic: MakeTopic, check: Check, plain: Mapping[str, str], admin: AdminClient
+) -> None:
+    name = topic()
+    lines = check(query(name, plain))
+    told = json.loads(check(query(name, plain), "--json").output)
+    assert told.keys() == {"file", "errors", "warnings", "findings"}
+    assert (told["errors"], told["warnings"]) == (0, 0)
+    assert [(one["level"], one["check"], one["text"]) for one in told["findings"]] == lines.lines
+    wrong = check({"subscribe": "orders"}, "--json")
+    assert wrong.exit_code == 1
+    assert json.loads(wrong.output)["errors"] == 2

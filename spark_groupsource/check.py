@@ -72,7 +72,7 @@ def check(path: Path) -> Iterator[Finding]:
 def _unreadable_files(options: Options) -> Iterator[Finding]:
     """Files that settings name; of one that is not there librdkafka tells only that TLS has failed."""
     for name, value in sorted(options.kafka.items()):
-        if name.endswith(".location") and not os.access(value, os.R_OK):
+        if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
             yield Finding(Level.ERROR, "options", f"{text} It has to be on the driver's machine and on each executor's.")
 

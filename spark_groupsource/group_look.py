@@ -9,7 +9,9 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from types import TracebackType
@@ -26,8 +28,8 @@ Question = Literal["describe", "operations"]
 ATTEMPTS = 3
 """How often a question is asked before the process that dies of it is told of."""
 
-ANSWER_LIMIT_S = 60.0
-"""The requests of one question have limits of their own, which are over by then."""
+ANSWER_LIMIT_S = 40.0
+"""For one question, all its attempts together: the requests of one have limits of their own, which are over by then."""
 
 
 class GroupLook:
@@ -79,11 +81,12 @@ class GroupLook:
         self._pipe = self._child = None
 
     def _answer(self, question: Question, group: str) -> Any:
+        deadline = time.monotonic() + ANSWER_LIMIT_S
         for _ in range(ATTEMPTS):
             try:
                 pipe = self._connected()
                 pipe.send((question, group))
-                if not pipe.poll(ANSWER_LIMIT_S):
+                if not pipe.poll(max(0.0, deadline - time.monotonic())):
                     break
                 answer = pipe.recv()
             except (EOFError, OSError):  # it died
@@ -97,23 +100,37 @@ class GroupLook:
             return answer
         self.close()
         raise BrokerUnavailable(
-            f"Looking at group {group}: the Kafka client crashed, or did not answer for {ANSWER_LIMIT_S:.0f} s (librdkafka "
-            "does when the coordinator's connection breaks while it asks). Try again when the brokers are back."
+            f"Looking at group {group}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s (librdkafka "
+            "does that when the coordinator's connection breaks while it asks). Try again when the brokers are back."
         )
 
     def _connected(self) -> Connection:
         if self._pipe is None:
             ours, theirs = self._context.Pipe()
             self._child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
-            self._child.start()
+            with _no_interrupts():
+                self._child.start()
             theirs.close()
             self._pipe = ours
         return self._pipe
 
 
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the parent: a child that is started in here never gets it."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
     """The child: answers until its parent closes the pipe, or is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(os.devnull, "w") as nothing:  # what an abort says would stand in the middle of the parent's terminal
         os.dup2(nothing.fileno(), 2)
     describer: GroupDescriber | None = None

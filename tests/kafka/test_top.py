@@ -1,0 +1,150 @@
+"""`groupkafka top` in a process of its own, beside a group that changes and a broker that goes away."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from spark_groupsource import group_look
+from spark_groupsource.broker import Cluster
+from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
+from spark_groupsource.group_look import GroupLook
+
+from ..conftest import MakeTopic, Produce
+from ..producing import send
+from ..waiting import until
+from .consumers import commit, joined
+
+
+class Top:
+    """A running `groupkafka top`, and what it has written so far."""
+
+    def __init__(self, servers: str, group: str, *more: str) -> None:
+        arguments = ["top", "--bootstrap-server", servers, "--group", group, "--interval", "0.3", *more]
+        program = "from spark_groupsource.cli import main; main()"
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        self.lines: list[str] = []
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.append(line.rstrip("\n"))
+
+    def until(self, pattern: str, after: int = 0) -> int:
+        """Wait for a line with the pattern, and return how many lines there are by then."""
+        until(lambda: any(re.search(pattern, line) for line in self.lines[after:]), f"{pattern} in {self.lines}")
+        return len(self.lines)
+
+    def interrupt(self) -> str:
+        """Press Ctrl-C; returns what stands on stderr."""
+        self.process.send_signal(signal.SIGINT)
+        assert self.process.wait(30) == 0
+        self._reader.join(30)
+        assert self.process.stderr is not None
+        return self.process.stderr.read()
+
+
+@contextmanager
+def top(servers: str, group: str, *more: str) -> Iterator[Top]:
+    running = Top(servers, group, *more)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.communicate()
+
+
+def test_members_partitions_rates_and_a_broker_that_goes_away_are_told_in_plain_lines() -> None:
+    from confluent_kafka import Producer
+
+    with Cluster() as cluster:
+        cluster.create_topic("orders", 2)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+        with (
+            joined(cluster, "billing", "orders", 2, client_id="first") as first,
+            top(cluster.bootstrap_servers, "billing") as run,
+        ):
+            run.until(r"^\S+T\S+Z member first@127\.0\.0\.1: orders-0 orders-1$")
+            run.until("stable, 1 member, partitions 2, lag 0")
+            for number in range(20):
+                send(producer, "orders", b"x", partition=number % 2)
+            assert producer.flush(30) == 0
+            commit(first, "orders", 0, 4)
+            run.until(r"lag 6, held 0, produced \S+/s, committed -/s")
+            run.until(r"produced [1-9][0-9.]*/s")
+            commit(first, "orders", 0, 8)
+            run.until(r"lag 2, held 0, produced \S+/s, committed [1-9][0-9.]*/s")
+            seen = len(run.lines)
+            other = threading.Thread(target=lambda: _join_for_a_while(cluster, run))
+            other.start()
+            until(lambda: first.poll(0.1) is None and not other.is_alive(), "the other member came and went")
+            run.until("joined second@127.0.0.1", seen)
+            run.until(r"moved orders-\d: first@127.0.0.1 -> second@127.0.0.1", seen)
+            (node,) = cluster.nodes
+            node.kill()
+            down = run.until("no answer: ", seen)
+            node.start()
+            run.until("partitions 2, lag ", down)
+            assert run.interrupt() == ""
+
+
+def _join_for_a_while(cluster: Cluster, run: Top) -> None:
+    with joined(cluster, "billing", "orders", 1, client_id="second"):
+        run.until(r"moved orders-\d: first@127.0.0.1 -> second@127.0.0.1")
+
+
+def test_as_json_each_look_is_an_object_and_a_group_that_is_not_there_yet_is_waited_for(
+    topic: MakeTopic, cluster: Cluster
+) -> None:
+    name = topic()
+    with top(cluster.bootstrap_servers, f"group-of-{name}", "--json") as run:
+        run.until("There is no consumer group")
+        with joined(cluster, f"group-of-{name}", name, 1):
+            run.until('"state": "stable"')
+        assert run.interrupt() == ""
+    looks = [json.loads(line) for line in run.lines]
+    assert looks[0].keys() == {"at", "group", "error"}
+    stable = next(look for look in looks if look.get("state") == "stable")
+    assert stable["partitions"][0]["topic"] == name
+    assert stable["members"][0]["partitions"] == [{"topic": name, "partition": 0}]
+
+
+def children() -> set[int]:
+    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
+
+
+def test_a_look_that_dies_is_made_again(topic: MakeTopic, produce: Produce, cluster: Cluster) -> None:
+    """As librdkafka does to its process when a coordinator's connection breaks at the wrong moment."""
+    name = topic()
+    with GroupLook({"bootstrap.servers": cluster.bootstrap_servers}) as look, joined(cluster, f"group-of-{name}", name, 1):
+        assert look.describe(f"group-of-{name}").state == "stable"
+        first = look.pid
+        assert first is not None
+        os.kill(first, signal.SIGABRT)
+        assert look.describe(f"group-of-{name}").state == "stable"
+        assert look.pid not in (None, first)
+        with pytest.raises(GroupNotFound, match="no-such-group"):
+            look.describe("no-such-group")
+    assert look.pid is None
+
+
+def test_a_look_that_always_dies_is_an_error_and_not_the_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(group_look, "_serve", os.abort)
+    with GroupLook({"bootstrap.servers": cluster.bootstrap_servers}) as look:
+        with pytest.raises(BrokerUnavailable, match="the Kafka client crashed"):
+            look.describe("any")
+        assert look.pid is None

@@ -1,0 +1,132 @@
+"""What `groupkafka check` makes of what the brokers tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groupsource.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.data_loss import Logs
+from spark_groupsource.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
+
+ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
+MEMBER = GroupMember("a-1", "a", "spare", "host", frozenset({ZERO}))
+
+
+def options(**more: str) -> Options:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
+    return Options.parse({**given, **{name.replace("_", "."): value for name, value in more.items()}}, "stream")
+
+
+def view(protocol: str, assignor: str, *members: GroupMember, partitions: tuple[PartitionView, ...] = ()) -> GroupView:
+    return GroupView("billing", "stable", protocol, assignor, "broker 1", members, partitions)
+
+
+STRATEGY = "kafka_partition_assignment_strategy"
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "level"),
+    [
+        ({}, ("classic", "cooperative-sticky"), Level.OK),
+        ({STRATEGY: "range"}, ("classic", "range"), Level.OK),
+        ({STRATEGY: "roundrobin,range"}, ("classic", "range"), Level.OK),
+        ({STRATEGY: "range"}, ("classic", "cooperative-sticky"), Level.ERROR),
+        ({STRATEGY: "roundrobin"}, ("classic", "range"), Level.ERROR),
+        ({}, ("classic", "roundrobin"), Level.ERROR),
+        ({}, ("classic", "range"), Level.WARNING),
+        ({}, ("classic", ""), Level.WARNING),
+        ({}, ("consumer", "uniform"), Level.WARNING),
+        ({"kafka_group_protocol": "consumer"}, ("consumer", "uniform"), Level.OK),
+        ({"kafka_group_protocol": "consumer"}, ("classic", "cooperative-sticky"), Level.ERROR),
+        ({"kafka_group_protocol": "consumer"}, ("classic", "range"), Level.WARNING),
+    ],
+)
+def test_the_assignor_beside_the_members(ours: dict[str, str], theirs: tuple[str, str], level: Level) -> None:
+    found = of_assignor(options(**ours), view(*theirs, MEMBER))
+    assert found.level is level, found
+    assert ("." in found.text.rpartition(";")[2]) is (level is not Level.OK), "what to do is said unless all is well"
+    assert of_assignor(options(**ours), view(*theirs)).level is Level.OK, "without members any will do"
+
+
+def test_a_static_members_name_that_is_taken() -> None:
+    assert of_instance_id(options(), view("classic", "range", MEMBER)) is None
+    taken = [
+        of_instance_id(options(kafka_group_instance_id=name, **more), view("classic", "range", MEMBER))
+        for name, more in (("other", {}), ("spare", {}), ("spare", {"kafka_group_protocol": "consumer"}))
+    ]
+    assert [one and one.level for one in taken] == [Level.OK, Level.WARNING, Level.WARNING]
+    assert "takes its place" in str(taken[1])
+    assert "is refused until that member has left" in str(taken[2])
+
+
+def start(known: Known, **more: str) -> list[tuple[str, str]]:
+    return [(found.level.value, found.text) for found in of_start(options(**more), known)]
+
+
+def test_where_a_query_starts_with_commits_and_without() -> None:
+    record = CommitRecord(stream="other", logged=4, done=3, next=20, open=(OpenRange(10, 20),))
+    known = Known([ZERO, ONE], {ZERO: record}, {ONE: 7}, Logs({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
+    places = "1 at the group's commits and 1 at the latest (startingOffsets), having none"
+    told = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
+    assert start(known) == told, "what another stream has claimed is behind its place"
+
+
+def test_a_partition_whose_leader_is_silent() -> None:
+    known = Known([ZERO, ONE], {}, {ZERO: 0}, Logs({}, {ZERO: 0}, {ZERO: 5}))
+    assert [level for level, _ in start(known)] == ["ok", "error"]
+    assert start(known)[1][1].startswith("No leader tells the offsets of orders-1.")
+
+
+@pytest.mark.parametrize(
+    ("logs", "lost"),
+    [
+        (Logs({"orders": ""}, {ZERO: 30}, {ZERO: 50}), "[10, 30)"),
+        (Logs({"orders": ""}, {ZERO: 0}, {ZERO: 5}), "[5, 10)"),
+    ],
+)
+def test_records_that_are_gone_already(logs: Logs, lost: str) -> None:
+    known = Known([ZERO], {ZERO: Foreign(10)}, {}, logs)
+    for value, level in (("true", "error"), ("false", "warning")):
+        found = start(known, failOnDataLoss=value)[-1]
+        assert found[0] == level
+        assert lost in found[1]
+        assert "groupkafka reset-offsets" in found[1]
+
+
+def test_a_topic_that_was_made_anew_under_the_groups_commits() -> None:
+    before, now = "A" * 22, "B" * 22
+    record = CommitRecord(stream="other", logged=4, done=4, next=20, topic_id=before)
+    known = Known([ZERO], {ZERO: record}, {}, Logs({"orders": now}, {ZERO: 0}, {ZERO: 50}))
+    told = start(known)
+    assert "50 offsets to read" in told[0][1]
+    assert told[1][0] == "error"
+
+
+def claims(member: GroupMember | None, **more: str) -> Finding:
+    record = CommitRecord(stream="b", logged=4, done=3, next=20, open=(OpenRange(10, 20),), owed=(OwedRange("c", 1, 5, 7),))
+    shown = (PartitionView(ZERO, member, record, 50), PartitionView(TopicPartition("others", 0), None, record, 50))
+    return of_claims(options(**more), view("classic", "range", MEMBER, partitions=shown))
+
+
+def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
+    running = claims(MEMBER)
+    assert running.level is Level.WARNING
+    assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
+    assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
+    assert "others" not in claims(None).text
+    assert "stops after 5 s" in claims(None, outstandingClaims_grace="5s").text
+    assert "leaves them to the restart" in claims(None, outstandingClaims="hold").text
+    assert "reads them, perhaps" in claims(None, outstandingClaims="reread").text
+    assert "reads them after 600 s, perhaps" in claims(None, outstandingClaims="reread-after 10m").text
+
+
+def test_no_claims() -> None:
+    assert of_claims(options(), None) == Finding(Level.OK, "claims", "nothing is claimed")
+
+
+def test_long_lists_are_cut() -> None:
+    assert listed(range(5)) == "0, 1, 2, 3, 4"
+    assert listed(range(8)) == "0, 1, 2, 3, 4, and 3 more"

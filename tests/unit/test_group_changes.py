@@ -1,0 +1,182 @@
+"""What is told of two looks at a group, and how top shows it."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from datetime import datetime, timezone
+
+from rich.table import Table
+from rich.text import Text
+
+from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OwedRange
+from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.group_changes import Changes, Event, Rates, rates
+from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.top import JsonLines, Look, PlainLines, live_parts, watch
+
+AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
+
+
+def place(number: int) -> TopicPartition:
+    return TopicPartition("orders", number)
+
+
+def member(name: str, *numbers: int, instance_id: str | None = None, run: int = 1) -> GroupMember:
+    return GroupMember(f"{name}-{run}", name, instance_id, "host", frozenset(map(place, numbers)))
+
+
+def view(*members: GroupMember, commits: dict[int, GroupCommit] | None = None, end: int | None = 100, **more: str) -> GroupView:
+    held = {number: Foreign(10) for number in range(3)} if commits is None else commits
+    owners = {partition: one for one in members for partition in one.partitions}
+    shown = tuple(PartitionView(place(number), owners.get(place(number)), commit, end) for number, commit in held.items())
+    fields = {"state": "stable", "protocol": "classic", "assignor": "range", "coordinator": "broker 1", **more}
+    return GroupView("billing", members=members, partitions=shown, **fields)
+
+
+def told(*looks: GroupView) -> list[tuple[str, str]]:
+    """The events of the last look."""
+    changes = Changes()
+    events: list[Event] = []
+    for look in looks:
+        _, events = changes.since_last(look, 2)
+    return [(event.kind, event.text) for event in events]
+
+
+def test_rates_are_offsets_per_second_of_partitions_that_both_looks_know() -> None:
+    before = view(commits={0: Foreign(10), 1: Foreign(10), 2: None}, end=100)
+    after = view(commits={0: Foreign(15), 1: Foreign(4), 2: Foreign(7), 3: Foreign(1)}, end=130)
+    found = rates(before, after, 2)
+    assert found.produced == {place(0): 15, place(1): 15, place(2): 15}
+    assert found.committed == {place(0): 2.5, place(1): -3}
+    assert (found.all_produced, found.all_committed) == (45, -0.5)
+
+
+def test_an_end_that_is_not_known_or_is_lower_gives_no_rate_or_none_below_0() -> None:
+    assert rates(view(end=None), view(end=100), 1).produced == {}
+    assert rates(view(end=100), view(end=3), 1).produced == dict.fromkeys(map(place, range(3)), 0)
+    assert rates(view(), view(), 0) == Rates()
+
+
+def test_nothing_is_said_of_the_first_look_or_of_two_that_are_alike() -> None:
+    assert told(view(member("a", 0, 1, 2))) == []
+    assert told(view(member("a", 0, 1, 2)), view(member("a", 0, 1, 2))) == []
+
+
+def test_a_member_that_joins_and_the_partitions_that_move_to_it() -> None:
+    assert told(view(member("a", 0, 1, 2)), view(member("a", 0), member("b", 1, 2))) == [
+        ("joined", "b@host"),
+        ("moved", "orders-1: a@host -> b@host"),
+        ("moved", "orders-2: a@host -> b@host"),
+    ]
+
+
+def test_a_member_that_leaves_with_nobody_to_take_over() -> None:
+    assert told(view(member("a", 0)), view(state="empty")) == [
+        ("state", "stable -> empty"),
+        ("left", "a@host"),
+        ("moved", "orders-0: a@host -> nobody"),
+    ]
+
+
+def test_while_a_classic_group_rebalances_nothing_has_moved_yet() -> None:
+    """Its coordinator then tells no assignment at all."""
+    before, between = view(member("a", 0, 1, 2)), view(member("a"), member("b"), state="preparing rebalancing")
+    after = view(member("a", 0, 1), member("b", 2))
+    assert told(before, between) == [("state", "stable -> preparing rebalancing"), ("joined", "b@host")]
+    assert told(before, between, after) == [
+        ("state", "preparing rebalancing -> stable"),
+        ("moved", "orders-2: a@host -> b@host"),
+    ]
+
+
+def test_a_static_member_that_restarts_is_the_same_one() -> None:
+    before, after = (view(member("a", 0, 1, 2, instance_id="query-1", run=run)) for run in (1, 2))
+    assert told(before, after) == []
+    assert told(before, view()) == [
+        ("left", "a/query-1@host"),
+        *(("moved", f"orders-{n}: a/query-1@host -> nobody") for n in range(3)),
+    ]
+
+
+def test_a_reset_and_what_becomes_owed_and_settled() -> None:
+    owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
+    settled = CommitRecord(stream="a", logged=1, done=1, next=9)
+    assert told(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
+        ("reset", "orders-0: the committed offset went back from 10 to 2"),
+        ("owed", "orders-0 [2, 4): owed to stream b, plan 3"),
+    ]
+    assert told(view(commits={0: owed}), view(commits={0: settled})) == [
+        ("settled", "orders-0 [2, 4): no longer owed to stream b, plan 3")
+    ]
+
+
+def test_another_coordinator_and_another_protocol() -> None:
+    after = view(member("a"), coordinator="broker 2", protocol="consumer", assignor="uniform")
+    assert told(view(member("a")), after) == [
+        ("state", "classic, assignor range -> consumer, assignor uniform"),
+        ("coordinator", "broker 1 -> broker 2"),
+    ]
+
+
+def plain_text(parts: list[Text | Table]) -> list[str]:
+    return [str(part) if isinstance(part, Text) else f"table of {part.row_count}" for part in parts]
+
+
+def test_the_live_view_fits_the_terminal_and_shows_the_newest_events_and_the_most_lag() -> None:
+    many = view(member("a", *range(40)), commits={number: Foreign(number) for number in range(40)})
+    events = [f"event {number}" for number in range(12)]
+    shown = plain_text(live_parts(Look("billing", AT, many), events, 24, AT))
+    assert "event 11" in shown
+    assert "event 0" not in shown
+    lines = sum(1 + int(part.removeprefix("table of ")) if part.startswith("table of") else 1 for part in shown)
+    assert lines <= 24
+    assert shown[-1].endswith("more, with less lag")
+
+
+def test_a_look_that_fails_is_shown_above_what_the_last_one_had() -> None:
+    shown = plain_text(live_parts(Look("billing", AT, view(), trouble="no broker\x1b"), [], 24, AT))
+    assert shown[1] == "no answer: no broker\\x1b"
+    assert shown[2].startswith("stable, 0 members")
+
+
+class Stop(Exception):
+    """Ends a watch."""
+
+
+def test_looks_go_on_after_one_that_no_broker_answers() -> None:
+    looks = iter([view(member("a", 0)), BrokerUnavailable("all down"), view(member("a", 0), member("b\x07", 1)), Stop()])
+    lines: list[str] = []
+
+    def describe(_group: str) -> GroupView:
+        look = next(looks)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    with suppress(Stop):
+        watch(describe, "billing", PlainLines(lines.append), 0)
+    assert [line.partition(" ")[2].partition(",")[0] for line in lines] == [
+        "member a@host: orders-0",
+        "stable",
+        "no answer: all down",
+        "joined b\\x07@host",
+        "moved orders-1: nobody -> b\\x07@host",
+        "stable",
+    ]
+
+
+def test_json_lines_hold_the_look_with_its_rates_and_events() -> None:
+    lines: list[str] = []
+    show = JsonLines(lines.append)
+    look = Look("billing", AT, view(member("a", 0)), Rates({place(0): 1.5}, {place(0): -2.0}), (Event("joined", "a@host"),))
+    show.show(look)
+    show.show(Look("billing", AT, trouble="all down"))
+    one, other = map(json.loads, lines)
+    assert one["at"] == "2026-11-21T16:00:05Z"
+    assert one["events"] == [{"event": "joined", "text": "a@host"}]
+    assert one["partitions"][0]["produced_per_second"] == 1.5
+    assert one["partitions"][1]["committed_per_second"] is None
+    assert one["committed_per_second"] == -2
+    assert (other["group"], other["error"]) == ("billing", "all down")

@@ -46,7 +46,7 @@ TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEA
 def check(path: Path) -> Iterator[Finding]:
     """Yield what is found, as it is found."""
     try:
-        options = Options.parse(read_properties(path, "--conf"), "stream")
+        options = Options.parse(read_properties(path), "stream")
     except OptionError as wrong:
         yield from (Finding(Level.ERROR, "options", problem) for problem in wrong.problems)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from .version import __version__
 
 if TYPE_CHECKING:
     from .group_look import GroupLook
+    from .group_view import GroupDescriber
 
 
 class _Commands(click.Group):
@@ -33,7 +33,7 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="groupkafka")
 def main() -> None:
-    """Spark queries as members of a Kafka consumer group: a look at a group, a demonstration, a development broker."""
+    """Spark queries as members of a Kafka consumer group: looks at a group, a try of a query's options, a development broker."""
     # What librdkafka complains of reaches the user in an error; without a handler it would stand on stderr, too.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
 
@@ -66,8 +66,14 @@ def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict
     from .command_config import read_properties
     from .kafka_settings import translate
 
-    given = {} if command_config is None else read_properties(command_config, "--command-config")
+    given = {} if command_config is None else read_properties(command_config)
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})
+
+
+def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
+    from .group_view import GroupDescriber
+
+    return GroupDescriber(_client_settings(bootstrap_server, command_config))
 
 
 def _look(bootstrap_server: str, command_config: Path | None) -> GroupLook:
@@ -96,13 +102,13 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    from . import as_json as json
+    from . import as_json as shapes
     from .render import console_for, print_group
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
     if as_json:
-        click.echo(json.text(json.group(view)))
+        click.echo(shapes.text(shapes.group(view)))
     else:
         print_group(view, console_for(sys.stdout))
 
@@ -125,13 +131,13 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
-    from . import as_json as json
+    from . import as_json as shapes
     from .render import console_for, print_claims
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
     if as_json:
-        click.echo(json.text(json.claims(view)))
+        click.echo(shapes.text(shapes.claims(view)))
     else:
         print_claims(view, console_for(sys.stdout), datetime.now(timezone.utc))
 
@@ -169,20 +175,19 @@ def reset_offsets(
       groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
         --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
     """
-    from . import as_json as json
-    from .group_view import GroupDescriber
+    from . import as_json as shapes
     from .offset_reset import execute_reset, plan_reset, target
     from .render import console_for, print_resets
 
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
-    describer = GroupDescriber(_client_settings(bootstrap_server, command_config))
+    describer = _describer(bootstrap_server, command_config)
     resets = plan_reset(describer, group, topics, to)
     if not as_json:
         print_resets(resets, console_for(sys.stdout))
     if execute:
         execute_reset(describer, group, resets, drop_claims=drop_claims)
     if as_json:
-        click.echo(json.text(json.resets(group, resets, executed=execute)))
+        click.echo(shapes.text(shapes.resets(group, resets, executed=execute)))
     else:
         click.echo("done" if execute else "dry run: nothing was changed; --execute does it")
 
@@ -249,7 +254,7 @@ def check(conf: Path, as_json: bool) -> None:
     Example:
       groupkafka check --conf orders.properties
     """
-    from . import as_json as json
+    from . import as_json as shapes
     from .check import check as findings_of
     from .findings import Level
     from .render import console_for, print_finding
@@ -261,7 +266,7 @@ def check(conf: Path, as_json: bool) -> None:
         if not as_json:
             print_finding(finding, console)
     if as_json:
-        click.echo(json.text(json.findings(str(conf), found)))
+        click.echo(shapes.text(shapes.findings(str(conf), found)))
     if any(finding.level is Level.ERROR for finding in found):
         sys.exit(1)
 
@@ -279,7 +284,7 @@ def check(conf: Path, as_json: bool) -> None:
 )
 @click.option("--overwrite", is_flag=True, help="Also replace other offsets that the group has committed.")
 @click.option("--execute", is_flag=True, help="Do it. Without this the plan is shown, and nothing is changed.")
-@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@_as_json
 def migrate(
     bootstrap_server: str,
     group: str,
@@ -301,6 +306,7 @@ def migrate(
       groupkafka migrate --checkpoint /data/checkpoints/billing \\
         --bootstrap-server localhost:9092 --group billing --execute
     """
+    from . import as_json as shapes
     from .migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
     from .render import NEXT, STOP_FIRST, console_for, print_migration, printable
 
@@ -314,7 +320,7 @@ def migrate(
     if execute:
         execute_migration(describer, files, migration)
     if as_json:
-        click.echo(json.dumps({**migration.to_json(), "executed": execute}, indent=2))
+        click.echo(shapes.text({**migration.to_json(), "executed": execute}))
     elif execute:
         console.print(NEXT.format(group=printable(group)))
     else:

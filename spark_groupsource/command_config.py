@@ -19,14 +19,10 @@ _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def read_properties(path: Path, option: str) -> dict[str, str]:
+def read_properties(path: Path) -> dict[str, str]:
     """Read the file as `java.util.Properties.load` does; of a key that stands twice, the last one counts.
 
     `${env:NAME}` in a value is that environment variable.
-
-    Args:
-        path: the file.
-        option: the command's option that names it, for the error.
 
     Raises:
         OptionError: the file cannot be read, or an environment variable is not set. The message shows no value.
@@ -35,7 +31,7 @@ def read_properties(path: Path, option: str) -> dict[str, str]:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise OptionError(f"{option} {path} cannot be read: {reason}.") from None
+        raise OptionError(f"{path} cannot be read: {reason}.") from None
     return {key: _with_environment(key, value) for key, value in parse_properties(text).items()}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import datetime, timezone
 
@@ -124,6 +125,24 @@ def test_a_time_means_the_first_record_of_that_time_or_later(topic: MakeTopic, c
     assert new("2026-01-01T01:30:00.000Z") == "2"
     assert new("2026-01-01T02:00:00+01:00") == "1"
     assert new("2030-01-01T00:00:00Z") == "4", "later than every record: the end"
+
+
+def test_as_json_claims_and_resets_are_one_object_each(stopped: Callable[..., str], run: Run) -> None:
+    name = stopped(HELD.offset, HELD.metadata())
+    shown = json.loads(run("claims", name, "--json").output)
+    assert (shown["state"], shown["held"]) == ("empty", 6)
+    assert [(one["kind"], one["start"], one["end"], one["stream"], one["since"]) for one in shown["claims"]] == [
+        ("owed", 2, 4, "beta", "2025-11-21T16:59:44Z"),
+        ("owed", 4, 5, "gamma", None),
+        ("in flight", 6, 9, "alpha", "2025-11-21T16:59:50Z"),
+    ]
+    reset = (name, "--topic", name, "--to-offset", "8", "--json")
+    planned = json.loads(run("reset-offsets", *reset).output)
+    assert planned["executed"] is False
+    assert [(one["partition"], one["current"], one["new"], len(one["claims"])) for one in planned["resets"]] == [(0, 2, 8, 3)]
+    done = run("reset-offsets", *reset, "--execute", "--drop-claims")
+    assert json.loads(done.output)["executed"] is True
+    assert json.loads(run("claims", name, "--json").output)["claims"] == []
 
 
 def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., str], run: Run) -> None:

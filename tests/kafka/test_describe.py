@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -125,6 +126,21 @@ def test_a_kip_848_group_is_described_too(topic: MakeTopic, cluster: Cluster, de
     assert "@127.0.0.1" in row(shown, name, 0)[6]
 
 
+def test_as_json_it_is_one_object(topic: MakeTopic, produce: Produce, cluster: Cluster, describe: Describe) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 10, 0)
+    with joined(cluster, f"group-of-{name}", name, 2, client_id=f"{BELL_AND_RED}x") as consumer:
+        commit(consumer, name, 0, 4)
+        output = describe(f"group-of-{name}", "--json").output
+    shown = json.loads(output)
+    assert "\x1b" not in output
+    assert (shown["state"], shown["protocol"], shown["lag"]) == ("stable", "classic", 6)
+    assert [one["client_id"] for one in shown["members"]] == [f"{BELL_AND_RED}x"]
+    first, second = shown["partitions"]
+    assert (first["committed"], first["end"], second["committed"]) == (4, 10, None)
+    assert first["member_id"] == shown["members"][0]["member_id"]
+
+
 def test_a_group_whose_members_have_gone_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
     name = topic()
     with joined(cluster, f"group-of-{name}", name, 1) as consumer:
@@ -194,7 +210,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("describe", "claims", "reset-offsets", "demo", "broker"):
+    for command in ("describe", "claims", "reset-offsets", "top", "check", "demo", "broker"):
         shown = CliRunner().invoke(main, [command, "--help"])
         assert shown.exit_code == 0
         assert len(shown.output) > 200

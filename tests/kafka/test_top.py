@@ -11,16 +11,16 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
 from spark_groupsource import group_look
 from spark_groupsource.broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from spark_groupsource.group_look import GroupLook
 
-from ..conftest import MakeTopic, Produce
+from ..conftest import MakeTopic
 from ..producing import send
 from ..waiting import until
 from .consumers import commit, joined
@@ -69,8 +69,6 @@ def top(servers: str, group: str, *more: str) -> Iterator[Top]:
 
 
 def test_members_partitions_rates_and_a_broker_that_goes_away_are_told_in_plain_lines() -> None:
-    from confluent_kafka import Producer
-
     with Cluster() as cluster:
         cluster.create_topic("orders", 2)
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
@@ -123,11 +121,7 @@ def test_as_json_each_look_is_an_object_and_a_group_that_is_not_there_yet_is_wai
     assert stable["members"][0]["partitions"] == [{"topic": name, "partition": 0}]
 
 
-def children() -> set[int]:
-    return {int(pid) for pid in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}
-
-
-def test_a_look_that_dies_is_made_again(topic: MakeTopic, produce: Produce, cluster: Cluster) -> None:
+def test_a_look_that_dies_is_made_again(topic: MakeTopic, cluster: Cluster) -> None:
     """As librdkafka does to its process when a coordinator's connection breaks at the wrong moment."""
     name = topic()
     with GroupLook({"bootstrap.servers": cluster.bootstrap_servers}) as look, joined(cluster, f"group-of-{name}", name, 1):

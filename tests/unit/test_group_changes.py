@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import datetime, timezone
 
@@ -146,7 +147,9 @@ class Stop(Exception):
 
 
 def test_looks_go_on_after_one_that_no_broker_answers() -> None:
-    looks = iter([view(member("a", 0)), BrokerUnavailable("all down"), view(member("a", 0), member("b\x07", 1)), Stop()])
+    looks: Iterator[GroupView | Exception] = iter(
+        [view(member("a", 0)), BrokerUnavailable("all down"), view(member("a", 0), member("b\x07", 1)), Stop()]
+    )
     lines: list[str] = []
 
     def describe(_group: str) -> GroupView:

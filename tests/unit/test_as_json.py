@@ -1,0 +1,104 @@
+"""`--json`: its shapes are those of docs/command-line.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+
+from spark_groupsource import as_json, group_changes
+from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.findings import Finding, Level
+from spark_groupsource.group_changes import Event, Rates
+from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.offset_reset import OffsetReset
+from spark_groupsource.partition import TopicPartition
+
+PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+EXAMPLES = {
+    heading: [json.loads(block) for block in re.findall(r"```json\n(.*?)```", section, re.DOTALL)]
+    for heading, _, section in (part.partition("\n") for part in PAGE.split("\n## ")[1:])
+}
+
+AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
+ZERO = TopicPartition("orders\x1b", 0)
+RECORD = CommitRecord(
+    stream="a",
+    logged=7,
+    done=6,
+    next=9,
+    open=(OpenRange(6, 9),),
+    owed=(OwedRange("b", 3, 2, 4),),
+    claimed_at=1_763_744_390,
+)
+MEMBER = GroupMember("a-1", "a", None, "host", frozenset({ZERO}))
+VIEW = GroupView(
+    "billing",
+    "stable",
+    "classic",
+    "range",
+    "broker 1",
+    (MEMBER,),
+    (PartitionView(ZERO, MEMBER, RECORD, 10), PartitionView(TopicPartition("orders\x1b", 1), None, None, None)),
+)
+
+SHOWN = {
+    "describe": [as_json.group(VIEW)],
+    "claims": [as_json.claims(VIEW)],
+    "reset-offsets": [
+        as_json.resets(
+            "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].in_flight + VIEW.partitions[0].owed)], executed=False
+        )
+    ],
+    "check": [as_json.findings("file", [Finding(Level.OK, "brokers", "yes")])],
+    "top": [
+        as_json.look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [Event("joined", "a")]),
+        as_json.no_look(AT, "billing", "why"),
+    ],
+}
+
+
+def shape(value: Any) -> Any:
+    """The fields, in their order, of an object and of the objects in it; of a list those of its first item, if it has one."""
+    if isinstance(value, dict):
+        return [(name, shape(inner)) for name, inner in value.items() if inner != []]
+    return shape(value[0]) if isinstance(value, list) else None
+
+
+def fields(value: Any) -> list[str]:
+    return list(value)
+
+
+@pytest.mark.parametrize("command", SHOWN)
+def test_the_fields_are_those_of_the_page(command: str) -> None:
+    assert [fields(one) for one in SHOWN[command]] == [fields(one) for one in EXAMPLES[command]]
+    if command != "top":
+        assert [shape(one) for one in SHOWN[command]] == [shape(one) for one in EXAMPLES[command]]
+    else:
+        assert fields(SHOWN["top"][0]["partitions"][0]) == fields(EXAMPLES["top"][0]["partitions"][0])
+
+
+def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> None:
+    shown = as_json.group(VIEW)
+    first, second = shown["partitions"]
+    assert [(one["kind"], one["start"], one["since"]) for one in first["claims"]] == [
+        ("owed", 2, None),
+        ("in flight", 6, "2025-11-21T16:59:50Z"),
+    ]
+    assert (second["committed"], second["end"], second["lag"], second["held"], second["member_id"]) == (None, None, None, 0, None)
+
+
+def test_no_character_that_could_steer_a_terminal_is_raw() -> None:
+    for lines in (False, True):
+        text = as_json.text(SHOWN["describe"][0], lines=lines)
+        assert "\x1b" not in text
+        assert json.loads(text) == SHOWN["describe"][0]
+        assert ("\n" in text) is not lines
+
+
+def test_the_page_names_every_event() -> None:
+    assert [kind for kind in get_args(group_changes.Kind) if f"`{kind}`" not in PAGE] == []

@@ -30,6 +30,8 @@ RUN_BY = {
     "make test": "test_make_test_runs_the_whole_suite",
     "pip install '.[cli]'": "test_an_installed_package_has_the_source_and_the_command (and tests/spark/test_package.py)",
     "groupkafka broker": "test_the_broker_prints_its_address_and_ends_with_ctrl_c",
+    "groupkafka check --conf billing.properties": "tests/kafka/test_check.py",
+    "groupkafka top --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_top.py",
     "groupkafka claims --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_claims.py",
     "spark-submit --master spark://localhost:7077 job.py": "tests/spark/test_submit.py",
     "$SPARK_HOME/sbin/start-connect-server.sh --wait --master local[2]": "tests/spark/test_connect.py",

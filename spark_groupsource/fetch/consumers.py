@@ -39,7 +39,10 @@ _DEFAULTS: dict[str, Any] = {
     # A Fetch that waits for records at the end of a log holds up all requests on its connection for so long (500 ms by
     # default), the next range's among them.
     "fetch.wait.max.ms": 10,
-    "fetch.queue.backoff.ms": 10,
+    # The next Fetch goes out when fewer records than this are left. With the 100,000 of librdkafka all that is fetched ahead
+    # (a structure for each record, and memory for it) falls out of the processor's caches before it is read: twice the CPU time.
+    "queued.min.messages": 5000,
+    "fetch.queue.backoff.ms": 1,
 }
 _FIXED: dict[str, Any] = {
     "enable.auto.commit": False,

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SAMPLE_S = 0.5
+# A worker's Python thread copies and sends what the threads of librdkafka have fetched; the JVM's tasks take it.
+PARTS_OF_WORK = ("broker", "librdkafka", "Python", "JVM tasks", "JVM compiler, GC", "JVM other")
 _KB = 1024
 _PROC = Path("/proc")
 
@@ -36,6 +38,42 @@ def cpu_seconds(without: Iterable[int]) -> float:
     only measures, is left out. `without`: pids of processes that are left out too, with all below them.
     """
     return sum(_cpu_ticks(pid) for pid in _tree(set(without)) - {os.getpid()}) / _TICKS_PER_S
+
+
+class CpuByPart:
+    """The CPU seconds of threads from its making on, by the part of the work that they do, the broker's too.
+
+    Args:
+        broker: the pids of its nodes.
+    """
+
+    def __init__(self, broker: Iterable[int]) -> None:
+        self._brokers = set(broker)
+        self._before = self._threads()
+
+    def seconds(self) -> dict[str, float]:
+        """By `PARTS_OF_WORK`, of the threads that are still there."""
+        found = dict.fromkeys(PARTS_OF_WORK, 0.0)
+        for task, (part, ticks) in self._threads().items():
+            found[part] += (ticks - self._before.get(task, (part, 0))[1]) / _TICKS_PER_S
+        return found
+
+    def _threads(self) -> dict[Path, tuple[str, int]]:
+        found = {}
+        for pid in _tree(set()) - {os.getpid()}:
+            process = _name(_PROC / str(pid))
+            for task in _tasks(pid):
+                part = "broker" if pid in self._brokers else _part(process, _name(task))
+                found[task] = part, sum(int(field) for field in _fields(task)[11:13])
+        return found
+
+
+def _part(process: str, thread: str) -> str:
+    if process == "java":
+        if thread.startswith("Executor task"):
+            return "JVM tasks"
+        return "JVM compiler, GC" if thread.startswith(("C1 ", "C2 ", "GC ", "G1 ", "VM ", "Sweeper")) else "JVM other"
+    return "librdkafka" if thread.startswith("rdk:") else "Python"
 
 
 class PeakMemory:
@@ -79,7 +117,7 @@ def _tree(without: set[int]) -> set[int]:
     parents: dict[int, int] = {}
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
-            fields = _stat(int(folder.name))
+            fields = _fields(folder)
             if fields:
                 parents[int(folder.name)] = int(fields[1])
     found = {os.getpid()}
@@ -90,10 +128,25 @@ def _tree(without: set[int]) -> set[int]:
         found |= more
 
 
-def _stat(pid: int) -> list[str]:
-    """The fields of /proc/<pid>/stat from the state on; none for a process that is gone."""
+def _tasks(pid: int) -> list[Path]:
+    """The threads of a process; none of one that is gone."""
     try:
-        text = (_PROC / str(pid) / "stat").read_text()
+        return list((_PROC / str(pid) / "task").iterdir())
+    except OSError:
+        return []
+
+
+def _name(task: Path) -> str:
+    try:
+        return (task / "comm").read_text().strip()
+    except OSError:
+        return ""
+
+
+def _fields(task: Path) -> list[str]:
+    """The fields of `stat` from the state on, of a process or a thread; none for one that is gone."""
+    try:
+        text = (task / "stat").read_text()
     except OSError:
         return []
     # The name stands in brackets, and may have anything in it.
@@ -101,7 +154,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _cpu_ticks(pid: int) -> int:
-    fields = _stat(pid)
+    fields = _fields(_PROC / str(pid))
     # utime, stime, cutime, cstime.
     return sum(int(field) for field in fields[11:15])
 

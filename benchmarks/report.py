@@ -9,6 +9,7 @@ from statistics import median
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.processes import PARTS_OF_WORK
 from benchmarks.runs import Throughput
 
 BASE = "spark"
@@ -26,6 +27,19 @@ def print_throughput(console: Console, title: str, runs: Mapping[str, Sequence[T
         python, jvm = (max(getattr(run.peaks, kind) for run in found) // 2**20 for kind in ("python", "jvm"))
         ratios = [f"{values[source] / values[BASE]:.2f}" if BASE in values else "" for values in (speeds, cpus)]
         table.add_row(source, f"{speeds[source]:,.0f}", str(python or ""), str(jvm or ""), f"{cpus[source]:.2f}", *ratios)
+    console.print(table)
+
+
+def print_parts(console: Console, runs: Mapping[str, Sequence[Throughput]]) -> None:
+    """Print where the CPU time of one load goes, the broker's too: medians of CPU s per million rows."""
+    table = Table(title="where it goes, CPU s per M rows", title_justify="left")
+    table.add_column("source")
+    for part in PARTS_OF_WORK:
+        table.add_column(part, justify="right")
+    for source, found in runs.items():
+        if found[0].parts:
+            shares = [median(run.parts[part] / run.rows * 1e6 for run in found) for part in PARTS_OF_WORK]
+            table.add_row(source, *(f"{share:.2f}" for share in shares))
     console.print(table)
 
 

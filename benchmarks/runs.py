@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.processes import PeakMemory, Peaks, cpu_seconds
+from benchmarks.processes import CpuByPart, PeakMemory, Peaks, cpu_seconds
 from benchmarks.topics import Load
 from spark_groupsource.broker import Cluster
 
@@ -25,7 +25,7 @@ SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka"}
 # Large ones: what Spark does once in each, its logs and its plan, is measured by the trickle.
 BATCHES = 2
 # These read a part of the load only, since they take long for it.
-PARTS = {"pure": 8, "plain": 8}
+PARTS = {"pure": 8, "plain": 2}
 _LIMIT_S = 600.0
 # To look more often would cost what is to be measured.
 _LOOK_S = 0.02
@@ -41,6 +41,8 @@ class Throughput:
     seconds: float
     cpu_seconds: float
     peaks: Peaks
+    # CPU seconds by part of the work; those of threads that ended meanwhile are in `cpu_seconds` only.
+    parts: dict[str, float] = field(default_factory=dict)
 
     @property
     def rows_per_s(self) -> float:
@@ -73,10 +75,11 @@ class Runs:
         with PeakMemory(self._broker) as memory:
             query = self._start(source, load.topic, sink, options)
             _until_batch(query, 0)
-            began, cpu = time.monotonic(), cpu_seconds(self._broker)
+            began, cpu, parts = time.monotonic(), cpu_seconds(self._broker), CpuByPart(self._broker)
             _until_batch(query, BATCHES - 1)
             # Not what it costs to end a query.
             cpu = cpu_seconds(self._broker) - cpu
+            by_part = parts.seconds()
         _until_ended(query)
         batches = _progress_with_rows(query)
         if len(batches) != BATCHES or sum(each["numInputRows"] for each in batches) != records:
@@ -84,7 +87,7 @@ class Runs:
         seconds = sum(each["durationMs"]["triggerExecution"] for each in batches[1:]) / 1000
         if seconds > time.monotonic() - began + 1:
             raise RuntimeError(f"{source}: Spark says {seconds} s, which is more than has passed")
-        return Throughput(sum(each["numInputRows"] for each in batches[1:]), seconds, cpu, memory.peaks)
+        return Throughput(sum(each["numInputRows"] for each in batches[1:]), seconds, cpu, memory.peaks, by_part)
 
     def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
         """Write single records for so long; the time of each micro-batch with records, in ms."""

@@ -388,7 +388,7 @@ class Member:
 
     def _drain(self, going: frozenset[TopicPartition]) -> None:
         self._holder.draining(going)
-        if self._closing or not self._holder.in_flight(going):
+        if self._closing or not self._drain_timeout_s or not self._holder.in_flight(going):
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)
@@ -405,7 +405,7 @@ class Member:
                 break
             self._serve(min(left, POLL_INTERVAL_S))
         if self._tally is not None:
-            self._tally.drained(self._clock() - began, in_time=not self._holder.in_flight(going))
+            self._tally.drained(self._clock() - began, in_time=self._closing or not self._holder.in_flight(going))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import logging
 import socket
 import threading
 import time
-from wsgiref.simple_server import WSGIServer
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
 
@@ -23,10 +24,29 @@ PORT_PATIENCE_S = 10.0
 LOOK_AGAIN_S = 0.2
 
 
+class _Handler(WSGIRequestHandler):
+    """Answers one scrape and logs none.
+
+    The library's own waits for ever for a client that has connected and vanished: each would keep a thread and a socket of
+    the process that is the group's member.
+    """
+
+    timeout = 30
+    """Seconds that a client may say nothing, or take nothing."""
+
+    def handle(self) -> None:
+        with contextlib.suppress(OSError):  # the client is gone
+            super().handle()
+
+    def log_message(self, *words: object) -> None:
+        """Nothing: a line for each scrape would fill the driver's log."""
+
+
 class MetricsServer:
     """Serves the metrics of one run until `close`, or until the process ends."""
 
     def __init__(self, server: WSGIServer, thread: threading.Thread) -> None:
+        server.RequestHandlerClass = _Handler
         self._server = server
         self._thread = thread
         host, self.port = server.server_address[:2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -28,6 +29,7 @@ from spark_groupsource.options import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 from ..scraping import scraped, scraped_from
+from ..waiting import until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
@@ -254,6 +256,18 @@ class TestTheServer:
     def test_a_client_that_says_nothing_holds_up_nobody(self, server: MetricsServer) -> None:
         with socket.create_connection(("127.0.0.1", server.port)):
             assert scraped_from(server.url).samples
+
+    def test_a_client_that_is_gone_keeps_no_thread_and_is_not_told_of(
+        self, server: MetricsServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(metrics_server._Handler, "timeout", 0.2)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent:
+            assert silent.recv(1) == b"", "the server has hung up"
+        with socket.create_connection(("127.0.0.1", server.port)) as rude:
+            rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() is a reset
+        assert scraped_from(server.url).samples
+        until(lambda: not [one for one in threading.enumerate() if "process_request" in one.name], "the threads have ended")
+        assert capsys.readouterr().err == ""
 
     def test_a_port_that_was_closed_can_be_taken_at_once(self) -> None:
         first = serve(Tally("g"), "127.0.0.1", 0)

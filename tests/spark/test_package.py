@@ -60,6 +60,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("built")
     left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "spark-warehouse")
     source = shutil.copytree(ROOT, folder / "source", ignore=left_out)
+    # What docs/databricks.md has people build there.
+    (source / "conf" / "databricks" / "dist").mkdir()
+    (source / "conf" / "databricks" / "dist" / f"{NAME}-cp312-cp312-linux_x86_64.whl").touch()
     done = run([sys.executable, "-m", "build", "--outdir", str(folder), str(source)], folder)
     assert done.returncode == 0, done.stdout + done.stderr
     return folder
@@ -117,7 +120,7 @@ def test_the_sdist_has_what_a_build_needs_and_no_more(built: Path) -> None:
     assert names >= {"CHANGELOG.md", "LICENSE", "README.md", "docs/running.md", "pyproject.toml", "setup.py"}
     assert names >= {"spark_groupsource/fetch/_native.c", "spark_groupsource/py.typed"}
     assert not {name for name in names if name.split("/")[0] in {"tests", "benchmarks", "source"}}
-    assert not {name for name in names if name.endswith((".so", ".pyc"))}
+    assert not {name for name in names if name.endswith((".so", ".pyc", ".whl"))}
 
 
 def test_the_wheel_has_the_package_and_says_what_it_is(built: Path) -> None:

@@ -18,7 +18,7 @@ from .metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 
-PORT_PATIENCE_S = 10.0
+PORT_PATIENCE_S = 15.0
 """How long a port may be taken: Spark starts a query again while the process of its run before is still leaving the group."""
 
 LOOK_AGAIN_S = 0.2

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from benchmarks.environment import environment
 from benchmarks.report import print_parts, print_throughput, print_trickle
-from benchmarks.runs import SOURCES, Runs, Throughput
+from benchmarks.runs import CEILING, SOURCES, Runs, Throughput
 from benchmarks.session import open_session
 from benchmarks.topics import Load, drop, fill
 from spark_groupsource.broker import Cluster
@@ -65,10 +65,10 @@ def main(
         runs = Runs(spark, cluster, Path(name))
         for load in loads(sizes, codecs, partitions, scale):
             fill(cluster, load)
-            # A sink that writes takes long, and so does the consume loop: they have the usual load of each size.
+            # A sink that writes takes long, and so do more peers: they have the usual load of each size.
             is_usual = (load.codec, load.partitions) == (codecs[0], usual(partitions))
             for sink in sinks if is_usual else sinks[:1]:
-                peers = [*sources, PLAIN] if is_usual and sink == sinks[0] else sources
+                peers = [*sources, *CEILING, PLAIN] if is_usual and sink == sinks[0] else sources
                 found = measure(runs, load, sink, peers, rounds)
                 print_throughput(console, f"{load}, {load.records:,} records, {sink}", found)
                 print_parts(console, found)

@@ -1,4 +1,4 @@
-"""One Spark session with Spark's own Kafka source in it, and this one twice: as it is, and with the pure reader."""
+"""One Spark session with Spark's own Kafka source in it, and this one as it is, with the pure reader, and without the reading."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_jars import SPARK, spark_kafka_jars
 from spark_groupsource.admission_reader import AdmissionControlReader
 from spark_groupsource.datasource import GroupKafkaDataSource
-from spark_groupsource.fetch import pure
+from spark_groupsource.fetch import fetch, pure
 from spark_groupsource.options import Options
 from spark_groupsource.stream_reader import RangePartition
 
@@ -38,6 +38,28 @@ class _PureStreamReader(AdmissionControlReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
         return pure.read(partition.offsets, self._fetch_settings)
+
+
+class CeilingDataSource(GroupKafkaDataSource):
+    """`groupkafka` with tasks that read one batch from Kafka, and give it to Spark until their range's rows are there."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The name for `format`."""
+        return "groupkafka_ceiling"
+
+    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
+        """As the base class does."""
+        return _CeilingStreamReader(Options.parse(self.options))
+
+
+class _CeilingStreamReader(AdmissionControlReader):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, RangePartition)  # noqa: S101
+        offsets = partition.offsets
+        ready = next(fetch(offsets, self._fetch_settings))
+        for begin in range(offsets.start, offsets.end, ready.num_rows):
+            yield ready.slice(0, offsets.end - begin)
 
 
 def open_session(cores: int, folder: Path) -> SparkSession:
@@ -68,4 +90,5 @@ def open_session(cores: int, folder: Path) -> SparkSession:
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(GroupKafkaDataSource)
     session.dataSource.register(PureKafkaDataSource)
+    session.dataSource.register(CeilingDataSource)
     return session

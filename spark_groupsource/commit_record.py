@@ -23,8 +23,8 @@ STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 
 StreamName = Annotated[str, Field(pattern=STREAM_NAME)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
-WallClock = Annotated[int, Field(ge=0, lt=2**40)]
-"""Seconds since 1970 UTC. For people only: nothing is decided by it."""
+WallClock = Annotated[int, Field(ge=0, lt=253_402_300_800)]
+"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. For people only: nothing is decided by it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
 """What tells a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ OTHER = "a91d0c77e2b4f635"
 streams = st.from_regex(r"[0-9a-zA-Z_-]{1,64}", fullmatch=True)
 plans = st.integers(-1, 2**63 - 1)
 topic_ids = st.none() | st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True)
-times = st.none() | st.integers(0, 2**40 - 1)
+times = st.none() | st.integers(0, 253_402_300_799)
 
 
 @st.composite
@@ -89,6 +90,9 @@ def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None
     assert read_commit(2, text.replace(',"at":1763744390', ',"at":null')) == Foreign(2)
     assert read_commit(2, text.replace("5,6]", "5,6,null]")) == Foreign(2)
     assert read_commit(2, text.replace("1763744390", "-1")) == Foreign(2)
+    newest = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc).timestamp())
+    assert isinstance(read_commit(2, text.replace("1763744390", str(newest))), CommitRecord)
+    assert read_commit(2, text.replace("1763744390", str(newest + 1))) == Foreign(2), "no time that could be shown"
 
 
 def test_the_topics_id_is_part_of_a_record_where_it_is_known() -> None:

@@ -24,10 +24,10 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 
 from .broker_errors import explain
 from .commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
-from .errors import GroupActive, GroupNotFound
+from .errors import BrokerUnavailable, GroupActive, GroupNotFound
 from .kafka_client import make_client
 from .partition import TopicPartition
-from .topics import librdkafka_log, names_of
+from .topics import NO_RECORD, librdkafka_log, names_of
 
 T = TypeVar("T")
 
@@ -206,12 +206,16 @@ class GroupDescriber:
         """
         asked = {KafkaTopicPartition(*partition): spec for partition in partitions}
         futures: Mapping[KafkaTopicPartition, Future[Any]] = self._admin.list_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-        return {
-            TopicPartition(partition.topic, partition.partition): self._answer(
-                future, f"asking for an offset of {partition.topic}-{partition.partition}", ""
-            ).offset
-            for partition, future in futures.items()
-        }
+        found = {}
+        for asked_for, future in futures.items():
+            partition = TopicPartition(asked_for.topic, asked_for.partition)
+            offset = self._answer(future, f"asking for an offset of {partition}", "").offset
+            if offset < NO_RECORD:
+                raise BrokerUnavailable(
+                    f"The leader of {partition} does not answer. Check that its broker is up and can be reached from here."
+                )
+            found[partition] = offset
+        return found
 
     def move(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Commit these offsets, without metadata, for a group that has no members.
@@ -255,7 +259,7 @@ class GroupDescriber:
         ends = {}
         for partition, future in futures.items():
             # No leader now, a deleted topic, no ACL on it: the rest of the view is worth showing.
-            if future.exception() is None:
+            if future.exception() is None and future.result().offset > NO_RECORD:
                 ends[TopicPartition(partition.topic, partition.partition)] = future.result().offset
         return ends
 

@@ -35,7 +35,10 @@ OFFSETS_IN_A_CALL = 1000
 """Partitions that one call asks for: the time that librdkafka takes for a call grows with their square."""
 
 NO_RECORD = -1
-"""What a broker answers when no record is as young as the timestamp that it was asked for."""
+"""What a broker answers when no record is as young as the timestamp that it was asked for.
+
+Of a partition whose leader did not answer, librdkafka gives -1001, without an error.
+"""
 
 EARLIEST_OFFSET: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
 LATEST_OFFSET: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -216,7 +219,7 @@ class Topics:
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
                     continue  # no leader now, or just created, or just deleted: the caller's patience decides
                 raise error from None
-            if offset >= NO_RECORD:  # of a partition whose leader did not answer, -1001 comes without an error
+            if offset >= NO_RECORD:
                 known[partition] = offset
         self._look_up_leaders({partition.topic for partition in specs if partition not in known})
         return known

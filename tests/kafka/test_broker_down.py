@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from spark_groupsource import group_view
 from spark_groupsource.broker import Cluster
 from spark_groupsource.cycle import Cycle
+from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.group_view import GroupDescriber
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.topics import EARLIEST_OFFSET
 
 from ..waiting import until
 
@@ -20,8 +25,9 @@ def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-def test_a_partition_without_a_leader_waits_and_the_others_are_read() -> None:
+def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
+    monkeypatch.setattr(group_view, "REQUEST_TIMEOUT_S", 3.0)
     with Cluster(nodes=3) as cluster:
         cluster.create_topic("orders", 3, replication=1)
         fill(cluster, "orders", 3, 30)
@@ -47,6 +53,11 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read() -> None:
                 lambda: cycle.plan(member, limited=True) is None and len(cycle._ledger.positions) == 2, "two of three partitions"
             )
             assert dict(cycle._ledger.positions) == {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 10}
+            describer = GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers})
+            ends = {one.partition.partition: one.end for one in describer.describe("billing").partitions}
+            assert ends == {0: 10, 1: 10, 2: None}
+            with pytest.raises(BrokerUnavailable, match=r"orders-2(:.* Leader not available| does not answer)"):
+                describer.offsets_at([TopicPartition("orders", 1), TopicPartition("orders", 2)], EARLIEST_OFFSET)
             fill(cluster, "orders", 2, 4)
             until(lambda: cycle.plan(member, limited=True), "records of the partitions that are there")
             node.start()

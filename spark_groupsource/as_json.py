@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .commit_record import OwedRange
 from .findings import Finding, Level
@@ -17,6 +17,9 @@ from .group_changes import Event, Rates
 from .group_view import GroupMember, GroupView, PartitionView
 from .offset_reset import OffsetReset
 from .partition import TopicPartition
+
+if TYPE_CHECKING:
+    from .migrate import Migration
 
 Json = dict[str, Any]
 
@@ -71,6 +74,33 @@ def resets(group_id: str, planned: Sequence[OffsetReset], *, executed: bool) -> 
             }
             for reset in planned
         ],
+    }
+
+
+def migration(planned: Migration, *, executed: bool) -> Json:
+    """`groupkafka migrate --json`: offsets are the first ones that are not processed."""
+    return {
+        "group": planned.group,
+        "checkpoint": planned.checkpoint,
+        "query": planned.query,
+        "batch": planned.batch,
+        "committed_batch": planned.last.committed,
+        "planned_batch": planned.last.planned,
+        "committed_at": None if planned.committed_at is None else iso(planned.committed_at),
+        "source": planned.source,
+        "partitions": [
+            {
+                **_place(reset.partition),
+                "current": reset.current,
+                "new": reset.new,
+                "added": reset.partition in planned.added,
+                "expired": planned.expired[reset.partition].size if reset.partition in planned.expired else 0,
+            }
+            for reset in planned.resets
+        ],
+        "stateful": planned.stateful,
+        "gone": [_place(partition) for partition in planned.gone],
+        "executed": executed,
     }
 
 

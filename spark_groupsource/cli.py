@@ -177,7 +177,7 @@ def reset_offsets(
     """
     from . import as_json as shapes
     from .offset_reset import execute_reset, plan_reset, target
-    from .render import console_for, print_resets
+    from .render import DRY_RUN, console_for, print_resets
 
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
     describer = _describer(bootstrap_server, command_config)
@@ -189,13 +189,13 @@ def reset_offsets(
     if as_json:
         click.echo(shapes.text(shapes.resets(group, resets, executed=execute)))
     else:
-        click.echo("done" if execute else "dry run: nothing was changed; --execute does it")
+        click.echo("done" if execute else DRY_RUN)
 
 
 @main.command(short_help="Watch a group: members, partitions, rates, rebalances.")
 @_of_a_group
 @click.option(
-    "--interval", type=click.FloatRange(min=0.2), default=2.0, show_default=True, metavar="SECONDS", help="Between looks."
+    "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="Between looks."
 )
 @_as_json
 def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
@@ -214,6 +214,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     Example:
       groupkafka top --bootstrap-server localhost:9092 --group orders
     """
+    import signal
     from contextlib import ExitStack, suppress
 
     from .render import console_for
@@ -224,6 +225,8 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
         look = ends.enter_context(_look(bootstrap_server, command_config))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
+            # Also for whoever is told to end: the view gives the terminal back as it was.
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
             show = ends.enter_context(LiveView(console))
         watch(look.describe, group, show, interval)
 
@@ -308,7 +311,7 @@ def migrate(
     """
     from . import as_json as shapes
     from .migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
-    from .render import NEXT, STOP_FIRST, console_for, print_migration, printable
+    from .render import console_for, print_migration, print_next
 
     files = Checkpoint(checkpoint)
     describer = _describer(bootstrap_server, command_config)
@@ -320,12 +323,9 @@ def migrate(
     if execute:
         execute_migration(describer, files, migration)
     if as_json:
-        click.echo(shapes.text({**migration.to_json(), "executed": execute}))
-    elif execute:
-        console.print(NEXT.format(group=printable(group)))
+        click.echo(shapes.text(shapes.migration(migration, executed=execute)))
     else:
-        console.print(STOP_FIRST)
-        console.print("dry run: nothing was changed; --execute does it")
+        print_next(group, console, executed=execute)
 
 
 @main.command(short_help="Watch two Spark queries share a topic, and one take over.")

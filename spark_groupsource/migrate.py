@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 import pyarrow as pa
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
@@ -101,8 +100,11 @@ class Checkpoint:
 
 
 def without_password(text: str) -> str:
-    """The text without the user and the password that a URI may have before its host."""
-    return re.sub(r"://[^/@:\s]*:[^/@\s]*@", "://***@", text)
+    """The text without the user and the password that a URI may have before its host; keys of S3 have slashes in them.
+
+    A port and a path, as of `hdfs://host:8020/a@b`, are none.
+    """
+    return re.sub(r"://[^/@:\s]*:(?![0-9]+/)\S*@", "://***@", text)
 
 
 @dataclass(frozen=True)
@@ -124,35 +126,9 @@ class Migration:
     expired: Mapping[TopicPartition, OffsetRange]
     """Records between the checkpoint's offset and the log's start, which nobody can read any more."""
     gone: tuple[TopicPartition, ...]
-    """In the checkpoint, and no longer in Kafka."""
+    """In the checkpoint, of topics that are no longer in Kafka."""
     stateful: bool
     """Whether the old query keeps state, which no group can hold."""
-
-    def to_json(self) -> dict[str, Any]:
-        """For `--json`: offsets are the first ones that are not processed; `current` is null where the group has no commit."""
-        return {
-            "group": self.group,
-            "checkpoint": self.checkpoint,
-            "query": self.query,
-            "batch": self.batch,
-            "committed_batch": self.last.committed,
-            "planned_batch": self.last.planned,
-            "committed_at": None if self.committed_at is None else self.committed_at.strftime("%Y-%m-%dT%H:%M:%SZ"),
-            "source": self.source,
-            "partitions": [
-                {
-                    "topic": reset.partition.topic,
-                    "partition": reset.partition.partition,
-                    "current": reset.current,
-                    "new": reset.new,
-                    "added": reset.partition in self.added,
-                    "expired": self.expired[reset.partition].size if reset.partition in self.expired else 0,
-                }
-                for reset in self.resets
-            ],
-            "stateful": self.stateful,
-            "gone": [{"topic": partition.topic, "partition": partition.partition} for partition in self.gone],
-        }
 
 
 def plan_migration(
@@ -165,7 +141,8 @@ def plan_migration(
         uncommitted: see spark_checkpoint.batch_to_carry.
 
     Raises:
-        OptionError, OffsetError, UncommittedBatch: see spark_checkpoint; also when an offset is beyond the end of its log.
+        OptionError, OffsetError, UncommittedBatch: see spark_checkpoint; OffsetError also when an offset is beyond the end of
+            its log, or a topic has fewer partitions: it is another cluster's, or was made anew.
         GroupActive: the group has members.
         BrokerError: see GroupDescriber.
     """
@@ -177,7 +154,8 @@ def plan_migration(
     starts = describer.offsets_at(there, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     ends = describer.offsets_at(there, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     carried = {partition: offsets.get(partition, starts[partition]) for partition in there}
-    _refuse_beyond_the_end(carried, ends)
+    gone = tuple(sorted(offsets.keys() - there))
+    _refuse_other_logs(carried, ends, gone)
     resets = []
     for partition, new in sorted(carried.items()):
         one = known.get(partition)
@@ -194,7 +172,7 @@ def plan_migration(
         resets=tuple(resets),
         added=frozenset(there - offsets.keys()),
         expired={one: OffsetRange(new, starts[one]) for one, new in sorted(carried.items()) if new < starts[one]},
-        gone=tuple(sorted(offsets.keys() - there)),
+        gone=gone,
         stateful=checkpoint.has_state(),
     )
 
@@ -223,11 +201,16 @@ def _existing(describer: GroupDescriber, topics: set[str]) -> set[TopicPartition
     return there
 
 
-def _refuse_beyond_the_end(carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:
-    beyond = [f"\n  {one}: offset {new}, the log ends at {ends[one]}" for one, new in sorted(carried.items()) if new > ends[one]]
-    if beyond:
+def _refuse_other_logs(
+    carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], gone: Collection[TopicPartition]
+) -> None:
+    """Refuse logs that cannot be those the offsets are of; a topic's offsets and partitions only grow."""
+    topics = {one.topic for one in carried}
+    ahead = [f"\n  {one}: offset {new}, the log ends at {ends[one]}" for one, new in sorted(carried.items()) if new > ends[one]]
+    ahead += [f"\n  {one}: the topic has no such partition" for one in gone if one.topic in topics]
+    if ahead:
         raise OffsetError(
-            f"The checkpoint is ahead of the logs:{''.join(beyond)}\n"
+            f"The checkpoint is ahead of the logs:{''.join(ahead)}\n"
             "Either --bootstrap-server is not the cluster that the old query reads from, or a topic was deleted and created "
             "again, or its log was cut. Start the old query: it says what is lost, and goes on with failOnDataLoss=false."
         )

@@ -25,6 +25,8 @@ The old query keeps state (aggregation, deduplication, join): it stays behind, a
 STOP_FIRST = """\
 The old query has to be stopped: Spark's source joins no group, so nothing here can tell whether it still runs."""
 
+DRY_RUN = "dry run: nothing was changed; --execute does it"
+
 NEXT = """\
 done. Start the groupkafka query with kafka.group.id={group}, a checkpoint of its own, startingOffsets=earliest for partitions and
 topics that are created before its first micro-batch, and an output that does not know its micro-batches yet: they count from 0
@@ -156,6 +158,12 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
         console.print(Text(f"no longer in Kafka, left out: {printable(str(partition))}"))
     if migration.stateful:
         console.print(Text(STATE_STAYS))
+
+
+def print_next(group: str, console: Console, *, executed: bool) -> None:
+    """Print what to do once `groupkafka migrate` has shown its plan, or has done it."""
+    # As Text: brackets in the group's name are none of rich's markup.
+    console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))
 
 
 def print_finding(finding: Finding, console: Console) -> None:

@@ -71,7 +71,8 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
         "  1. Start the old query once more on this checkpoint, until it has finished them (with trigger(availableNow=True) it "
         "ends by itself), and migrate then: no record is lost or doubled.\n"
         f"  2. Or look what the output has. None of them: --uncommitted {REREAD} has the groupkafka query read them. All of them "
-        f"(Spark's file sink then has a file _spark_metadata/{last.planned}): --uncommitted {SKIP} goes on behind them. A part: "
+        f"(Spark's file sink then has a file _spark_metadata/{last.planned}, or {last.planned}.compact there): --uncommitted "
+        f"{SKIP} goes on behind them. A part: "
         f"{REREAD} doubles it, {SKIP} loses the rest."
     )
 

@@ -146,6 +146,9 @@ def test_a_checkpoint_of_another_cluster_is_refused(
     ahead = migrate(name, checkpoint({name: {0: 11}}), "--execute")
     assert ahead.exit_code == 1
     assert f"{name}-0: offset 11, the log ends at 10" in ahead.output
+    fewer = migrate(name, checkpoint({name: {0: 4, 1: 4}}), "--execute")
+    assert fewer.exit_code == 1
+    assert f"{name}-1: the topic has no such partition" in fewer.output
     elsewhere = migrate(name, checkpoint({"no-such-topic": {0: 1}}), "--execute")
     assert elsewhere.exit_code == 1
     assert "None of the checkpoint's topics exists on these brokers: no-such-topic" in elsewhere.output
@@ -179,6 +182,17 @@ def test_claims_of_the_group_are_never_forgotten(
     refused = migrate(name, folder, "--execute", "--overwrite")
     assert refused.exit_code == 1
     assert f"have claimed ranges of {name}-0" in refused.output
+
+
+def test_a_group_may_have_any_name(
+    filled: Callable[..., str], checkpoint: WriteCheckpoint, cluster: Cluster, migrate: Migrate
+) -> None:
+    name = filled()
+    group = f"[bold]{name}[/b]\x1b"
+    done = migrate(name, checkpoint({name: {0: 4}}), "--execute", "--group", group)
+    assert done.exit_code == 0, done.output
+    assert f"kafka.group.id=[bold]{name}[/b]\\x1b," in done.output
+    assert committed_offsets(cluster, group, name) == {0: 4}
 
 
 def test_state_that_stays_behind_is_told(filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate) -> None:

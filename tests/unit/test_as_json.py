@@ -15,8 +15,10 @@ from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.findings import Finding, Level
 from spark_groupsource.group_changes import Event, Rates
 from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.migrate import Migration
 from spark_groupsource.offset_reset import OffsetReset
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark_checkpoint import LastBatches
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = {
@@ -45,6 +47,20 @@ VIEW = GroupView(
     (MEMBER,),
     (PartitionView(ZERO, MEMBER, RECORD, 10), PartitionView(TopicPartition("orders\x1b", 1), None, None, None)),
 )
+MIGRATION = Migration(
+    group="billing",
+    checkpoint="/data/checkpoints/billing",
+    query="0b9f",
+    last=LastBatches(12, 12),
+    batch=12,
+    committed_at=AT,
+    source="0",
+    resets=(OffsetReset(ZERO, None, 120, ()),),
+    added=frozenset(),
+    expired={},
+    gone=(TopicPartition("invoices", 0),),
+    stateful=False,
+)
 
 SHOWN = {
     "describe": [as_json.group(VIEW)],
@@ -54,6 +70,7 @@ SHOWN = {
             "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].in_flight + VIEW.partitions[0].owed)], executed=False
         )
     ],
+    "migrate": [as_json.migration(MIGRATION, executed=False)],
     "check": [as_json.findings("file", [Finding(Level.OK, "brokers", "yes")])],
     "top": [
         as_json.look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [Event("joined", "a")]),

@@ -121,6 +121,9 @@ def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> Non
     ("location", "told"),
     [
         ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
+        ("'s3://key:sec/r@et@bucket/x' at (position 13)", "'s3://***@bucket/x' at (position 13)"),
+        ("hdfs://host:8020/checkpoints/a@b", "hdfs://host:8020/checkpoints/a@b"),
+        ("s3://bucket/at:noon@home", "s3://bucket/at:noon@home"),
         ("abfss://data@account.dfs.core.windows.net/x", "abfss://data@account.dfs.core.windows.net/x"),
         ("/data/checkpoints/billing", "/data/checkpoints/billing"),
     ],

@@ -61,7 +61,8 @@ class GroupLook:
         """As `GroupDescriber.describe`.
 
         Raises:
-            what that raises, what making its client raises, and BrokerUnavailable when the child dies of it three times.
+            what that raises, what making its client raises, and BrokerUnavailable when the child dies of it three times, or
+            does not answer within ANSWER_LIMIT_S.
         """
         view: GroupView = self._answer("describe", group)
         return view
@@ -107,11 +108,10 @@ class GroupLook:
     def _connected(self) -> Connection:
         if self._pipe is None:
             ours, theirs = self._context.Pipe()
-            self._child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
-            with _no_interrupts():
-                self._child.start()
-            theirs.close()
-            self._pipe = ours
+            child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
+            with theirs, _no_interrupts():
+                child.start()
+                self._child, self._pipe = child, ours  # only now: what was not started cannot be ended
         return self._pipe
 
 

@@ -113,7 +113,7 @@ class PlainLines:
 
 
 class LiveView:
-    """The whole terminal, drawn anew every second and with each look; what was there before comes back at the end."""
+    """The whole terminal, drawn anew twice a second and with each look; what was there before comes back at the end."""
 
     def __init__(self, console: Console) -> None:
         self._console = console

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
+import pty
 import re
 import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from confluent_kafka import Producer
@@ -46,8 +48,16 @@ class Top:
 
     def until(self, pattern: str, after: int = 0) -> int:
         """Wait for a line with the pattern, and return how many lines there are by then."""
-        until(lambda: any(re.search(pattern, line) for line in self.lines[after:]), f"{pattern} in {self.lines}")
+        until(lambda: self._has(pattern, after), f"{pattern} in {self.lines}")
         return len(self.lines)
+
+    def _has(self, pattern: str, after: int) -> bool:
+        if any(re.search(pattern, line) for line in self.lines[after:]):
+            return True
+        if self.process.poll() is not None:
+            assert self.process.stderr is not None
+            pytest.fail(f"it has ended: {self.process.stderr.read()}")
+        return False
 
     def interrupt(self) -> str:
         """Press Ctrl-C; returns what stands on stderr."""
@@ -119,6 +129,43 @@ def test_as_json_each_look_is_an_object_and_a_group_that_is_not_there_yet_is_wai
     stable = next(look for look in looks if look.get("state") == "stable")
     assert stable["partitions"][0]["topic"] == name
     assert stable["members"][0]["partitions"] == [{"topic": name, "partition": 0}]
+
+
+def test_a_live_view_gives_the_terminal_back_when_it_is_told_to_end(cluster: Cluster) -> None:
+    ours, theirs = pty.openpty()
+    arguments = ["top", "--bootstrap-server", cluster.bootstrap_servers, "--group", "none-yet"]
+    run = subprocess.Popen(
+        [sys.executable, "-m", "spark_groupsource", *arguments],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env={**os.environ, "TERM": "xterm"},
+    )
+    try:
+        os.close(theirs)
+        shown = b""
+        while b"no answer: There is no consumer group" not in shown:
+            shown += os.read(ours, 65536)
+        assert b"\x1b[?1049h" in shown
+        run.terminate()
+        with suppress(OSError):  # Linux tells the end of a terminal so
+            while last := os.read(ours, 65536):
+                shown += last
+        assert run.wait(30) == 128 + signal.SIGTERM
+        assert b"\x1b[?1049l" in shown
+        assert b"Traceback" not in shown
+    finally:
+        run.kill()
+        run.wait()
+        os.close(ours)
+
+
+def test_a_look_that_cannot_be_started_says_why() -> None:
+    with (
+        GroupLook({"bootstrap.servers": lambda: "cannot be sent"}) as look,  # type: ignore[dict-item]
+        pytest.raises((AttributeError, pickle.PicklingError), match="pickle"),
+    ):
+        look.describe("any")
 
 
 def test_a_look_that_dies_is_made_again(topic: MakeTopic, cluster: Cluster) -> None:

@@ -82,14 +82,21 @@ def _topics(options: Options, *, read_committed: bool) -> Topics:
 
 
 def _security(options: Options) -> Finding:
+    """What was needed to get an answer."""
     protocol = options.kafka.get("security.protocol", "plaintext").upper()
     said = [protocol]
     if "SASL" in protocol:
-        said.append(f"{options.kafka.get('sasl.mechanisms', 'GSSAPI')}: the login is accepted")
-    if "SSL" in protocol:
-        said.append("the brokers' certificate is trusted")
+        said.append(f"{options.kafka['sasl.mechanism']}: the login is accepted")
     if protocol == "PLAINTEXT":
         said.append("no encryption and no login")
+    if "SSL" not in protocol:
+        return Finding(Level.OK, "security", ", ".join(said))
+    if options.kafka.get("enable.ssl.certificate.verification") == "false":
+        said.append("any certificate is taken for the brokers'. Remove kafka.enable.ssl.certificate.verification=false")
+        return Finding(Level.WARNING, "security", ", ".join(said) + ", with which anybody can pose as a broker.")
+    said.append("the brokers' certificate is trusted")
+    if options.kafka.get("ssl.endpoint.identification.algorithm") == "none":
+        said.append("whatever host it names (kafka.ssl.endpoint.identification.algorithm)")
     return Finding(Level.OK, "security", ", ".join(said))
 
 
@@ -109,9 +116,8 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
             return
         else:
             members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
-            yield _of_group(
-                options, allowed, f"{view.state}, {members}, commits of {len(view.partitions)} partitions can be read"
-            )
+            commits = sum(one.commit is not None for one in view.partitions)
+            yield _of_group(options, allowed, f"{view.state}, {members}, commits of {commits} partitions")
     if options.group_protocol == "consumer":
         yield _of_protocol(options)
     yield of_assignor(options, view)
@@ -174,7 +180,8 @@ def _lacks_read(operations: frozenset[str] | None) -> bool:
 def _of_protocol(options: Options) -> Finding:
     """Whether the brokers know the protocol of KIP-848: by a request to join that each that does refuses."""
     told: list[KafkaError] = []
-    settings = {**options.member_settings(), "group.remote.assignor": REFUSED_ASSIGNOR}
+    # Subscribing makes no topic, whatever the options say: nothing is written.
+    settings = {**options.member_settings(), "group.remote.assignor": REFUSED_ASSIGNOR, "allow.auto.create.topics": "false"}
     settings.pop("group.instance.id", None)
     with closing(make_client(Consumer, settings, told.append, librdkafka_log)) as consumer:
         consumer.subscribe(options.subscription())
@@ -210,7 +217,7 @@ def _of_records(
         yield Finding(Level.ERROR, "start", str(wrong))
         return
     yield from of_start(options, Known(partitions, commits, starting, Logs(ids, starts, ends)))
-    filled = [one for one in sorted(partitions) if ends.get(one, 0) > starts.get(one, 0)]
+    filled = [one for one in sorted(starts.keys() & ends.keys()) if ends[one] > starts[one]]
     tried = None
     if filled:
         start, end = starts[filled[0]], ends[filled[0]]
@@ -244,7 +251,10 @@ def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: 
             "read_uncommitted: records of open and aborted transactions are read too; kafka.isolation.level=read_committed "
             "leaves them out",
         )
-    high = _topics(options, read_committed=False).ends(partitions)
+    try:
+        high = _topics(options, read_committed=False).ends(partitions)
+    except GroupKafkaError as refused:
+        return Finding(Level.ERROR, "isolation", str(refused))
     held = {partition: high[partition] - end for partition, end in ends.items() if high.get(partition, end) > end}
     if not held:
         return Finding(Level.OK, "isolation", "read_committed: no open transaction holds records back")

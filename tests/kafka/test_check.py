@@ -95,7 +95,8 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     assert [line[1] for line in told.lines] == [
         *("options", "brokers", "security", "topics", "group", "assignor", "start", "fetch", "isolation", "claims")
     ]
-    assert "the login is accepted, the brokers' certificate is trusted" in told.of("security")[0][2]
+    mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
+    assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in told.of("security")[0][2]
     assert f"{topic} (1 partitions): there, and may be read" in told.of("topics")[0][2]
     assert "joining it is allowed" in told.of("group")[0][2]
     assert "1 at the earliest (startingOffsets), having none; 10 offsets to read" in told.of("start")[0][2]
@@ -117,6 +118,10 @@ def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(secured: Sec
     assert told.exit_code == 1
     assert [line[:2] for line in told.errors] == [("error", "security")]
     assert "kafka.ssl.truststore" in told.errors[0][2]
+    told = check(query("open-any", {**login, "kafka.enable.ssl.certificate.verification": "false"}))
+    assert told.level("security") == "warning"
+    assert "Remove kafka.enable.ssl.certificate.verification=false" in told.of("security")[0][2]
+    assert "is trusted" not in told.output
 
 
 def test_topics_without_acls_are_named_and_the_others_are_tried(

@@ -13,7 +13,7 @@ from pathlib import Path
 from .errors import OptionError
 
 # Key, then `=`, `:` or blanks; a backslash takes the next character out of that.
-_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=:\s])*)\s*[=:]?\s*(?P<value>.*)", re.DOTALL)
+_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -46,7 +46,7 @@ def parse_properties(text: str) -> dict[str, str]:
     """The entries of a properties file."""
     properties: dict[str, str] = {}
     pending = ""
-    for line in text.splitlines():
+    for line in re.split(r"\r\n|\r|\n", text):  # not splitlines, which also parts at characters that a password may have
         stripped = line.lstrip(" \t\f")
         if not pending and (not stripped or stripped[0] in "#!"):
             continue

@@ -32,7 +32,7 @@ PROPERTIES: Mapping[str, str] = dict(
         enable.ssl.certificate.verification                 bool
         fetch.error.backoff.ms                              0..300000
         fetch.max.bytes                                     0..2147483135
-        fetch.min.bytes                                     0..2147483647
+        fetch.min.bytes                                     1..100000000
         fetch.queue.backoff.ms                              0..300000
         fetch.wait.max.ms                                   0..300000
         group.id                                            text

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import confluent_kafka.cimpl
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaException
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,7 +112,11 @@ def test_the_table_of_properties_is_that_of_the_installed_librdkafka(tmp_path: P
     installed = properties_of_the_installed_library(tmp_path)
     assert len(installed) > 150
     ours = {name: spec if spec != "flags" else installed["debug"][1] for name, spec in PROPERTIES.items()}
-    assert ours == {name: installed[name][1] for name in PROPERTIES if name in installed}
+    theirs = {name: installed[name][1] for name in PROPERTIES if name in installed}
+    assert ours == {**theirs, "fetch.min.bytes": "1..100000000"}, "of which it tells another range than it takes"
+    assert accepted_by_librdkafka({"fetch.min.bytes": "100000000"})
+    with pytest.raises(KafkaException, match=r"outside allowed range 1\.\.100000000"):
+        accepted_by_librdkafka({"fetch.min.bytes": "0"})
     assert set(installed["debug"][1].split(", ")) == DEBUG_FLAGS
 
 

@@ -76,6 +76,14 @@ class FetchSettings:
         """How far librdkafka may fetch ahead; it goes over by one response. What it fetches beyond a range's end is lost."""
         return self.buffer_bytes // 4 // 1024
 
+    @property
+    def response_bytes(self) -> int:
+        """The most that one response has, compressed as it is in the log, but for a single batch of a producer's.
+
+        librdkafka unpacks all of it at once: with 1 MiB of well compressed small records a worker grew to hundreds of MB.
+        """
+        return self.buffer_bytes // 256
+
 
 Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]
 

@@ -46,7 +46,11 @@ _LONGEST_PAUSE_S = 5.0
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
     """Hold the contract of `spark_groupsource.fetch.fetch` with a consumer that `make` made."""
     if fetch_range.start < fetch_range.end:
-        client = {"queued.max.messages.kbytes": str(settings.prefetch_kbytes), **settings.client}
+        client = {
+            "queued.max.messages.kbytes": str(settings.prefetch_kbytes),
+            "max.partition.fetch.bytes": str(settings.response_bytes),
+            **settings.client,
+        }
         with borrowed(make, client) as consumer:
             reading = _Reading(consumer, fetch_range, settings)
             try:

@@ -17,7 +17,7 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from .errors import BrokerUnavailable, GroupKafkaError
+from .errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
 from .group_view import GroupDescriber, GroupView
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ class GroupLook:
                 self.close()  # interrupted: its answer must not be taken for the next question's
                 raise
             if isinstance(answer, GroupKafkaError):
+                if not isinstance(answer, GroupNotFound):
+                    self.close()  # a client whose broker went away may wait for ever, also when the broker is back
                 raise answer
             return answer
         self.close()

@@ -89,6 +89,12 @@ def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(
     a.plan()
     joining.join()
     until(lambda: len(scraped(tally).by_partition("groupkafka_partition_owned")) == 1, "a partition is gone")
+
+    def looked() -> bool:
+        b.plan()  # the one before may have been made as the partition came
+        return len(scraped(other).by_partition("groupkafka_partition_end_offset")) == 1
+
+    until(looked, "b has looked at its partition")
     ours, theirs = scraped(tally), scraped(other)
     for metric in ("owned", "position_offset", "committed_offset", "end_offset", "lag_offsets"):
         of_a = ours.by_partition(f"groupkafka_partition_{metric}")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# A batch has at most so many rows, and so many bytes of keys, values and headers. With its other columns it stays below 2 MiB:
+# A batch has at most so many rows, and so many bytes of keys, values and headers. With its other columns it has about 2 MiB:
 # Arrow's memory pools, here and in the JVM, then use the same memory again, where a larger batch has its pages made anew by
 # the system. Its 32-bit offsets are far from overflow: only one record that is larger by itself makes a larger batch, and no
 # record of Kafka's has 2 GiB.

@@ -12,6 +12,7 @@ from .fetch import fetch
 from .options import Options
 from .partition import TopicPartition
 from .stderr_log import log_to_stderr
+from .worker_socket import PromptlyAcknowledged
 
 
 class BatchPartition(InputPartition):
@@ -22,7 +23,7 @@ class BatchPartition(InputPartition):
         self.task = task
 
 
-class GroupKafkaBatchReader(DataSourceReader):
+class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
     """`spark.read.format("groupkafka")`. Joins no group."""
 
     def __init__(self, options: Options) -> None:

@@ -27,6 +27,7 @@ from .offset import PlanOffset
 from .options import Options
 from .planner import pieces
 from .stderr_log import log_to_stderr
+from .worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
     from .metrics_server import MetricsServer
@@ -44,7 +45,7 @@ class RangePartition(InputPartition):
         self.offsets = offsets
 
 
-class GroupKafkaStreamReader(DataSourceStreamReader):
+class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
     """What Spark drives. Cheap to build and to pickle; joins the group when a query starts to plan."""
 
     def __init__(self, options: Options) -> None:

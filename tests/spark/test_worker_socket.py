@@ -1,0 +1,71 @@
+"""In Spark's own workers: what has come of a task when its reader is unpickled is acknowledged there and then."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.types import StructType
+
+from spark_groupsource.worker_socket import PromptlyAcknowledged
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
+
+
+class _Reader(PromptlyAcknowledged, DataSourceReader):
+    def __init__(self) -> None:
+        # Pickle gives no state to what has none.
+        self.before: list[int] = []
+        self.after: list[int] = []
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # As it is after a worker's first short tasks.
+        for one in _tcp_sockets():
+            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+        before = _acknowledging()
+        super().__setstate__(state)
+        self.before, self.after = before, _acknowledging()
+
+    def read(self, partition: InputPartition) -> Iterator[tuple[list[int], list[int]]]:  # noqa: ARG002
+        yield self.before, self.after
+
+
+def _tcp_sockets() -> Iterator[socket.socket]:
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            one = socket.socket(fileno=int(descriptor))
+            try:
+                if one.family in (socket.AF_INET, socket.AF_INET6):
+                    yield one
+            finally:
+                one.detach()
+
+
+def _acknowledging() -> list[int]:
+    return [one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) for one in _tcp_sockets()]
+
+
+class _Sockets(DataSource):
+    @classmethod
+    def name(cls) -> str:
+        return "sockets"
+
+    def schema(self) -> str:
+        return "before array<int>, after array<int>"
+
+    def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
+        return _Reader()
+
+
+def test_what_spark_has_sent_to_a_task_is_acknowledged(spark: SparkSession) -> None:
+    spark.dataSource.register(_Sockets)
+    (task,) = spark.read.format("sockets").load().collect()
+    assert set(task.before) == {0}
+    assert set(task.after) == {1}

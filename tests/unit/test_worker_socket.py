@@ -1,0 +1,63 @@
+"""The kernel's own sockets: what is waited for is an acknowledgement, which it tells of by TCP_QUICKACK."""
+
+from __future__ import annotations
+
+import pickle
+import socket
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from spark_groupsource.batch_reader import GroupKafkaBatchReader
+from spark_groupsource.options import Options
+from spark_groupsource.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.worker_socket import acknowledge
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
+
+
+@pytest.fixture
+def conversing() -> Iterator[socket.socket]:
+    """One end of a connection that asks and answers, so that the kernel puts its acknowledgements off."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as asking,
+        server.accept()[0] as answering,
+    ):
+        for _ in range(3):
+            asking.send(b"?")
+            answering.recv(1)
+            answering.send(b"!")
+            asking.recv(1)
+        assert not _acknowledges(answering)
+        yield answering
+
+
+def test_what_has_come_is_acknowledged_at_once(conversing: socket.socket) -> None:
+    acknowledge()
+    assert _acknowledges(conversing)
+
+
+def test_other_sockets_and_files_stay_as_they_are(conversing: socket.socket) -> None:
+    one, other = socket.socketpair()
+    with one, other, socket.socket() as not_connected, open(__file__, "rb") as file:
+        acknowledge()
+        one.send(b"!")
+        assert other.recv(1) == b"!"
+        assert not_connected.fileno() >= 0
+        assert file.read(3) == b'"""'
+    assert conversing.fileno() >= 0
+
+
+@pytest.mark.parametrize("reader", [GroupKafkaStreamReader, GroupKafkaBatchReader])
+def test_a_reader_that_arrives_in_a_worker_acknowledges(reader: Any, conversing: socket.socket) -> None:
+    pickled = pickle.dumps(reader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"})))
+    assert not _acknowledges(conversing)
+    assert isinstance(pickle.loads(pickled), reader)  # noqa: S301 -- what was pickled here
+    assert _acknowledges(conversing)
+
+
+def _acknowledges(one: socket.socket) -> bool:
+    return one.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK) == 1

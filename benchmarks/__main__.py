@@ -24,10 +24,14 @@ SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}
 CODECS = ("none", "zstd", "lz4")
 PARTITIONS = (1, 4, 32)
 PLAIN = "consume loop"
+# Rounds that do not count, for the page cache; with a session's first load for the JVM's compiler, which is busy until the
+# fourth or so.
+WARM_UP = 1
+FIRST_WARM_UP = 4
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, help="Measured rounds of each load; one more, unmeasured, comes first.")
+@click.option("--rounds", default=3, show_default=True, help="Measured rounds of each load; unmeasured ones come first.")
 @click.option("--scale", default=1.0, show_default=True, help="How much of the usual amount of records is written and read.")
 @click.option(
     "--size", "sizes", type=int, multiple=True, default=tuple(SIZES), show_default=True, help="Bytes of a record's value."
@@ -63,13 +67,15 @@ def main(
     with broker as cluster, tempfile.TemporaryDirectory() as name:
         spark = open_session(cores, Path(name))
         runs = Runs(spark, cluster, Path(name))
+        warm_up = FIRST_WARM_UP
         for load in loads(sizes, codecs, partitions, scale):
             fill(cluster, load)
             # A sink that writes takes long, and so do more peers: they have the usual load of each size.
             is_usual = (load.codec, load.partitions) == (codecs[0], usual(partitions))
             for sink in sinks if is_usual else sinks[:1]:
                 peers = [*sources, *CEILING, PLAIN] if is_usual and sink == sinks[0] else sources
-                found = measure(runs, load, sink, peers, rounds)
+                found = measure(runs, load, sink, peers, warm_up, rounds)
+                warm_up = WARM_UP
                 print_throughput(console, f"{load}, {load.records:,} records, {sink}", found)
                 print_parts(console, found)
                 results["throughput"].append(as_json(load, sink, found))
@@ -99,25 +105,24 @@ def usual(partitions: Sequence[int]) -> int:
     return 4 if 4 in partitions else partitions[0]
 
 
-def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], rounds: int) -> dict[str, list[Throughput]]:
+def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], warm_up: int, rounds: int) -> dict[str, list[Throughput]]:
     """Run the sources in turn, so that what disturbs the machine for a while disturbs them all."""
     found: dict[str, list[Throughput]] = {source: [] for source in sources}
-    for number in range(rounds + 1):
+    for number in range(warm_up + rounds):
         for source, results in found.items():
             result = runs.plain_consume(load) if source == PLAIN else runs.throughput(source, load, sink)
-            # The first round warms up: the JVM's compiler, the page cache.
-            if number > 0:
+            if number >= warm_up:
                 results.append(result)
     return found
 
 
 def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float) -> dict[str, list[int]]:
-    """Run the sources in turn; the first round, which does not count, is for the JVM's compiler."""
+    """Run the sources in turn."""
     found: dict[str, list[int]] = {source: [] for source in sources}
-    for number in range(rounds + 1):
+    for number in range(WARM_UP + rounds):
         for source, times in found.items():
             measured = runs.trickle(source, seconds, per_s=20)
-            if number > 0:
+            if number >= WARM_UP:
                 times.extend(measured)
     return found
 

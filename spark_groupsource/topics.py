@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 
 REQUEST_TIMEOUT_S = 10.0
-FIRST_TIMEOUT_S = 3.0
+FIRST_TIMEOUTS_S = (3.0, 3.0)
 """Before another broker is asked to describe topics."""
 OFFSETS_IN_A_CALL = 1000
 """Partitions that one call asks for: the time that librdkafka takes for a call grows with their square."""
@@ -248,18 +248,22 @@ class Topics:
             return {}
 
         def ask(timeout_s: float) -> Mapping[str, Future[Any]]:
+            # Unlike list_topics(name) this never creates a topic.
             return self._admin.describe_topics(
                 TopicCollection(names), include_authorized_operations=with_operations, request_timeout=timeout_s
             )
 
-        # Unlike list_topics(name) this never creates a topic.
-        futures = ask(FIRST_TIMEOUT_S)
-        if any(_is_unanswered(future) for future in futures.values()):
-            # librdkafka asks what the last metadata called the controller, dead or not; listing asks any broker for another.
-            with contextlib.suppress(KafkaException):
-                self._admin.list_topics(timeout=FIRST_TIMEOUT_S)
-                return ask(REQUEST_TIMEOUT_S)
-        return futures
+        for timeout_s in FIRST_TIMEOUTS_S:
+            futures = ask(timeout_s)
+            if not any(_is_unanswered(future) for future in futures.values()):
+                return futures
+            # librdkafka asks what the last metadata called the controller, dead or not; listing asks any broker for another,
+            # which for some seconds may name the dead one again.
+            try:
+                self._admin.list_topics(timeout=timeout_s)
+            except KafkaException:
+                return futures
+        return ask(REQUEST_TIMEOUT_S)
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:

@@ -9,12 +9,11 @@ two messages: when it is unpickled.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import socket
 import sys
 from typing import Any
-
-_LOOPBACK = frozenset({"127.0.0.1", "::1"})
 
 
 class PromptlyAcknowledged:
@@ -26,7 +25,7 @@ class PromptlyAcknowledged:
 
 
 def acknowledge() -> None:
-    """Have the kernel acknowledge at once what has come by TCP from this machine (`TCP_QUICKACK`: Linux only, elsewhere nothing).
+    """Have the kernel acknowledge at once what has come by TCP (`TCP_QUICKACK`: Linux only, elsewhere nothing).
 
     Python does not tell a task which of the process's sockets is Spark's, and for no other does this do any harm.
     """
@@ -35,17 +34,9 @@ def acknowledge() -> None:
     descriptors: list[str] = []
     with contextlib.suppress(OSError):
         descriptors = os.listdir("/proc/self/fd")
+    # Not by an object of Python's for each: under `socket.setdefaulttimeout` that would make Spark's socket non-blocking.
+    set_option = ctypes.CDLL(None).setsockopt
+    on = ctypes.c_int(1)
     for descriptor in descriptors:
-        # No socket, not connected, or closed meanwhile.
-        with contextlib.suppress(OSError):
-            _acknowledge(int(descriptor))
-
-
-def _acknowledge(descriptor: int) -> None:
-    one = socket.socket(fileno=descriptor)
-    try:
-        if one.family in (socket.AF_INET, socket.AF_INET6) and one.getpeername()[0] in _LOOPBACK:
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-    finally:
-        # It is not ours to close.
-        one.detach()
+        # Of what is no such socket, or is closed by now, this only returns an error.
+        set_option(int(descriptor), socket.IPPROTO_TCP, socket.TCP_QUICKACK, ctypes.byref(on), ctypes.sizeof(on))

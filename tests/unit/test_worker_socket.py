@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import socket
 import sys
@@ -40,7 +41,7 @@ def test_what_has_come_is_acknowledged_at_once(conversing: socket.socket) -> Non
     assert _acknowledges(conversing)
 
 
-def test_other_sockets_and_files_stay_as_they_are(conversing: socket.socket) -> None:
+def test_all_else_stays_as_it_is(conversing: socket.socket) -> None:
     one, other = socket.socketpair()
     with one, other, socket.socket() as not_connected, open(__file__, "rb") as file:
         acknowledge()
@@ -49,6 +50,16 @@ def test_other_sockets_and_files_stay_as_they_are(conversing: socket.socket) -> 
         assert not_connected.fileno() >= 0
         assert file.read(3) == b'"""'
     assert conversing.fileno() >= 0
+
+
+def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(conversing: socket.socket) -> None:
+    before = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(5)
+    try:
+        acknowledge()
+    finally:
+        socket.setdefaulttimeout(before)
+    assert os.get_blocking(conversing.fileno())
 
 
 @pytest.mark.parametrize("reader", [GroupKafkaStreamReader, GroupKafkaBatchReader])

@@ -133,7 +133,7 @@ def _close(consumer: FetchConsumer) -> None:
 def _give_memory_back() -> None:
     """Where malloc is glibc's, have it return what is free to the system.
 
-    It keeps some 15 MB for each thread that has unpacked responses, also when its query has ended: a worker that serves one query
+    It keeps what a thread has unpacked and freed for that thread, also when its query has ended: a worker that serves one query
     after the other would grow with each.
     """
     if sys.platform == "linux":

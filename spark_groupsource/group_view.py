@@ -25,7 +25,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from .broker_errors import explain
 from .commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
 from .errors import BrokerUnavailable, GroupActive, GroupNotFound
-from .kafka_client import make_client
+from .kafka_client import Trouble, make_client
 from .partition import TopicPartition
 from .topics import NO_RECORD, librdkafka_log, names_of
 
@@ -132,8 +132,8 @@ class GroupDescriber:
         Raises:
             OptionError, AuthenticationFailed: see kafka_client.
         """
-        self._trouble: KafkaError | None = None
-        self._admin = make_client(AdminClient, client_settings, self._note_trouble, librdkafka_log)
+        self._trouble = Trouble()
+        self._admin = make_client(AdminClient, client_settings, self._trouble.note, librdkafka_log)
 
     def describe(self, group: str) -> GroupView:
         """Look at the group once; each request waits 10 s at most.
@@ -154,6 +154,8 @@ class GroupDescriber:
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
         ends = self._ends(partitions)
+        if len(ends) == len(partitions):
+            self._trouble.end(self._admin)
         node = description.coordinator
         return GroupView(
             group=group,
@@ -273,14 +275,7 @@ class GroupDescriber:
             error: KafkaError = failed.args[0]
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise _not_found(group)
-        self._admin.poll(0)
-        unanswered = error.code() in {KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN}
-        raise explain(self._trouble if unanswered and self._trouble is not None else error, doing)
-
-    def _note_trouble(self, error: KafkaError) -> None:
-        """librdkafka's error callback. That all brokers are down says less than the error that came before."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._trouble is None:
-            self._trouble = error
+        raise explain(self._trouble.behind(error, self._admin), doing)
 
 
 def refuse_active(view: GroupView) -> None:

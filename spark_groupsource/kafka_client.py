@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
 from .errors import OptionError
 from .kafka_settings import without_secrets
 from .oauth_callback import OAUTH_CALLBACK, TokenCallback
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 Client = TypeVar("Client")
 
@@ -38,6 +41,33 @@ def make_client(
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
         raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
+
+
+class Trouble:
+    """What an AdminClient tells in the background, such as a login that is refused: its requests only say that nobody answers."""
+
+    def __init__(self) -> None:
+        self._newest: KafkaError | None = None
+
+    def note(self, error: KafkaError) -> None:
+        """librdkafka's error callback. That all brokers are down says less than the error that came before."""
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._newest is None:
+            self._newest = error
+
+    def told(self, client: AdminClient) -> KafkaError | None:
+        """What the client has told, if anything."""
+        client.poll(0)
+        return self._newest
+
+    def behind(self, error: KafkaError, client: AdminClient) -> KafkaError:
+        """What says most of why a request has failed: what the client told, unless the error is a broker's answer."""
+        # librdkafka's own errors have codes below zero, those of the protocol have others.
+        return (self.told(client) if error.code() < 0 else None) or error
+
+    def end(self, client: AdminClient) -> None:
+        """All have answered: what the client told before, or has still to tell, is not why somebody will not one day."""
+        client.poll(0)
+        self._newest = None
 
 
 def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:

@@ -20,7 +20,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type:
 
 from .broker_errors import explain
 from .errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
-from .kafka_client import make_client
+from .kafka_client import Trouble, make_client
 from .partition import TopicPartition
 
 T = TypeVar("T")
@@ -86,10 +86,10 @@ class Topics:
         Raises:
             OptionError, AuthenticationFailed: see kafka_client.
         """
-        self._trouble: KafkaError | None = None
+        self._trouble = Trouble()
         settings = dict(client_settings)
         settings.pop("isolation.level", None)  # a consumer's; librdkafka warns of it here
-        self._admin = make_client(AdminClient, settings, self._note_trouble, librdkafka_log)
+        self._admin = make_client(AdminClient, settings, self._trouble.note, librdkafka_log)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s
@@ -221,7 +221,11 @@ class Topics:
                 raise error from None
             if offset >= NO_RECORD:
                 known[partition] = offset
-        self._look_up_leaders({partition.topic for partition in specs if partition not in known})
+        unknown = {partition.topic for partition in specs if partition not in known}
+        if unknown:
+            self._look_up_leaders(unknown)
+        elif known:
+            self._trouble.end(self._admin)
         return known
 
     def _answers(self, specs: Mapping[TopicPartition, OffsetSpec]) -> list[Future[Any]]:
@@ -272,21 +276,14 @@ class Topics:
             raise self._explained(failed.args[0], doing) from None
 
     def _explained(self, error: KafkaError, doing: str) -> GroupKafkaError:
-        explained = explain(error, doing)
-        self._admin.poll(0)
-        if isinstance(explained, BrokerUnavailable) and self._trouble is not None:
-            explained = explain(self._trouble, doing)
+        explained = explain(self._trouble.behind(error, self._admin), doing)
         if isinstance(explained, TopicNotFound | NotAuthorized | AuthenticationFailed):
             return explained
         return BrokerUnavailable(str(explained))
 
-    def _note_trouble(self, error: KafkaError) -> None:
-        """librdkafka's error callback. That all brokers are down says less than the error that came before."""
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._trouble is None:
-            self._trouble = error
-
     def _trouble_said(self) -> str:
-        return f" ({self._trouble.str()})" if self._trouble is not None else ""
+        trouble = self._trouble.told(self._admin)
+        return f" ({trouble.str()})" if trouble is not None else ""
 
 
 def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:

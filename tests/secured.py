@@ -57,6 +57,10 @@ class Secured:
         """What must be shown nowhere: of the password what no quoting changes, of a token its signature."""
         return [PASSWORD.partition(" ")[0], CLIENT_SECRET, WRONG, *(token.rpartition(".")[2] for token in self.tokens.issued)]
 
+    def set_scram_password(self, password: str) -> None:
+        """Give `USER` another password for SCRAM; connections that are there live on."""
+        _set_scram_password(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}), password)
+
     def allow_describing_group(self, prefix: str) -> None:
         """Let `USER` describe groups whose names begin with the prefix, and not join them."""
         _allow(
@@ -163,15 +167,19 @@ def _sasl(keys: str) -> dict[str, str]:
 
 
 def _add_user(admin: AdminClient) -> None:
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        credential = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), PASSWORD.encode())
-        _done(admin.alter_user_scram_credentials([credential]))
+    _set_scram_password(admin, PASSWORD)
     allowed = [
         (ResourceType.TOPIC, "open-", AclOperation.READ),
         (ResourceType.GROUP, "open-", AclOperation.READ),
         (ResourceType.TOPIC, "seen-", AclOperation.DESCRIBE),
     ]
     _allow(admin, allowed)
+
+
+def _set_scram_password(admin: AdminClient, password: str) -> None:
+    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+        credential = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
+        _done(admin.alter_user_scram_credentials([credential]))
 
 
 def _allow(admin: AdminClient, allowed: Sequence[tuple[ResourceType, str, AclOperation]]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
@@ -14,9 +15,10 @@ from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, Gr
 from spark_groupsource.fetch import FetchRange, Reader, fetch, native, pure
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.topics import Topics
 
-from ..secured import USER, WRONG, Secured
+from ..secured import PASSWORD, USER, WRONG, Secured, secured_broker
 from ..waiting import until
 from .streams import MemberStream, member_stream
 
@@ -250,6 +252,44 @@ def test_a_token_is_renewed_before_it_expires(
         issued = len(secured.tokens.issued)
         until(lambda: len(secured.tokens.issued) > issued, "another token")
         assert stream.owned
+
+
+def test_a_login_that_was_refused_for_a_while_is_not_why_a_broker_does_not_answer_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a query that has outlived a change of passwords would end with the first broker that is restarted."""
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", ())
+    with secured_broker(tmp_path) as own:
+        (node,) = own.cluster.nodes
+        own.cluster.create_topic("open-orders", 1)
+        options = Options.parse(reading("open-orders", own.login("SCRAM-SHA-512")))
+        partition = TopicPartition("open-orders", 0)
+        known = Topics(options.client_settings(), options, read_committed=False, patience_s=3600)
+
+        def ends() -> object:
+            return _outcome(lambda: known.ends([partition]))
+
+        assert ends() == {partition: 0}
+
+        own.set_scram_password(WRONG)
+        node.kill()
+        node.start()
+        until(lambda: isinstance(ends(), AuthenticationFailed), "the login to be refused")
+        own.set_scram_password(PASSWORD)
+        until(lambda: ends() == {partition: 0}, "the login to be let in again")
+
+        node.pause()
+        assert ends() == {}
+        assert type(_outcome(known.partitions)) is BrokerUnavailable
+
+
+def _outcome(step: Callable[[], object]) -> object:
+    """What the step returns, or the error that it raises."""
+    try:
+        return step()
+    except GroupKafkaError as error:
+        return error
 
 
 def test_only_a_callback_costs_the_native_reader(secured: Secured) -> None:

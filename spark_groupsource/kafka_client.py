@@ -1,4 +1,4 @@
-"""Making a client of confluent-kafka: the driver's and the pure reader's."""
+"""Making a client of confluent-kafka, the driver's and the pure reader's; and what troubles the driver's."""
 
 from __future__ import annotations
 
@@ -16,6 +16,17 @@ if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
 Client = TypeVar("Client")
+
+UNANSWERED = frozenset(
+    {
+        KafkaError._TIMED_OUT,
+        KafkaError._TIMED_OUT_QUEUE,
+        KafkaError._TRANSPORT,
+        KafkaError._ALL_BROKERS_DOWN,
+        KafkaError._NOENT,
+    }
+)
+"""Codes of a request that nobody has answered. The last says that nobody has told who leads a partition."""
 
 
 def make_client(
@@ -60,12 +71,14 @@ class Trouble:
         return self._newest
 
     def behind(self, error: KafkaError, client: AdminClient) -> KafkaError:
-        """What says most of why a request has failed: what the client told, unless the error is a broker's answer."""
-        # librdkafka's own errors have codes below zero, those of the protocol have others.
-        return (self.told(client) if error.code() < 0 else None) or error
+        """What says most of why a request has failed: of one that nobody has answered, what the client told."""
+        return (self.told(client) if error.code() in UNANSWERED else None) or error
 
     def end(self, client: AdminClient) -> None:
-        """All have answered: what the client told before, or has still to tell, is not why somebody will not one day."""
+        """Forget what the client told before, or has still to tell: all whom it is for have answered.
+
+        To be called only then: librdkafka tells the same trouble again after half a minute at the earliest.
+        """
         client.poll(0)
         self._newest = None
 

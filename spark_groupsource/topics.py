@@ -20,7 +20,7 @@ from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type:
 
 from .broker_errors import explain
 from .errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
-from .kafka_client import Trouble, make_client
+from .kafka_client import UNANSWERED, Trouble, make_client
 from .partition import TopicPartition
 
 T = TypeVar("T")
@@ -182,6 +182,8 @@ class Topics:
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }
+        if known and not self._unknown_since:
+            self._trouble.end(self._admin)
         for partition, since in self._unknown_since.items():
             if now - since > self._patience_s:
                 raise BrokerUnavailable(
@@ -221,11 +223,7 @@ class Topics:
                 raise error from None
             if offset >= NO_RECORD:
                 known[partition] = offset
-        unknown = {partition.topic for partition in specs if partition not in known}
-        if unknown:
-            self._look_up_leaders(unknown)
-        elif known:
-            self._trouble.end(self._admin)
+        self._look_up_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
     def _answers(self, specs: Mapping[TopicPartition, OffsetSpec]) -> list[Future[Any]]:
@@ -257,7 +255,7 @@ class Topics:
                 TopicCollection(names), include_authorized_operations=with_operations, request_timeout=timeout_s
             )
 
-        for timeout_s in FIRST_TIMEOUTS_S:
+        for earlier, timeout_s in enumerate(FIRST_TIMEOUTS_S):
             futures = ask(timeout_s)
             if not any(_is_unanswered(future) for future in futures.values()):
                 return futures
@@ -266,7 +264,8 @@ class Topics:
             try:
                 self._admin.list_topics(timeout=timeout_s)
             except KafkaException:
-                return futures
+                if not earlier:
+                    return futures
         return ask(REQUEST_TIMEOUT_S)
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
@@ -293,11 +292,7 @@ def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None
 
 def _is_unanswered(described: Future[Any]) -> bool:
     failed = described.exception()
-    return isinstance(failed, KafkaException) and failed.args[0].code() in {
-        KafkaError._TIMED_OUT,
-        KafkaError._TRANSPORT,
-        KafkaError._ALL_BROKERS_DOWN,
-    }
+    return isinstance(failed, KafkaException) and failed.args[0].code() in UNANSWERED
 
 
 def _id_text(topic_id: Any) -> str:

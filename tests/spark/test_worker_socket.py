@@ -22,19 +22,17 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP h
 class _Reader(PromptlyAcknowledged, DataSourceReader):
     def __init__(self) -> None:
         # Pickle gives no state to what has none.
-        self.before: list[int] = []
-        self.after: list[int] = []
+        self.acknowledging: list[int] = []
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # As it is after a worker's first short tasks.
         for one in _tcp_sockets():
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-        before = _acknowledging()
         super().__setstate__(state)
-        self.before, self.after = before, _acknowledging()
+        self.acknowledging = _acknowledging()
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[list[int], list[int]]]:  # noqa: ARG002
-        yield self.before, self.after
+    def read(self, partition: InputPartition) -> Iterator[tuple[list[int]]]:  # noqa: ARG002
+        yield (self.acknowledging,)
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:
@@ -58,7 +56,7 @@ class _Sockets(DataSource):
         return "sockets"
 
     def schema(self) -> str:
-        return "before array<int>, after array<int>"
+        return "acknowledging array<int>"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return _Reader()
@@ -67,5 +65,4 @@ class _Sockets(DataSource):
 def test_what_spark_has_sent_to_a_task_is_acknowledged(spark: SparkSession) -> None:
     spark.dataSource.register(_Sockets)
     (task,) = spark.read.format("sockets").load().collect()
-    assert set(task.before) == {0}
-    assert set(task.after) == {1}
+    assert set(task.acknowledging) == {1}

@@ -31,6 +31,8 @@ librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 REQUEST_TIMEOUT_S = 10.0
 FIRST_TIMEOUTS_S = (3.0, 3.0)
 """Before another broker is asked to describe topics."""
+ENDS_TIMEOUT_S = 3.0
+"""For ends that all leaders have told before: the other partitions go on while one's leader is down."""
 OFFSETS_IN_A_CALL = 1000
 """Partitions that one call asks for: the time that librdkafka takes for a call grows with their square."""
 
@@ -95,6 +97,7 @@ class Topics:
         self._patience_s = patience_s
         self._clock = clock
         self._unknown_since: dict[TopicPartition, float] = {}
+        self._all_told = False
 
     def partitions(self) -> list[TopicPartition]:
         """Every partition of the subscribed topics; of a pattern perhaps none.
@@ -177,12 +180,16 @@ class Topics:
             BrokerUnavailable: a partition has been left out for longer than the patience.
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET))
+        now = self._clock()
+        # A leader that is not down but slow gets its time, too.
+        brief = self._all_told and all(now - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
+        known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }
         if known and not self._unknown_since:
+            self._all_told = True
             self._trouble.end(self._admin)
         for partition, since in self._unknown_since.items():
             if now - since > self._patience_s:
@@ -198,7 +205,7 @@ class Topics:
         Raises:
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        return self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET))
+        return self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S)
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """The first offset whose record is not older than so many ms since 1970; `None` when there is no such record.
@@ -208,12 +215,13 @@ class Topics:
         Raises:
             TopicNotFound, NotAuthorized, AuthenticationFailed: at once.
         """
-        found = self._offsets({partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()})
+        asked = {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()}
+        found = self._offsets(asked, REQUEST_TIMEOUT_S)
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
-    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec]) -> dict[TopicPartition, int]:
+    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
         known = {}
-        for partition, answer in zip(specs, self._answers(specs), strict=True):
+        for partition, answer in zip(specs, self._answers(specs, timeout_s), strict=True):
             try:
                 offset = answer.result().offset
             except KafkaException as failed:
@@ -226,13 +234,13 @@ class Topics:
         self._look_up_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
-    def _answers(self, specs: Mapping[TopicPartition, OffsetSpec]) -> list[Future[Any]]:
+    def _answers(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> list[Future[Any]]:
         """What will be answered for each partition, in their order; all are asked for at once."""
         partitions = list(specs)
         answers: list[Future[Any]] = []
         for begin in range(0, len(partitions), OFFSETS_IN_A_CALL):
             asked = {KafkaTopicPartition(*each): specs[each] for each in partitions[begin : begin + OFFSETS_IN_A_CALL]}
-            futures = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=REQUEST_TIMEOUT_S)
+            futures = self._admin.list_offsets(asked, isolation_level=self._isolation, request_timeout=timeout_s)
             answers += futures.values()
         return answers
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource import group_view
+from spark_groupsource import group_view, topics
 from spark_groupsource.broker import Cluster
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.group_view import GroupDescriber
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.topics import EARLIEST_OFFSET
+from spark_groupsource.topics import EARLIEST_OFFSET, Topics
 
 from ..waiting import until
 
@@ -65,3 +67,33 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch:
             assert cycle._ledger.positions[TopicPartition("orders", 2)] == 10
         finally:
             cycle.stop()
+
+
+def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_has_been_silent_for_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A plan must not wait for a dead broker; but one that is only slow has to be heard at some time."""
+    monkeypatch.setattr(topics, "ENDS_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 60.0)
+    monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", (1.0,))
+    now = 0.0
+    with Cluster() as cluster:
+        cluster.create_topic("orders", 1)
+        (node,) = cluster.nodes
+        options = Options.parse(
+            {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
+        )
+        known = Topics(options.client_settings(), options, read_committed=False, patience_s=3600, clock=lambda: now)
+        partition = TopicPartition("orders", 0)
+        assert known.ends([partition]) == {partition: 0}
+        node.pause()
+        back = threading.Timer(15, node.resume)
+        back.start()
+        try:
+            assert known.ends([partition]) == {}
+            now = 61.0
+            assert known.ends([partition]) == {partition: 0}
+        finally:
+            back.cancel()
+            back.join()
+            node.resume()

@@ -272,6 +272,7 @@ class Topics:
             try:
                 self._admin.list_topics(timeout=timeout_s)
             except KafkaException:
+                # Nobody answers, unless somebody has just now: then it may be one broker that hangs.
                 if not earlier:
                     return futures
         return ask(REQUEST_TIMEOUT_S)

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP h
 
 
 @pytest.fixture
-def conversing() -> Iterator[socket.socket]:
+def delaying() -> Iterator[socket.socket]:
     """One end of a connection on which the kernel puts acknowledgements off."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
@@ -32,12 +32,12 @@ def conversing() -> Iterator[socket.socket]:
         yield answering
 
 
-def test_what_has_come_is_acknowledged_at_once(conversing: socket.socket) -> None:
+def test_what_has_come_is_acknowledged_at_once(delaying: socket.socket) -> None:
     acknowledge()
-    assert _acknowledges(conversing)
+    assert _acknowledges(delaying)
 
 
-def test_all_else_stays_as_it_is(conversing: socket.socket) -> None:
+def test_all_else_stays_as_it_is(delaying: socket.socket) -> None:
     one, other = socket.socketpair()
     with one, other, socket.socket() as not_connected, open(__file__, "rb") as file:
         acknowledge()
@@ -45,25 +45,25 @@ def test_all_else_stays_as_it_is(conversing: socket.socket) -> None:
         assert other.recv(1) == b"!"
         assert not_connected.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM
         assert file.read(3) == b'"""'
-    conversing.send(b"!")
+    delaying.send(b"!")
 
 
-def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(conversing: socket.socket) -> None:
+def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(delaying: socket.socket) -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(5)
     try:
         acknowledge()
     finally:
         socket.setdefaulttimeout(before)
-    assert os.get_blocking(conversing.fileno())
+    assert os.get_blocking(delaying.fileno())
 
 
 @pytest.mark.parametrize("reader", [GroupKafkaStreamReader, GroupKafkaBatchReader])
-def test_a_reader_that_arrives_in_a_worker_acknowledges(reader: Any, conversing: socket.socket) -> None:
+def test_a_reader_that_arrives_in_a_worker_acknowledges(reader: Any, delaying: socket.socket) -> None:
     pickled = pickle.dumps(reader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"})))
-    assert not _acknowledges(conversing)
+    assert not _acknowledges(delaying)
     assert isinstance(pickle.loads(pickled), reader)  # noqa: S301 -- what was pickled here
-    assert _acknowledges(conversing)
+    assert _acknowledges(delaying)
 
 
 def _acknowledges(one: socket.socket) -> bool:

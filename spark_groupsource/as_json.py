@@ -11,15 +11,15 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from .commit_record import OwedRange
-from .findings import Finding, Level
-from .group_changes import Event, Rates
-from .group_view import GroupMember, GroupView, PartitionView
-from .offset_reset import OffsetReset
-from .partition import TopicPartition
+from spark_groupsource.commit_record import OwedRange
+from spark_groupsource.findings import Finding, Level
+from spark_groupsource.group_changes import Event, Rates
+from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.offset_reset import OffsetReset
+from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from .migrate import Migration
+    from spark_groupsource.migrate import Migration
 
 Json = dict[str, Any]
 

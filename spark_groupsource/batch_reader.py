@@ -7,12 +7,12 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from .batch_plan import BatchTask, plan_batch
-from .fetch import fetch
-from .options import Options
-from .partition import TopicPartition
-from .stderr_log import log_to_stderr
-from .worker_socket import PromptlyAcknowledged
+from spark_groupsource.batch_plan import BatchTask, plan_batch
+from spark_groupsource.fetch import fetch
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.stderr_log import log_to_stderr
+from spark_groupsource.worker_socket import PromptlyAcknowledged
 
 
 class BatchPartition(InputPartition):
@@ -50,7 +50,7 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
             self._commit(partition.task, partition.task.commit)
 
     def _commit(self, task: BatchTask, offset: int) -> None:
-        from .group_view import GroupDescriber
+        from spark_groupsource.group_view import GroupDescriber
 
         done = TopicPartition(task.ranges[0].topic, task.ranges[0].partition)
         GroupDescriber(self._options.client_settings()).move(self._options.group_id, {done: offset})

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from .access import MISSING_ACL, login_trouble
-from .errors import (
+from spark_groupsource.access import MISSING_ACL, login_trouble
+from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
     CommitError,

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from .broker.command import broker
-from .errors import GroupKafkaError
-from .version import __version__
+from spark_groupsource.broker.command import broker
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
-    from .group_look import GroupLook
-    from .group_view import GroupDescriber
+    from spark_groupsource.group_look import GroupLook
+    from spark_groupsource.group_view import GroupDescriber
 
 
 class _Commands(click.Group):
@@ -63,21 +63,21 @@ def _as_json(command: F) -> F:
 
 
 def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    from .command_config import read_properties
-    from .kafka_settings import translate
+    from spark_groupsource.command_config import read_properties
+    from spark_groupsource.kafka_settings import translate
 
     given = {} if command_config is None else read_properties(command_config)
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})
 
 
 def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
-    from .group_view import GroupDescriber
+    from spark_groupsource.group_view import GroupDescriber
 
     return GroupDescriber(_client_settings(bootstrap_server, command_config))
 
 
 def _look(bootstrap_server: str, command_config: Path | None) -> GroupLook:
-    from .group_look import GroupLook
+    from spark_groupsource.group_look import GroupLook
 
     return GroupLook(_client_settings(bootstrap_server, command_config))
 
@@ -102,8 +102,8 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    from . import as_json as shapes
-    from .render import console_for, print_group
+    from spark_groupsource import as_json as shapes
+    from spark_groupsource.render import console_for, print_group
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
@@ -131,8 +131,8 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
-    from . import as_json as shapes
-    from .render import console_for, print_claims
+    from spark_groupsource import as_json as shapes
+    from spark_groupsource.render import console_for, print_claims
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
@@ -175,9 +175,9 @@ def reset_offsets(
       groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
         --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
     """
-    from . import as_json as shapes
-    from .offset_reset import execute_reset, plan_reset, target
-    from .render import DRY_RUN, console_for, print_resets
+    from spark_groupsource import as_json as shapes
+    from spark_groupsource.offset_reset import execute_reset, plan_reset, target
+    from spark_groupsource.render import DRY_RUN, console_for, print_resets
 
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
     describer = _describer(bootstrap_server, command_config)
@@ -217,8 +217,8 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     import signal
     from contextlib import ExitStack, suppress
 
-    from .render import console_for
-    from .top import JsonLines, LiveView, PlainLines, Show, watch
+    from spark_groupsource.render import console_for
+    from spark_groupsource.top import JsonLines, LiveView, PlainLines, Show, watch
 
     console = console_for(sys.stdout)
     with suppress(KeyboardInterrupt), ExitStack() as ends:
@@ -257,10 +257,10 @@ def check(conf: Path, as_json: bool) -> None:
     Example:
       groupkafka check --conf orders.properties
     """
-    from . import as_json as shapes
-    from .check import check as findings_of
-    from .findings import Level
-    from .render import console_for, print_finding
+    from spark_groupsource import as_json as shapes
+    from spark_groupsource.check import check as findings_of
+    from spark_groupsource.findings import Level
+    from spark_groupsource.render import console_for, print_finding
 
     console = console_for(sys.stdout)
     found = []
@@ -309,9 +309,9 @@ def migrate(
       groupkafka migrate --checkpoint /data/checkpoints/billing \\
         --bootstrap-server localhost:9092 --group billing --execute
     """
-    from . import as_json as shapes
-    from .migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
-    from .render import console_for, print_migration, print_next
+    from spark_groupsource import as_json as shapes
+    from spark_groupsource.migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
+    from spark_groupsource.render import console_for, print_migration, print_next
 
     files = Checkpoint(checkpoint)
     describer = _describer(bootstrap_server, command_config)
@@ -340,7 +340,7 @@ def demo() -> None:
     Example:
       groupkafka demo
     """
-    from .demo.story import run
+    from spark_groupsource.demo.story import run
 
     run()
 

@@ -10,7 +10,7 @@ import os
 import re
 from pathlib import Path
 
-from .errors import OptionError
+from spark_groupsource.errors import OptionError
 
 # Key, then `=`, `:` or blanks; a backslash takes the next character out of that.
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)

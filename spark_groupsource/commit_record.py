@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .partition import OffsetRange
+from spark_groupsource.partition import OffsetRange
 
 MAX_METADATA_BYTES = 4095
 """Longest text that a broker takes: its `offset.metadata.max.bytes` (4,096) less the NUL that librdkafka appends."""

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from .broker_errors import COMMIT_ERRORS, explain
-from .commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
-from .errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
-from .partition import TopicPartition
+from spark_groupsource.broker_errors import COMMIT_ERRORS, explain
+from spark_groupsource.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
+from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
+from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from .metrics_tally import Tally
+    from spark_groupsource.metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 

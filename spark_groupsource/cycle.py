@@ -18,10 +18,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .broker_errors import explain, is_passing
-from .commit_record import CommitRecord
-from .coordinator import Coordinator
-from .data_loss import (
+from spark_groupsource.broker_errors import explain, is_passing
+from spark_groupsource.commit_record import CommitRecord
+from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.data_loss import (
     Cause,
     Logs,
     Loss,
@@ -34,7 +34,7 @@ from .data_loss import (
     refuse_target,
     warn,
 )
-from .errors import (
+from spark_groupsource.errors import (
     AssignmentTimeout,
     ClaimTimeout,
     GroupKafkaError,
@@ -43,19 +43,19 @@ from .errors import (
     OffsetError,
     TopicNotFound,
 )
-from .handoff import Stream
-from .ledger import Claims, Ledger
-from .membership import Member
-from .offset import PlanOffset
-from .options import Options
-from .partition import Ranges, TopicPartition
-from .planner import available, lag, plan
-from .positions import offsets_at, refuse_unknown
-from .siblings import Source, refuse_shared_topics
-from .topics import Topics
+from spark_groupsource.handoff import Stream
+from spark_groupsource.ledger import Claims, Ledger
+from spark_groupsource.membership import Member
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.options import Options
+from spark_groupsource.partition import Ranges, TopicPartition
+from spark_groupsource.planner import available, lag, plan
+from spark_groupsource.positions import offsets_at, refuse_unknown
+from spark_groupsource.siblings import Source, refuse_shared_topics
+from spark_groupsource.topics import Topics
 
 if TYPE_CHECKING:
-    from .metrics_tally import Tally
+    from spark_groupsource.metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 

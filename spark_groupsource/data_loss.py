@@ -13,10 +13,10 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from .commit_record import CommitRecord, GroupCommit
-from .errors import DataLossError
-from .handoff import Stream, confirm, cut_back, skip_to, start_anew
-from .partition import OffsetRange, TopicPartition
+from spark_groupsource.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.errors import DataLossError
+from spark_groupsource.handoff import Stream, confirm, cut_back, skip_to, start_anew
+from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
 

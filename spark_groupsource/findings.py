@@ -9,12 +9,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from .commit_record import CommitRecord, GroupCommit
-from .data_loss import Logs, Loss, of_commit, of_partitions
-from .group_view import GroupView
-from .handoff import Stream, adopt, evidence, made_anew
-from .options import Options
-from .partition import TopicPartition
+from spark_groupsource.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.data_loss import Logs, Loss, of_commit, of_partitions
+from spark_groupsource.group_view import GroupView
+from spark_groupsource.handoff import Stream, adopt, evidence, made_anew
+from spark_groupsource.options import Options
+from spark_groupsource.partition import TopicPartition
 
 COOPERATIVE = "cooperative-sticky"
 MOST_NAMED = 5

@@ -6,7 +6,7 @@ import struct
 
 from confluent_kafka import Consumer
 
-from .errors import MembershipError
+from spark_groupsource.errors import MembershipError
 
 _METADATA_MAGIC = b"CGMDv2:"
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .group_view import GroupMember, GroupView
-from .partition import TopicPartition
+from spark_groupsource.group_view import GroupMember, GroupView
+from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
 """States of a classic group in which its coordinator does not tell who has which partition."""

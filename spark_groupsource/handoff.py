@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from .commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
-from .errors import CheckpointBehindGroup
-from .partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.errors import CheckpointBehindGroup
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 Evidence = Mapping[str, int]
 """For each stream, the newest plan that some record of the group shows to be done."""

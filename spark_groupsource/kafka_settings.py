@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from .errors import OptionError
-from .kafka_properties import (
+from spark_groupsource.errors import OptionError
+from spark_groupsource.kafka_properties import (
     ASSIGNORS,
     AT_MOST,
     BLANK_IS_UNSET,
@@ -36,7 +36,7 @@ from .kafka_properties import (
     RENAMED,
     REWRITTEN,
 )
-from .oauth_callback import OAUTH_CALLBACK
+from spark_groupsource.oauth_callback import OAUTH_CALLBACK
 
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"

@@ -23,10 +23,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from .datasource import ADMISSION_CONTROL
-from .errors import OffsetError
-from .offset import PlanOffset
-from .partition import TopicPartition
+from spark_groupsource.datasource import ADMISSION_CONTROL
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.partition import TopicPartition
 
 log = logging.getLogger(__name__)
 

@@ -14,17 +14,17 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from .broker_errors import is_passing
-from .commit_record import CommitRecord, GroupCommit
-from .coordinator import Coordinator
-from .data_loss import Loss, behind, of_commit, refuse, warn
-from .errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
-from .handoff import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
-from .outstanding import HOLD, Holding, OutstandingClaims
-from .partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.broker_errors import is_passing
+from spark_groupsource.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.data_loss import Loss, behind, of_commit, refuse, warn
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.handoff import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
+from spark_groupsource.outstanding import HOLD, Holding, OutstandingClaims
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:
-    from .metrics_tally import Tally
+    from spark_groupsource.metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 

@@ -28,15 +28,15 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from .access import is_refused
-from .broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
-from .errors import GroupKafkaError, MembershipClosed, MembershipError
-from .generation import generation_of
-from .kafka_client import make_client
-from .partition import TopicPartition
+from spark_groupsource.access import is_refused
+from spark_groupsource.broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
+from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
+from spark_groupsource.generation import generation_of
+from spark_groupsource.kafka_client import make_client
+from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from .metrics_tally import Tally
+    from spark_groupsource.metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")

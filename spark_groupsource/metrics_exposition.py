@@ -11,12 +11,12 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from . import metrics as m
-from .broker_errors import COMMIT_ERRORS
-from .commit_record import CommitRecord, OwedRange
-from .metrics_tally import Durations, Tally
-from .partition import TopicPartition
-from .version import __version__
+from spark_groupsource import metrics as m
+from spark_groupsource.broker_errors import COMMIT_ERRORS
+from spark_groupsource.commit_record import CommitRecord, OwedRange
+from spark_groupsource.metrics_tally import Durations, Tally
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
 """Told from the start, as 0: Prometheus sees no increase in a series that begins at 1."""

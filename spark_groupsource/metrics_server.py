@@ -12,9 +12,9 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
 
-from .errors import OptionError
-from .metrics_exposition import TallyCollector
-from .metrics_tally import Tally
+from spark_groupsource.errors import OptionError
+from spark_groupsource.metrics_exposition import TallyCollector
+from spark_groupsource.metrics_tally import Tally
 
 log = logging.getLogger(__name__)
 

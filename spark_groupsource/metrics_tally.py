@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from .commit_record import CommitRecord
-from .errors import GroupKafkaError
-from .metrics import DURATION_BUCKETS_S
-from .partition import Ranges, TopicPartition
+from spark_groupsource.commit_record import CommitRecord
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.metrics import DURATION_BUCKETS_S
+from spark_groupsource.partition import Ranges, TopicPartition
 
 if TYPE_CHECKING:
-    from .membership import Member
+    from spark_groupsource.membership import Member
 
 NONE: Mapping[str, int] = MappingProxyType({})
 

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from .errors import AuthenticationFailed, OptionError
+from spark_groupsource.errors import AuthenticationFailed, OptionError
 
 log = logging.getLogger(__name__)
 

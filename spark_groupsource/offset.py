@@ -22,9 +22,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from .commit_record import Offset, PlanNumber, StreamName, TopicId
-from .errors import OffsetError
-from .partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.commit_record import Offset, PlanNumber, StreamName, TopicId
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 VERSION = 1
 

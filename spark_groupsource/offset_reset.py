@@ -13,11 +13,11 @@ from datetime import datetime, timezone
 
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from .commit_record import OwedRange
-from .errors import HandoffError, OptionError
-from .group_view import GroupDescriber, GroupView, refuse_active
-from .option_values import TOPIC_NAME
-from .partition import OffsetRange, TopicPartition
+from spark_groupsource.commit_record import OwedRange
+from spark_groupsource.errors import HandoffError, OptionError
+from spark_groupsource.group_view import GroupDescriber, GroupView, refuse_active
+from spark_groupsource.option_values import TOPIC_NAME
+from spark_groupsource.partition import OffsetRange, TopicPartition
 
 
 class ClaimsInTheWay(HandoffError):

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from .partition import TopicPartition
+from spark_groupsource.partition import TopicPartition
 
 EARLIEST = -2
 LATEST = -1

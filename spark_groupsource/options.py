@@ -16,10 +16,10 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from .fetch import BUFFER_BYTES, FetchSettings
-from .kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
-from .kafka_settings import Settings, option_error, shown, translation_of
-from .option_values import (
+from spark_groupsource.fetch import BUFFER_BYTES, FetchSettings
+from spark_groupsource.kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
+from spark_groupsource.kafka_settings import Settings, option_error, shown, translation_of
+from spark_groupsource.option_values import (
     EARLIEST,
     LATEST,
     MAX_INT,
@@ -34,10 +34,10 @@ from .option_values import (
     topic_names,
     whole_number,
 )
-from .outstanding import HOLD, OutstandingClaims
-from .partition import TopicPartition
-from .positions import ByOffset, ByTime, Position
-from .topic_pattern import TopicPattern, parse_topic_pattern
+from spark_groupsource.outstanding import HOLD, OutstandingClaims
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.positions import ByOffset, ByTime, Position
+from spark_groupsource.topic_pattern import TopicPattern, parse_topic_pattern
 
 REFUSED: Mapping[str, str] = {
     "assign": (

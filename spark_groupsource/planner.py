@@ -6,7 +6,7 @@ import heapq
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from .partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 
 def plan(

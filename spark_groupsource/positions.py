@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from .errors import OptionError
-from .option_values import EARLIEST, LATEST
-from .partition import TopicPartition
+from spark_groupsource.errors import OptionError
+from spark_groupsource.option_values import EARLIEST, LATEST
+from spark_groupsource.partition import TopicPartition
 
 
 @dataclass(frozen=True)

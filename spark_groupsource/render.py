@@ -10,12 +10,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .findings import Finding, Level
-from .group_view import GroupMember, GroupView, PartitionView
-from .offset_reset import OffsetReset
+from spark_groupsource.findings import Finding, Level
+from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.offset_reset import OffsetReset
 
 if TYPE_CHECKING:
-    from .migrate import Migration
+    from spark_groupsource.migrate import Migration
 
 _UNLIMITED = 10_000
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from .errors import GroupSharedInQuery
+from spark_groupsource.errors import GroupSharedInQuery
 
 log = logging.getLogger(__name__)
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from .errors import OffsetError, OptionError, UncommittedBatch
-from .offset import PlanOffset
-from .option_values import TOPIC_NAME, offsets_value
-from .partition import TopicPartition
+from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.option_values import TOPIC_NAME, offsets_value
+from spark_groupsource.partition import TopicPartition
 
 NO_OFFSET = "-"
 

@@ -22,9 +22,9 @@ from typing import Any
 
 from pyspark.sql.datasource import InputPartition
 
-from .errors import OffsetError
-from .options import Options
-from .stream_reader import GroupKafkaStreamReader
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.options import Options
+from spark_groupsource.stream_reader import GroupKafkaStreamReader
 
 log = logging.getLogger(__name__)
 

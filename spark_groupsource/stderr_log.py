@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
-from .errors import OptionError
+from spark_groupsource.errors import OptionError
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
 """The environment variable with the level; Spark's `spark.executorEnv.*` sets it for the runner and for the workers."""

@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from .cycle import Cycle
-from .errors import AsynchronousProgress
-from .fetch import FetchRange, fetch
-from .offset import PlanOffset
-from .options import Options
-from .planner import pieces
-from .stderr_log import log_to_stderr
-from .worker_socket import PromptlyAcknowledged
+from spark_groupsource.cycle import Cycle
+from spark_groupsource.errors import AsynchronousProgress
+from spark_groupsource.fetch import FetchRange, fetch
+from spark_groupsource.offset import PlanOffset
+from spark_groupsource.options import Options
+from spark_groupsource.planner import pieces
+from spark_groupsource.stderr_log import log_to_stderr
+from spark_groupsource.worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
-    from .metrics_server import MetricsServer
-    from .metrics_tally import Tally
+    from spark_groupsource.metrics_server import MetricsServer
+    from spark_groupsource.metrics_tally import Tally
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 COLLECT_AFTER_OBJECTS = 50_000
@@ -128,8 +128,8 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
         if self._options.metrics_port is None:
             return None
-        from .metrics_server import serve
-        from .metrics_tally import Tally
+        from spark_groupsource.metrics_server import serve
+        from spark_groupsource.metrics_tally import Tally
 
         tally = Tally(self._options.group_id)
         self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)

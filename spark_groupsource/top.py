@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from . import as_json
-from .errors import BrokerUnavailable, GroupNotFound
-from .group_changes import Changes, Event, Rates
-from .group_view import GroupView
-from .render import make_table, number, printable
+from spark_groupsource import as_json
+from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
+from spark_groupsource.group_changes import Changes, Event, Rates
+from spark_groupsource.group_view import GroupView
+from spark_groupsource.render import make_table, number, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

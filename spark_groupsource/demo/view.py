@@ -13,11 +13,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.demo.check import Check
 from spark_groupsource.group_view import GroupView
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.render import partition_table, printable
-
-from .check import Check
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -16,13 +16,7 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource import coordinator
 from spark_groupsource.broker import Cluster
 from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange
-from spark_groupsource.errors import (
-    CheckpointBehindGroup,
-    ClaimsOutstanding,
-    ClaimTimeout,
-    CommitRefused,
-    OptionError,
-)
+from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, ClaimTimeout, CommitRefused, OptionError
 from spark_groupsource.offset import PlanOffset
 
 from ..conftest import MakeTopic, Produce

@@ -20,13 +20,13 @@ from confluent_kafka import Consumer, KafkaError
 from spark_groupsource.access import MISSING_ACL
 from spark_groupsource.broker_errors import explain
 from spark_groupsource.command_config import read_properties
-from spark_groupsource.data_loss import Logs
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
 from spark_groupsource.fetch import FetchRange, fetch
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.group_look import GroupLook
 from spark_groupsource.group_view import GroupView
+from spark_groupsource.handoff.losses import Logs
 from spark_groupsource.kafka_client import make_client
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition

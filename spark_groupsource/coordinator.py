@@ -16,8 +16,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.broker_errors import COMMIT_ERRORS, explain
-from spark_groupsource.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
 from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
+from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -19,9 +19,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_groupsource.broker_errors import explain, is_passing
-from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.coordinator import Coordinator
-from spark_groupsource.data_loss import (
+from spark_groupsource.errors import (
+    AssignmentTimeout,
+    ClaimTimeout,
+    GroupKafkaError,
+    MemberFenced,
+    MemberUnknown,
+    OffsetError,
+    TopicNotFound,
+)
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import (
     Cause,
     Logs,
     Loss,
@@ -34,22 +43,13 @@ from spark_groupsource.data_loss import (
     refuse_target,
     warn,
 )
-from spark_groupsource.errors import (
-    AssignmentTimeout,
-    ClaimTimeout,
-    GroupKafkaError,
-    MemberFenced,
-    MemberUnknown,
-    OffsetError,
-    TopicNotFound,
-)
-from spark_groupsource.handoff import Stream
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.planner import available, lag, plan
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.ledger import Claims, Ledger
 from spark_groupsource.membership import Member
-from spark_groupsource.offset import PlanOffset
 from spark_groupsource.options import Options
 from spark_groupsource.partition import Ranges, TopicPartition
-from spark_groupsource.planner import available, lag, plan
 from spark_groupsource.positions import offsets_at, refuse_unknown
 from spark_groupsource.siblings import Source, refuse_shared_topics
 from spark_groupsource.topics import Topics

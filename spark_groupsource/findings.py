@@ -9,10 +9,10 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.data_loss import Logs, Loss, of_commit, of_partitions
 from spark_groupsource.group_view import GroupView
-from spark_groupsource.handoff import Stream, adopt, evidence, made_anew
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.losses import Logs, Loss, of_commit, of_partitions
+from spark_groupsource.handoff.rules import Stream, adopt, evidence, made_anew
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
 

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.listener import (
 
 from spark_groupsource.datasource import ADMISSION_CONTROL
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 
 log = logging.getLogger(__name__)

@@ -15,12 +15,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spark_groupsource.broker_errors import is_passing
-from spark_groupsource.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.coordinator import Coordinator
-from spark_groupsource.data_loss import Loss, behind, of_commit, refuse, warn
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
-from spark_groupsource.handoff import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
-from spark_groupsource.outstanding import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.losses import Loss, behind, of_commit, refuse, warn
+from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:

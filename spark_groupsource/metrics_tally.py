@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
-from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics import DURATION_BUCKETS_S
 from spark_groupsource.partition import Ranges, TopicPartition
 

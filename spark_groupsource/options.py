@@ -17,6 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 from pydantic_core import ErrorDetails
 
 from spark_groupsource.fetch import BUFFER_BYTES, FetchSettings
+from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
 from spark_groupsource.kafka_settings import Settings, option_error, shown, translation_of
 from spark_groupsource.option_values import (
@@ -34,7 +35,6 @@ from spark_groupsource.option_values import (
     topic_names,
     whole_number,
 )
-from spark_groupsource.outstanding import HOLD, OutstandingClaims
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.positions import ByOffset, ByTime, Position
 from spark_groupsource.topic_pattern import TopicPattern, parse_topic_pattern

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.option_values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition
 

@@ -23,9 +23,9 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch import FetchRange, fetch
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options import Options
-from spark_groupsource.planner import pieces
 from spark_groupsource.stderr_log import log_to_stderr
 from spark_groupsource.worker_socket import PromptlyAcknowledged
 

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING
 
 from spark_groupsource.broker import Cluster
 from spark_groupsource.broker.java import find_java
-from spark_groupsource.commit_record import OwedRange
 from spark_groupsource.demo.check import Check, check
 from spark_groupsource.demo.producer import LiveProducer
 from spark_groupsource.demo.query_state import DemoFailed, Query, Rate
@@ -28,6 +27,7 @@ from spark_groupsource.demo.view import Scene, View, listed, print_check, print_
 from spark_groupsource.errors import BrokerError, GroupKafkaError
 from spark_groupsource.group_look import GroupLook
 from spark_groupsource.group_view import GroupView
+from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.render import console_for
 

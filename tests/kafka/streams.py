@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_groupsource.coordinator import Coordinator
-from spark_groupsource.handoff import Stream
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.ledger import Ledger
 from spark_groupsource.membership import Member
 from spark_groupsource.options import Options

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from spark_groupsource.batch_plan import BatchTask, plan_batch
 from spark_groupsource.broker import Cluster
-from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options import Options
 
 from ..conftest import MakeTopic, Produce

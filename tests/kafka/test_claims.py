@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 
 from spark_groupsource.broker import Cluster
 from spark_groupsource.cli import main
-from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 
 from ..conftest import MakeTopic, Produce
 from .consumers import commit, joined

@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource import coordinator
 from spark_groupsource.broker import Cluster
-from spark_groupsource.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, ClaimTimeout, CommitRefused, OptionError
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
+from spark_groupsource.handoff.plan_offset import PlanOffset
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until

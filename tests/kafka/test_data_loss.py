@@ -10,9 +10,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from spark_groupsource import cycle
 from spark_groupsource.broker import Cluster
-from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.errors import DataLossError
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.plan_offset import PlanOffset
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until

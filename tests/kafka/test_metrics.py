@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from spark_groupsource.commit_record import CommitRecord
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics_tally import Tally
 from spark_groupsource.partition import TopicPartition
 

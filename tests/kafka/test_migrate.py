@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 
 from spark_groupsource.broker import Cluster
 from spark_groupsource.cli import main
-from spark_groupsource.commit_record import CommitRecord, OpenRange
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import committed_offsets

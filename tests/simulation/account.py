@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 from .checkpoint import Checkpoint

@@ -6,7 +6,7 @@ import copy
 import json
 from dataclasses import dataclass, field
 
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import Ranges
 
 GROUP_ID = "orders-to-lake"

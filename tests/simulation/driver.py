@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.coordinator import Coordinator
-from spark_groupsource.data_loss import Logs, Loss, of_partitions, of_plan
-from spark_groupsource.handoff import Stream
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.losses import Logs, Loss, of_partitions, of_plan
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.planner import plan
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import Ranges, TopicPartition
-from spark_groupsource.planner import plan
 
 from .account import Violation, offsets_of
 from .checkpoint import GROUP_ID, Checkpoint

@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_groupsource import data_loss, handoff
-from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.errors import CommitError, GenerationChanged
-from spark_groupsource.handoff import Stream, Verdict
+from spark_groupsource.handoff import losses as data_loss
+from spark_groupsource.handoff import rules as handoff
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
+from spark_groupsource.handoff.owed_ranges import OutstandingClaims
+from spark_groupsource.handoff.rules import Stream, Verdict
 from spark_groupsource.ledger import Claims, Ledger
-from spark_groupsource.outstanding import OutstandingClaims
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
@@ -109,7 +110,7 @@ def _place_in_the_last_plan_ignored(stream: Stream, *arguments: Any, **named: An
 
 
 def _newer_plan_overlooked(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
-    with patch("spark_groupsource.handoff._newest_plan", return_value=-1):
+    with patch("spark_groupsource.handoff.rules._newest_plan", return_value=-1):
         return handoff.adopt(stream, *arguments, **named)
 
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
-from spark_groupsource.commit_record import GroupCommit, read_commit
 from spark_groupsource.errors import GenerationChanged, MemberUnknown
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
 
 Protocol = Literal["classic", "consumer"]

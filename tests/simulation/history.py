@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from spark_groupsource.outstanding import HOLD, OutstandingClaims
+from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 
 from .account import Violation
 from .driver import LOOK_S, Driver

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from spark_groupsource.outstanding import HOLD, OutstandingClaims
+from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 
 from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
 from .faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groupsource.outstanding import OutstandingClaims
+from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 
 from .account import Violation
 from .history import draw_setting, explore, quiet, replay, run, script, shrink

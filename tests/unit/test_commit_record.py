@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spark_groupsource.commit_record import MAX_METADATA_BYTES, CommitRecord, Foreign, OpenRange, OwedRange, read_commit
+from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, Foreign, OpenRange, OwedRange, read_commit
 from spark_groupsource.partition import OffsetRange
 
 FORMATS = Path(__file__).parent / "formats"

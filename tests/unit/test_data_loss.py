@@ -7,8 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit, OpenRange, OwedRange
-from spark_groupsource.data_loss import (
+from spark_groupsource.errors import DataLossError
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.handoff.losses import (
     Cause,
     Logs,
     Loss,
@@ -23,8 +24,7 @@ from spark_groupsource.data_loss import (
     refuse_target,
     warn,
 )
-from spark_groupsource.errors import DataLossError
-from spark_groupsource.handoff import Stream
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS = TopicPartition("orders", 3)

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.errors import CheckpointBehindGroup
-from spark_groupsource.handoff import (
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.handoff.rules import (
     Stream,
     Verdict,
     adopt,

@@ -19,8 +19,8 @@ from prometheus_client.openmetrics.exposition import generate_latest as generate
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from spark_groupsource import metrics, metrics_server
-from spark_groupsource.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.errors import CommitRefused, GenerationChanged, OptionError
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.metrics import METRICS, Kind
 from spark_groupsource.metrics_exposition import TallyCollector
 from spark_groupsource.metrics_server import MetricsServer, serve

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 FORMATS = Path(__file__).parent / "formats"

@@ -19,8 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
+from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.options import REFUSED, Options
-from spark_groupsource.outstanding import HOLD, OutstandingClaims
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.positions import ByOffset, ByTime
 from spark_groupsource.topic_pattern import common_pattern

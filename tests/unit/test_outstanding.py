@@ -6,10 +6,10 @@ import logging
 
 import pytest
 
-from spark_groupsource.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.errors import ClaimsOutstanding
-from spark_groupsource.handoff import Stream
-from spark_groupsource.outstanding import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS, RETURNS = TopicPartition("orders", 3), TopicPartition("returns", 0)

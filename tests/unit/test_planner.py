@@ -7,8 +7,8 @@ from types import MappingProxyType
 from hypothesis import given
 from hypothesis import strategies as st
 
+from spark_groupsource.handoff.planner import available, lag, pieces, plan
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.planner import available, lag, pieces, plan
 
 
 def tp(partition: int) -> TopicPartition:

@@ -7,8 +7,8 @@ import json
 import pytest
 
 from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.migrate import without_password
-from spark_groupsource.offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark_checkpoint import (
     LastBatches,

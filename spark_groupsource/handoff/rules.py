@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_groupsource.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.errors import CheckpointBehindGroup
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 Evidence = Mapping[str, int]

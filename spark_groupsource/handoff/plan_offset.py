@@ -22,8 +22,8 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from spark_groupsource.commit_record import Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.errors import OffsetError
+from spark_groupsource.handoff.commit_record import Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 VERSION = 1

@@ -13,9 +13,9 @@ import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.errors import DataLossError
-from spark_groupsource.handoff import Stream, confirm, cut_back, skip_to, start_anew
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.rules import Stream, confirm, cut_back, skip_to, start_anew
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from spark_groupsource.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.errors import ClaimsOutstanding
-from spark_groupsource.handoff import Stream, owed_to_others
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
+from spark_groupsource.handoff.rules import Stream, owed_to_others
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""The rules of the hand-off, without a client, a thread or a clock: who reads a range, whatever dies when."""

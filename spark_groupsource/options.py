@@ -18,8 +18,8 @@ from pydantic_core import ErrorDetails
 
 from spark_groupsource.fetch import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-from spark_groupsource.kafka_properties import KNOWN_NAMES, PRODUCER_ONLY
-from spark_groupsource.kafka_settings import Settings, option_error, shown, translation_of
+from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
+from spark_groupsource.kafka_settings.translation import Settings, option_error, shown, translation_of
 from spark_groupsource.option_values import (
     EARLIEST,
     LATEST,

@@ -16,8 +16,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.kafka_properties import CALLBACKS, DEBUG_FLAGS, PRODUCER_ONLY, PROPERTIES, REFUSED, RENAMED, STRUCTURED
-from spark_groupsource.kafka_settings import Settings, is_secret, translate, translation_of
+from spark_groupsource.kafka_settings.tables import (
+    CALLBACKS,
+    DEBUG_FLAGS,
+    PRODUCER_ONLY,
+    PROPERTIES,
+    REFUSED,
+    RENAMED,
+    STRUCTURED,
+)
+from spark_groupsource.kafka_settings.translation import Settings, is_secret, translate, translation_of
 
 
 def pem(label: str, body: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.kafka_properties import (
+from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
     AT_MOST,
     BLANK_IS_UNSET,

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.findings import Finding, Level
 from spark_groupsource.group_changes import Event, Rates
-from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.offset_reset import OffsetReset
 from spark_groupsource.partition import TopicPartition

@@ -12,16 +12,16 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
+from spark_groupsource.brokers.group_view import GroupDescriber, refuse_active
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch import FetchRange
-from spark_groupsource.group_view import GroupDescriber, refuse_active
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.losses import Cause, Logs, behind, of_partitions, refuse, warn
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.positions import offsets_at, refuse_unknown
-from spark_groupsource.topics import Topics
 
 log = logging.getLogger(__name__)
 

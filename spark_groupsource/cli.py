@@ -16,8 +16,8 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
+    from spark_groupsource.brokers.group_view import GroupDescriber
     from spark_groupsource.group_look import GroupLook
-    from spark_groupsource.group_view import GroupDescriber
 
 
 class _Commands(click.Group):
@@ -71,7 +71,7 @@ def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict
 
 
 def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
-    from spark_groupsource.group_view import GroupDescriber
+    from spark_groupsource.brokers.group_view import GroupDescriber
 
     return GroupDescriber(_client_settings(bootstrap_server, command_config))
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.broker_errors import COMMIT_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
 from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition

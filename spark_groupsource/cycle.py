@@ -18,7 +18,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from spark_groupsource.broker_errors import explain, is_passing
+from spark_groupsource.brokers.broker_errors import explain, is_passing
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.errors import (
     AssignmentTimeout,
@@ -52,7 +53,6 @@ from spark_groupsource.options import Options
 from spark_groupsource.partition import Ranges, TopicPartition
 from spark_groupsource.positions import offsets_at, refuse_unknown
 from spark_groupsource.siblings import Source, refuse_shared_topics
-from spark_groupsource.topics import Topics
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics_tally import Tally

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_groupsource.group_view import GroupView
+from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import Logs, Loss, of_commit, of_partitions
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, made_anew

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_groupsource.group_view import GroupMember, GroupView
+from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})

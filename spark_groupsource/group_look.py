@@ -17,8 +17,8 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
+from spark_groupsource.brokers.group_view import GroupDescriber, GroupView
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
-from spark_groupsource.group_view import GroupDescriber, GroupView
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from spark_groupsource.broker_errors import is_passing
+from spark_groupsource.brokers.broker_errors import is_passing
 from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit

@@ -28,11 +28,11 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.access import is_refused
-from spark_groupsource.broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
+from spark_groupsource.brokers.client import make_client
+from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
 from spark_groupsource.generation import generation_of
-from spark_groupsource.kafka_client import make_client
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.findings import Finding, Level
-from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.offset_reset import OffsetReset
 
 if TYPE_CHECKING:

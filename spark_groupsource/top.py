@@ -16,9 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource import as_json
+from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from spark_groupsource.group_changes import Changes, Event, Rates
-from spark_groupsource.group_view import GroupView
 from spark_groupsource.render import make_table, number, printable
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, Message
 
-from spark_groupsource.broker_errors import explain
+from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.topics import librdkafka_log
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.topics import librdkafka_log
 
 RECORDS_PER_SECOND = 2_000
 CUSTOMERS = 1_000

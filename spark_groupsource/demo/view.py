@@ -13,8 +13,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.demo.check import Check
-from spark_groupsource.group_view import GroupView
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.render import partition_table, printable
 

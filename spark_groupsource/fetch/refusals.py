@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.access import MISSING_ACL, login_trouble
+from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, NotAuthorized
 
 # The partition is unknown to the cluster, or the offset to the log: the bounds of the log tell what is lost.

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
+from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
@@ -36,7 +37,6 @@ from spark_groupsource.kafka_settings.tables import (
     RENAMED,
     REWRITTEN,
 )
-from spark_groupsource.oauth_callback import OAUTH_CALLBACK
 
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"

@@ -6,13 +6,13 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.ledger import Ledger
 from spark_groupsource.membership import Member
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.topics import Topics
 
 from ..waiting import until
 

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource import topics
+from spark_groupsource.brokers import topics
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.fetch import FetchRange, Reader, fetch, native, pure
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.topics import Topics
 
 from ..secured import PASSWORD, USER, WRONG, Secured, secured_broker
 from ..waiting import until

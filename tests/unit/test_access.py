@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource.access import is_refused, login_trouble
+from spark_groupsource.brokers.login_trouble import is_refused, login_trouble
 
 SAID = [
     (

@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource import as_json, group_changes
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.findings import Finding, Level
 from spark_groupsource.group_changes import Event, Rates
-from spark_groupsource.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.migrate import Migration
 from spark_groupsource.offset_reset import OffsetReset

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource import access, errors
-from spark_groupsource.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain, is_passing
+from spark_groupsource import errors
+from spark_groupsource.brokers import login_trouble as access
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain, is_passing
 
 ON_COMMIT = {
     "ILLEGAL_GENERATION": errors.GenerationChanged,

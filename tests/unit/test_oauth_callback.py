@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from spark_groupsource.brokers.oauth_callback import TokenCallback, function_named
 from spark_groupsource.errors import AuthenticationFailed, OptionError
-from spark_groupsource.oauth_callback import TokenCallback, function_named
 
 SECRET = "tweedledum"  # noqa: S105
 

@@ -18,9 +18,9 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.broker_errors import explain
+from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.client import UNANSWERED, Trouble, make_client
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
-from spark_groupsource.kafka_client import UNANSWERED, Trouble, make_client
 from spark_groupsource.partition import TopicPartition
 
 T = TypeVar("T")

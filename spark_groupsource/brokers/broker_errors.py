@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.access import MISSING_ACL, login_trouble
+from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerUnavailable,

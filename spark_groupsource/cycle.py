@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from spark_groupsource.brokers.broker_errors import explain, is_passing
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.errors import (
     AssignmentTimeout,
     ClaimTimeout,
@@ -30,6 +29,9 @@ from spark_groupsource.errors import (
     OffsetError,
     TopicNotFound,
 )
+from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.ledger import Claims, Ledger
+from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import (
     Cause,
@@ -47,8 +49,6 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.ledger import Claims, Ledger
-from spark_groupsource.membership import Member
 from spark_groupsource.options import Options
 from spark_groupsource.partition import Ranges, TopicPartition
 from spark_groupsource.positions import offsets_at, refuse_unknown

@@ -20,7 +20,7 @@ from spark_groupsource.metrics import DURATION_BUCKETS_S
 from spark_groupsource.partition import Ranges, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_groupsource.membership import Member
+    from spark_groupsource.group.member import Member
 
 NONE: Mapping[str, int] = MappingProxyType({})
 

@@ -17,12 +17,12 @@ from pyspark.sql.types import StructType
 
 from spark_groupsource import cycle
 from spark_groupsource.admission_reader import AdmissionControlReader
-from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.ledger import Ledger
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.stream_reader import RangePartition

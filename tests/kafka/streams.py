@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.ledger import Ledger
-from spark_groupsource.membership import Member
 from spark_groupsource.options import Options
 from spark_groupsource.partition import TopicPartition
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from spark_groupsource.broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
-from spark_groupsource.membership import PREDECESSORS, State
+from spark_groupsource.group.member import PREDECESSORS, State
 
 from ..conftest import MakeTopic
 from ..waiting import until
@@ -83,7 +83,7 @@ def test_a_driver_that_leaves_hands_over_within_two_seconds(topic: MakeTopic, op
 def test_every_change_of_the_assignment_is_one_line_in_the_log(
     topic: MakeTopic, options: MakeOptions, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "spark_groupsource.membership")
+    caplog.set_level(logging.INFO, "spark_groupsource.group.member")
     name = topic(partitions=2)
     with member_stream("a", options(name)) as a:
         a.until_owning(2)

@@ -117,7 +117,7 @@ def test_letting_go_at_once_is_no_drain_that_ran_out_of_time(
     tally = counted(a)
     assert a.plan()
     a.claim()
-    with caplog.at_level(logging.WARNING, logger="spark_groupsource.membership"):
+    with caplog.at_level(logging.WARNING, logger="spark_groupsource.group.member"):
         b.until_planning(1)
     scrape = scraped(tally)
     assert scrape.value("groupkafka_rebalances_total", kind="revoked") == 1

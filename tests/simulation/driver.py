@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_groupsource.coordinator import Coordinator
+from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import Logs, Loss, of_partitions, of_plan
 from spark_groupsource.handoff.plan_offset import PlanOffset

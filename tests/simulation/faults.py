@@ -12,12 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 from spark_groupsource.errors import CommitError, GenerationChanged
+from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff import losses as data_loss
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 from spark_groupsource.handoff.rules import Stream, Verdict
-from spark_groupsource.ledger import Claims, Ledger
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
@@ -40,7 +40,7 @@ class Fault:
         """While the context lasts, the ledger makes this mistake."""
         with ExitStack() as stack:
             for rule, mistaken in self.rules.items():
-                stack.enter_context(patch(f"spark_groupsource.ledger.{rule}", mistaken))
+                stack.enter_context(patch(f"spark_groupsource.group.ledger.{rule}", mistaken))
             yield
 
 

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged, MemberUnknown
+from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-from spark_groupsource.ledger import Ledger
 from spark_groupsource.partition import Ranges, TopicPartition
 
 from .account import Account, Violation

@@ -32,7 +32,7 @@ from spark_groupsource.brokers.broker_errors import ENDING_ERRORS, TOPIC_ERRORS,
 from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
-from spark_groupsource.generation import generation_of
+from spark_groupsource.group.generation import generation_of
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from spark_groupsource.brokers.broker_errors import is_passing
-from spark_groupsource.coordinator import Coordinator
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import Loss, behind, of_commit, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims

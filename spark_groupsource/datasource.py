@@ -9,7 +9,7 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 from spark_groupsource.batch_reader import GroupKafkaBatchReader
-from spark_groupsource.fetch.schema import spark_schema
+from spark_groupsource.fetch.arrow_schema import spark_schema
 from spark_groupsource.options import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader
 

@@ -7,8 +7,8 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.errors import BrokerError
-from spark_groupsource.fetch.consumers import most_telling
-from spark_groupsource.fetch.data_loss import LogBounds
+from spark_groupsource.fetch.consumer_cache import most_telling
+from spark_groupsource.fetch.gone import LogBounds
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, refusal, timed_out
 from spark_groupsource.partition import TopicPartition

@@ -5,8 +5,10 @@ from __future__ import annotations
 import functools
 import logging
 
-from spark_groupsource.fetch import FetchSettings, Reader, native, pure
-from spark_groupsource.fetch.librdkafka import why_unavailable
+from spark_groupsource.fetch import FetchSettings, Reader
+from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.native_api import why_unavailable
 
 logger = logging.getLogger(__name__)
 

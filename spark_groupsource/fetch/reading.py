@@ -22,8 +22,8 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.fetch import FetchRange, FetchSettings
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
-from spark_groupsource.fetch.consumers import borrowed, most_telling
-from spark_groupsource.fetch.data_loss import LogBounds, Loss, losses, report, without
+from spark_groupsource.fetch.consumer_cache import borrowed, most_telling
+from spark_groupsource.fetch.gone import LogBounds, Loss, losses, report, without
 from spark_groupsource.fetch.intake import Event, FetchConsumer, MakeConsumer, Taken
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, refusal, timed_out
 from spark_groupsource.partition import TopicPartition

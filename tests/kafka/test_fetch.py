@@ -38,22 +38,14 @@ from spark_groupsource.errors import (
     NotAuthorized,
     OptionError,
 )
-from spark_groupsource.fetch import (
-    BATCH_BYTES,
-    BATCH_ROWS,
-    FetchRange,
-    FetchSettings,
-    Reader,
-    consumers,
-    fetch,
-    native,
-    pure,
-    reading,
-)
-from spark_groupsource.fetch.data_loss import LogBounds, losses, without
-from spark_groupsource.fetch.librdkafka import why_unavailable
+from spark_groupsource.fetch import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings, Reader, fetch, reading
+from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.gone import LogBounds, losses, without
+from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.refusals import refusal
-from spark_groupsource.fetch.schema import arrow_schema
 from tests.conftest import MakeTopic, Produce
 
 Row = dict[str, Any]

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.broker import Cluster
-from spark_groupsource.fetch.schema import spark_schema
+from spark_groupsource.fetch.arrow_schema import spark_schema
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import committed_offsets, total_lag

@@ -11,7 +11,7 @@ import pytest
 # Memory like that of records, all of it free but for what lies at its end, which keeps malloc from returning it by itself.
 FREE_MEMORY_AND_A_CONSUMER = """
 import ctypes, os
-from spark_groupsource.fetch.consumers import borrowed
+from spark_groupsource.fetch.consumer_cache import borrowed
 
 class Consumer:
     pid = os.getpid()

@@ -15,7 +15,7 @@ import sys
 sys.modules.update(dict.fromkeys({EXTRAS!r}))
 import spark_groupsource.datasource as datasource
 import spark_groupsource.batch_reader, spark_groupsource.startless_reader, spark_groupsource.stream_reader
-import spark_groupsource.fetch.native, spark_groupsource.fetch.pure
+import spark_groupsource.fetch.native_consumer, spark_groupsource.fetch.pure_consumer
 if datasource.ADMISSION_CONTROL:
     import spark_groupsource.admission_reader
 given = {{"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}}

@@ -13,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.fetch import FetchSettings, choice, native, pure
-from spark_groupsource.fetch.librdkafka import why_unavailable
+from spark_groupsource.fetch import FetchSettings, choice
+from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.native_api import why_unavailable
 
 PROJECT = Path(__file__).parents[2]
 
@@ -75,7 +77,7 @@ def test_it_installs_without_a_compiler(tmp_path: Path) -> None:
 
     (wheel,) = tmp_path.glob("*.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
-    ask = "from spark_groupsource.fetch import librdkafka; print(librdkafka.__file__, librdkafka.why_unavailable())"
+    ask = "from spark_groupsource.fetch import native_api; print(native_api.__file__, native_api.why_unavailable())"
     said = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", ask],
         env={**os.environ, "PYTHONPATH": str(tmp_path / "installed")},

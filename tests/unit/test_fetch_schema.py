@@ -19,8 +19,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from spark_groupsource.fetch.messages import to_record_batch
-from spark_groupsource.fetch.schema import arrow_schema, spark_schema
+from spark_groupsource.fetch.arrow_schema import arrow_schema, spark_schema
+from spark_groupsource.fetch.pure_arrow import to_record_batch
 
 HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
 # Not parsed from `spark_schema`: that needs a running Spark.
@@ -69,5 +69,5 @@ def test_batches_have_the_schema(include_headers: bool) -> None:
 
 
 def test_the_reader_does_not_import_pyspark() -> None:
-    program = "import sys, spark_groupsource.fetch.pure; sys.exit('pyspark' in sys.modules)"
+    program = "import sys, spark_groupsource.fetch.pure_consumer; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -17,10 +17,11 @@ from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_groupsource.fetch import librdkafka, native
+from spark_groupsource.fetch import native_api as librdkafka
+from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.intake import Taken
-from spark_groupsource.fetch.librdkafka import FunctionsStruct, IntakeStruct, Native, NativeUnavailable, why_unavailable
-from spark_groupsource.fetch.schema import arrow_schema
+from spark_groupsource.fetch.native_api import FunctionsStruct, IntakeStruct, Native, NativeUnavailable, why_unavailable
 from spark_groupsource.partition import TopicPartition
 
 BATCH_BYTES = 100

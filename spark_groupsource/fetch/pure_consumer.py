@@ -14,9 +14,9 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import make_client
 from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
-from spark_groupsource.fetch.consumers import consumer_settings
+from spark_groupsource.fetch.consumer_cache import consumer_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
-from spark_groupsource.fetch.messages import headers_size, size, to_record_batch
+from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.partition import TopicPartition
 

@@ -18,9 +18,10 @@ from confluent_kafka import KafkaError, KafkaException
 from spark_groupsource.brokers.client import refused_settings
 from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
-from spark_groupsource.fetch.consumers import consumer_settings
+from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
+from spark_groupsource.fetch.consumer_cache import consumer_settings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
-from spark_groupsource.fetch.librdkafka import (
+from spark_groupsource.fetch.native_api import (
     CONF_OK,
     CONSUMER,
     ErrorCallback,
@@ -31,7 +32,6 @@ from spark_groupsource.fetch.librdkafka import (
     native,
 )
 from spark_groupsource.fetch.reading import read_range
-from spark_groupsource.fetch.schema import HEADERS_TYPE, arrow_schema
 from spark_groupsource.partition import TopicPartition
 
 logger = logging.getLogger("spark_groupsource.fetch.librdkafka")

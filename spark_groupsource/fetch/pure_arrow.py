@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 from confluent_kafka import Message
 
-from spark_groupsource.fetch.schema import HEADERS_TYPE, arrow_schema
+from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
 
 # librdkafka counts 0 not available, 1 create time, 2 log append time; Java's `TimestampType.id`, which is what Spark
 # shows, is one less.

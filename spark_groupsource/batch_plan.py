@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from spark_groupsource.brokers.group_view import GroupDescriber, refuse_active
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
-from spark_groupsource.fetch import FetchRange
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.losses import Cause, Logs, behind, of_partitions, refuse, warn
 from spark_groupsource.handoff.planner import pieces

@@ -16,7 +16,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from spark_groupsource.fetch import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 from spark_groupsource.kafka_settings.translation import Settings, option_error, shown, translation_of

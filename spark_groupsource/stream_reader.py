@@ -22,7 +22,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import AsynchronousProgress
-from spark_groupsource.fetch import FetchRange, fetch
+from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options import Options

@@ -5,9 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 
-from spark_groupsource.fetch import FetchSettings, Reader
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.contract import FetchSettings, Reader
 from spark_groupsource.fetch.native_api import why_unavailable
 
 logger = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import logging
 from dataclasses import dataclass
 
 from spark_groupsource.errors import DataLossError
-from spark_groupsource.fetch import FetchRange
+from spark_groupsource.fetch.contract import FetchRange
 
 logger = logging.getLogger(__name__)
 

@@ -17,9 +17,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.client import refused_settings
 from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
-from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
 from spark_groupsource.fetch.consumer_cache import consumer_settings
+from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.native_api import (
     CONF_OK,
@@ -55,7 +55,7 @@ _LEVELS = (
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.fetch`; raises NativeUnavailable where there is no native reader."""
+    """Hold the contract of `spark_groupsource.fetch.contract.fetch`; raises NativeUnavailable where there is no native reader."""
     return read_range(fetch_range, settings, NativeConsumer)
 
 

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import make_client
-from spark_groupsource.fetch import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.consumer_cache import consumer_settings
+from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.fetch`."""
+    """Hold the contract of `spark_groupsource.fetch.contract.fetch`."""
     return read_range(fetch_range, settings, PureConsumer)
 
 

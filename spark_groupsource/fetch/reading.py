@@ -20,9 +20,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from spark_groupsource.fetch import FetchRange, FetchSettings
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed, most_telling
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings
 from spark_groupsource.fetch.gone import LogBounds, Loss, losses, report, without
 from spark_groupsource.fetch.intake import Event, FetchConsumer, MakeConsumer, Taken
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, refusal, timed_out
@@ -44,7 +44,7 @@ _LONGEST_PAUSE_S = 5.0
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.fetch` with a consumer that `make` made."""
+    """Hold the contract of `spark_groupsource.fetch.contract.fetch` with a consumer that `make` made."""
     if fetch_range.start < fetch_range.end:
         client = {
             "queued.max.messages.kbytes": str(settings.prefetch_kbytes),

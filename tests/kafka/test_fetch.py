@@ -38,11 +38,12 @@ from spark_groupsource.errors import (
     NotAuthorized,
     OptionError,
 )
-from spark_groupsource.fetch import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings, Reader, fetch, reading
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.contract import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings, Reader, fetch
 from spark_groupsource.fetch.gone import LogBounds, losses, without
 from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.refusals import refusal

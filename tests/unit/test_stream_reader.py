@@ -7,7 +7,7 @@ import sys
 
 READ_AN_EMPTY_RANGE = """
 import gc, time
-from spark_groupsource.fetch import FetchRange
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.options import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
 

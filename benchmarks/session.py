@@ -18,7 +18,7 @@ from spark_groupsource.admission_reader import AdmissionControlReader
 from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import fetch
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.stream_reader import RangePartition
 
 

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource import register
-from spark_groupsource.command_config import read_properties
+from spark_groupsource.options.properties_file import read_properties
 
 
 def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> StreamingQuery:

@@ -19,9 +19,9 @@ from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.losses import Cause, Logs, behind, of_partitions, refuse, warn
 from spark_groupsource.handoff.planner import pieces
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.positions import offsets_at, refuse_unknown
 
 log = logging.getLogger(__name__)
 

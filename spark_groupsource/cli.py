@@ -63,8 +63,8 @@ def _as_json(command: F) -> F:
 
 
 def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    from spark_groupsource.command_config import read_properties
     from spark_groupsource.kafka_settings.translation import translate
+    from spark_groupsource.options.properties_file import read_properties
 
     given = {} if command_config is None else read_properties(command_config)
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})

@@ -49,9 +49,9 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import Ranges, TopicPartition
-from spark_groupsource.positions import offsets_at, refuse_unknown
 from spark_groupsource.siblings import Source, refuse_shared_topics
 
 if TYPE_CHECKING:

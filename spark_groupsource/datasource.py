@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from spark_groupsource.batch_reader import GroupKafkaBatchReader
 from spark_groupsource.fetch.arrow_schema import spark_schema
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None

@@ -13,7 +13,7 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import Logs, Loss, of_commit, of_partitions
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, made_anew
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
 COOPERATIVE = "cooperative-sticky"

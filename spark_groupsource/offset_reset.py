@@ -16,7 +16,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from spark_groupsource.brokers.group_view import GroupDescriber, GroupView, refuse_active
 from spark_groupsource.errors import HandoffError, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
-from spark_groupsource.option_values import TOPIC_NAME
+from spark_groupsource.options.values import TOPIC_NAME
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.option_values import TOPIC_NAME, offsets_value
+from spark_groupsource.options.values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition
 
 NO_OFFSET = "-"

@@ -23,7 +23,7 @@ from typing import Any
 from pyspark.sql.datasource import InputPartition
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader
 
 log = logging.getLogger(__name__)

@@ -23,7 +23,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.stream_reader import RangePartition
 

@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.broker import Cluster
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, read_commit
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 
 from ..waiting import until
 

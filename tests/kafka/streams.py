@@ -11,7 +11,7 @@ from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
 from ..waiting import until

@@ -12,7 +12,7 @@ from spark_groupsource.batch_plan import BatchTask, plan_batch
 from spark_groupsource.broker import Cluster
 from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 
 from ..conftest import MakeTopic, Produce
 from .consumers import commit, joined

@@ -14,7 +14,7 @@ from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.brokers.topics import EARLIEST_OFFSET, Topics
 from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
 from ..waiting import until

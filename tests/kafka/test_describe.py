@@ -15,9 +15,9 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.broker import Cluster
 from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.cli import main
-from spark_groupsource.command_config import parse_properties
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.options.properties_file import parse_properties
 from spark_groupsource.version import __version__
 
 from ..conftest import MakeTopic, Produce

@@ -709,7 +709,7 @@ def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, topic: MakeTopi
 
 FORKING = """
 import os, sys
-from spark_groupsource.fetch import FetchRange, FetchSettings, fetch
+from spark_groupsource.fetch.contract import FetchRange, FetchSettings, fetch
 
 settings = FetchSettings({"bootstrap.servers": sys.argv[1], "group.id": "fork"}, poll_timeout_ms=20000)
 def count():

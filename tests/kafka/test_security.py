@@ -17,7 +17,7 @@ from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
 from ..secured import PASSWORD, USER, WRONG, Secured, secured_broker

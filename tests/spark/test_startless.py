@@ -16,7 +16,7 @@ from pyspark.sql.types import StructType
 
 from spark_groupsource.broker import Cluster
 from spark_groupsource.datasource import GroupKafkaDataSource
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.startless_reader import StartlessReader
 
 from ..conftest import MakeTopic, Produce

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")

@@ -8,7 +8,7 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView, Partiti
 from spark_groupsource.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Logs
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)

@@ -25,7 +25,7 @@ from spark_groupsource.metrics import METRICS, Kind
 from spark_groupsource.metrics_exposition import TallyCollector
 from spark_groupsource.metrics_server import MetricsServer, serve
 from spark_groupsource.metrics_tally import Durations, Tally
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 from ..scraping import scraped, scraped_from
@@ -126,7 +126,7 @@ class TestTheOptions:
     def test_nothing_is_imported_unless_they_are_asked_for(self) -> None:
         code = (
             "import sys, spark_groupsource.datasource, spark_groupsource.stream_reader as reader\n"
-            "from spark_groupsource.options import Options\n"
+            "from spark_groupsource.options.model import Options\n"
             f"running = reader.GroupKafkaStreamReader(Options.parse({NEEDED!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"
         )

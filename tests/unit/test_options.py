@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-from spark_groupsource.options import REFUSED, Options
+from spark_groupsource.options.model import REFUSED, Options
+from spark_groupsource.options.start_and_end import ByOffset, ByTime
+from spark_groupsource.options.topic_pattern import common_pattern
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.positions import ByOffset, ByTime
-from spark_groupsource.topic_pattern import common_pattern
 
 NEEDED = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing"}
 BASE = {**NEEDED, "subscribe": "orders"}
@@ -49,7 +49,7 @@ def refusal(options: Mapping[str, str]) -> str:
 
 
 def test_the_module_needs_neither_spark_nor_a_kafka_client() -> None:
-    look = "import sys, spark_groupsource.options; print({'pyspark', 'confluent_kafka'} & set(sys.modules))"
+    look = "import sys, spark_groupsource.options.model; print({'pyspark', 'confluent_kafka'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout.strip() == "set()"
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from spark_groupsource.batch_reader import GroupKafkaBatchReader
-from spark_groupsource.options import Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.stream_reader import GroupKafkaStreamReader
 from spark_groupsource.worker_socket import acknowledge
 

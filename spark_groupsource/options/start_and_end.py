@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.option_values import EARLIEST, LATEST
+from spark_groupsource.options.values import EARLIEST, LATEST
 from spark_groupsource.partition import TopicPartition
 
 

@@ -20,7 +20,9 @@ from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 from spark_groupsource.kafka_settings.translation import Settings, option_error, shown, translation_of
-from spark_groupsource.option_values import (
+from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position
+from spark_groupsource.options.topic_pattern import TopicPattern, parse_topic_pattern
+from spark_groupsource.options.values import (
     EARLIEST,
     LATEST,
     MAX_INT,
@@ -36,8 +38,6 @@ from spark_groupsource.option_values import (
     whole_number,
 )
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.positions import ByOffset, ByTime, Position
-from spark_groupsource.topic_pattern import TopicPattern, parse_topic_pattern
 
 REFUSED: Mapping[str, str] = {
     "assign": (

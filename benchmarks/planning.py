@@ -22,10 +22,10 @@ from rich.table import Table
 
 from benchmarks.environment import environment
 from spark_groupsource.broker import Cluster
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.stream_reader import collect_rarely
 
 ROUNDS = 7

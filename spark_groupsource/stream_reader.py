@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options.model import Options
+from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.stderr_log import log_to_stderr
 from spark_groupsource.worker_socket import PromptlyAcknowledged
 

@@ -15,9 +15,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from spark_groupsource import cycle
 from spark_groupsource.admission_reader import AdmissionControlReader
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.group.fenced_commits import Coordinator
@@ -25,6 +23,8 @@ from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query import cycle
+from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.stream_reader import RangePartition
 
 from .events import EventLog

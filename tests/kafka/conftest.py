@@ -9,9 +9,9 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.broker import Cluster
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, read_commit
 from spark_groupsource.options.model import Options
+from spark_groupsource.query.cycle import Cycle
 
 from ..waiting import until
 

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.batch_plan import BatchTask, plan_batch
 from spark_groupsource.broker import Cluster
 from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.model import Options
+from spark_groupsource.query.batch_plan import BatchTask, plan_batch
 
 from ..conftest import MakeTopic, Produce
 from .consumers import commit, joined

@@ -12,10 +12,10 @@ from spark_groupsource.broker import Cluster
 from spark_groupsource.brokers import group_view, topics
 from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.brokers.topics import EARLIEST_OFFSET, Topics
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.cycle import Cycle
 
 from ..waiting import until
 

@@ -11,7 +11,6 @@ import pytest
 
 from spark_groupsource.brokers import topics
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cycle import Cycle
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
@@ -19,6 +18,7 @@ from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.cycle import Cycle
 
 from ..secured import PASSWORD, USER, WRONG, Secured, secured_broker
 from ..waiting import until

@@ -18,7 +18,7 @@ PR_SET_NAME = 15
 RUNNER = """
 import sys
 from spark_groupsource.errors import GroupSharedInQuery
-from spark_groupsource.siblings import Source, refuse_shared_topics
+from spark_groupsource.query.siblings import Source, refuse_shared_topics
 
 cluster, group, *topics = sys.argv[1:]
 try:

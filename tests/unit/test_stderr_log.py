@@ -13,13 +13,13 @@ import logging, sys
 from spark_groupsource.stderr_log import log_to_stderr
 for _ in range(2):
     log_to_stderr()
-log = logging.getLogger("spark_groupsource.cycle")
+log = logging.getLogger("spark_groupsource.query.cycle")
 log.debug("a detail")
 log.info("joined")
 log.warning("lost")
 """
 
-WARNING = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING spark_groupsource\.cycle: lost\n"
+WARNING = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} WARNING spark_groupsource\.query\.cycle: lost\n"
 
 
 def written(level: str | None, before: str = "") -> subprocess.CompletedProcess[str]:

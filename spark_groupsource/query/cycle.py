@@ -52,7 +52,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import Ranges, TopicPartition
-from spark_groupsource.siblings import Source, refuse_shared_topics
+from spark_groupsource.query.siblings import Source, refuse_shared_topics
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics_tally import Tally

@@ -1,0 +1,1 @@
+"""One run of one query: joining, planning, claiming and confirming, without pyspark."""

@@ -14,12 +14,12 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from benchmarks.spark_jars import SPARK, spark_kafka_jars
-from spark_groupsource.admission_reader import AdmissionControlReader
-from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import fetch
 from spark_groupsource.options.model import Options
-from spark_groupsource.stream_reader import RangePartition
+from spark_groupsource.spark.admission_reader import AdmissionControlReader
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.stream_reader import RangePartition
 
 
 class PureKafkaDataSource(GroupKafkaDataSource):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
-    from spark_groupsource.datasource import GroupKafkaDataSource, register
-    from spark_groupsource.lag_listener import LagListener, LagSnapshot
+    from spark_groupsource.spark.datasource import GroupKafkaDataSource, register
+    from spark_groupsource.spark.lag_listener import LagListener, LagSnapshot
 
 __all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", "register"]
 
@@ -16,11 +16,11 @@ __all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", 
 def __getattr__(name: str) -> object:
     # The command line and the executors' workers do without pyspark; only these names need it.
     if name in {"GroupKafkaDataSource", "register"}:
-        from spark_groupsource import datasource
+        from spark_groupsource.spark import datasource
 
         return getattr(datasource, name)
     if name in {"LagListener", "LagSnapshot"}:
-        from spark_groupsource import lag_listener
+        from spark_groupsource.spark import lag_listener
 
         return getattr(lag_listener, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,8 +15,6 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
-from spark_groupsource.admission_reader import AdmissionControlReader
-from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.group.ledger import Ledger
@@ -25,7 +23,9 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import cycle
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.stream_reader import RangePartition
+from spark_groupsource.spark.admission_reader import AdmissionControlReader
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.stream_reader import RangePartition
 
 from .events import EventLog
 from .steps import Step, Steps

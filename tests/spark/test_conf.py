@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from spark_groupsource.brokers.group_view import GroupDescriber
-from spark_groupsource.datasource import ADMISSION_CONTROL
+from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 
 from ..secured import PASSWORD, USER, Secured
 from ..waiting import until

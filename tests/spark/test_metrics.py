@@ -13,8 +13,8 @@ from pyspark.sql import functions as f
 
 from spark_groupsource import LagListener, LagSnapshot
 from spark_groupsource.broker.ports import free_ports, is_free
-from spark_groupsource.datasource import ADMISSION_CONTROL
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 
 from ..conftest import MakeTopic, Produce
 from ..scraping import Scrape, scraped_from
@@ -104,7 +104,7 @@ def test_a_listener_is_told_what_each_micro_batch_left_behind(
     produce(name, [RECORD] * 12, partition=0)
     produce(name, [RECORD] * 12, partition=1)
     added, seen = listener
-    with caplog.at_level(logging.WARNING, logger="spark_groupsource.lag_listener"):
+    with caplog.at_level(logging.WARNING, logger="spark_groupsource.spark.lag_listener"):
         pipeline = queries("a", name, maxOffsetsPerTrigger="8")
         pipeline.transform = with_bytes
         pipeline.start()

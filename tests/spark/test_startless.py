@@ -15,9 +15,9 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groupsource.broker import Cluster
-from spark_groupsource.datasource import GroupKafkaDataSource
 from spark_groupsource.options.model import Options
-from spark_groupsource.startless_reader import StartlessReader
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.startless_reader import StartlessReader
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import total_lag

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groupsource.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
 

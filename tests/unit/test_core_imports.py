@@ -13,11 +13,11 @@ EXTRAS = ("click", "prometheus_client", "rich")
 WITHOUT_EXTRAS = f"""
 import sys
 sys.modules.update(dict.fromkeys({EXTRAS!r}))
-import spark_groupsource.datasource as datasource
-import spark_groupsource.batch_reader, spark_groupsource.startless_reader, spark_groupsource.stream_reader
+import spark_groupsource.spark.datasource as datasource
+import spark_groupsource.spark.batch_reader, spark_groupsource.spark.startless_reader, spark_groupsource.spark.stream_reader
 import spark_groupsource.fetch.native_consumer, spark_groupsource.fetch.pure_consumer
 if datasource.ADMISSION_CONTROL:
-    import spark_groupsource.admission_reader
+    import spark_groupsource.spark.admission_reader
 given = {{"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}}
 source = datasource.GroupKafkaDataSource(given)
 print(type(source.streamReader(source.schema())).__name__)

@@ -125,7 +125,7 @@ class TestTheOptions:
 
     def test_nothing_is_imported_unless_they_are_asked_for(self) -> None:
         code = (
-            "import sys, spark_groupsource.datasource, spark_groupsource.stream_reader as reader\n"
+            "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.stream_reader as reader\n"
             "from spark_groupsource.options.model import Options\n"
             f"running = reader.GroupKafkaStreamReader(Options.parse({NEEDED!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.startless_reader import SparkPosition, left_behind
+from spark_groupsource.spark.startless_reader import SparkPosition, left_behind
 
 
 def offset(plan: int, stream: str = "s") -> dict[str, Any]:

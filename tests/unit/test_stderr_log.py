@@ -10,7 +10,7 @@ import sys
 WRITE = """
 import logging, sys
 {before}
-from spark_groupsource.stderr_log import log_to_stderr
+from spark_groupsource.spark.stderr_log import log_to_stderr
 for _ in range(2):
     log_to_stderr()
 log = logging.getLogger("spark_groupsource.query.cycle")

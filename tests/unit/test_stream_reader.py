@@ -9,7 +9,7 @@ READ_AN_EMPTY_RANGE = """
 import gc, time
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.options.model import Options
-from spark_groupsource.stream_reader import GroupKafkaStreamReader, RangePartition
+from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader, RangePartition
 
 options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
 for _ in range(2):

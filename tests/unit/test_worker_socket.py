@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from spark_groupsource.batch_reader import GroupKafkaBatchReader
 from spark_groupsource.options.model import Options
-from spark_groupsource.stream_reader import GroupKafkaStreamReader
-from spark_groupsource.worker_socket import acknowledge
+from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.worker_socket import acknowledge
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
 

@@ -11,8 +11,8 @@ from spark_groupsource.fetch.contract import fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.batch_plan import BatchTask, plan_batch
-from spark_groupsource.stderr_log import log_to_stderr
-from spark_groupsource.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 
 class BatchPartition(InputPartition):

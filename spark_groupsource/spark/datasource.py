@@ -8,10 +8,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_groupsource.batch_reader import GroupKafkaBatchReader
 from spark_groupsource.fetch.arrow_schema import spark_schema
 from spark_groupsource.options.model import Options
-from spark_groupsource.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this Spark says where a micro-batch starts and what limits it: from 4.2 on."""
@@ -49,10 +49,10 @@ class GroupKafkaDataSource(DataSource):
         """
         options = Options.parse(self.options, "stream")
         if ADMISSION_CONTROL:
-            from spark_groupsource.admission_reader import AdmissionControlReader
+            from spark_groupsource.spark.admission_reader import AdmissionControlReader
 
             return AdmissionControlReader(options)
-        from spark_groupsource.startless_reader import StartlessReader
+        from spark_groupsource.spark.startless_reader import StartlessReader
 
         return StartlessReader(options)
 

@@ -26,8 +26,8 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.stderr_log import log_to_stderr
-from spark_groupsource.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics_server import MetricsServer

@@ -6,7 +6,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
-from spark_groupsource.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 
 class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):

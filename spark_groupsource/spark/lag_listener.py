@@ -23,10 +23,10 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from spark_groupsource.datasource import ADMISSION_CONTROL
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 
 log = logging.getLogger(__name__)
 

@@ -1,0 +1,1 @@
+"""Spark's side: its calls turned into steps of the query, and the processes that Spark starts."""

@@ -21,7 +21,7 @@ from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRe
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from spark_groupsource.metrics_tally import Tally
+    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 

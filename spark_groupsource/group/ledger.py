@@ -24,7 +24,7 @@ from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, con
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 if TYPE_CHECKING:
-    from spark_groupsource.metrics_tally import Tally
+    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 

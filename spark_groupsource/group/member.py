@@ -36,7 +36,7 @@ from spark_groupsource.group.generation import generation_of
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from spark_groupsource.metrics_tally import Tally
+    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")

@@ -55,7 +55,7 @@ from spark_groupsource.partition import Ranges, TopicPartition
 from spark_groupsource.query.siblings import Source, refuse_shared_topics
 
 if TYPE_CHECKING:
-    from spark_groupsource.metrics_tally import Tally
+    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
-    from spark_groupsource.metrics_server import MetricsServer
-    from spark_groupsource.metrics_tally import Tally
+    from spark_groupsource.metrics.server import MetricsServer
+    from spark_groupsource.metrics.tally import Tally
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 COLLECT_AFTER_OBJECTS = 50_000
@@ -128,8 +128,8 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
         if self._options.metrics_port is None:
             return None
-        from spark_groupsource.metrics_server import serve
-        from spark_groupsource.metrics_tally import Tally
+        from spark_groupsource.metrics.server import serve
+        from spark_groupsource.metrics.tally import Tally
 
         tally = Tally(self._options.group_id)
         self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)

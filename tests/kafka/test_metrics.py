@@ -10,7 +10,7 @@ import pytest
 
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.metrics_tally import Tally
+from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.partition import TopicPartition
 
 from ..conftest import MakeTopic, Produce

@@ -18,13 +18,14 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
-from spark_groupsource import metrics, metrics_server
 from spark_groupsource.errors import CommitRefused, GenerationChanged, OptionError
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.metrics import METRICS, Kind
-from spark_groupsource.metrics_exposition import TallyCollector
-from spark_groupsource.metrics_server import MetricsServer, serve
-from spark_groupsource.metrics_tally import Durations, Tally
+from spark_groupsource.metrics.definitions import METRICS, Kind
+from spark_groupsource.metrics import definitions as metrics
+from spark_groupsource.metrics import server as metrics_server
+from spark_groupsource.metrics.exposition import TallyCollector
+from spark_groupsource.metrics.server import MetricsServer, serve
+from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
@@ -296,8 +297,8 @@ class TestTheServer:
     def test_keeps_no_process_from_ending(self) -> None:
         code = (
             "import socket\n"
-            "from spark_groupsource.metrics_server import serve\n"
-            "from spark_groupsource.metrics_tally import Tally\n"
+            "from spark_groupsource.metrics.server import serve\n"
+            "from spark_groupsource.metrics.tally import Tally\n"
             "served = serve(Tally('g'), '127.0.0.1', 0)\n"
             "client = socket.create_connection(('127.0.0.1', served.port))\n"
         )

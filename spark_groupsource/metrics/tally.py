@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal
 
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.metrics import DURATION_BUCKETS_S
+from spark_groupsource.metrics.definitions import DURATION_BUCKETS_S
 from spark_groupsource.partition import Ranges, TopicPartition
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.core import Metric as Family
 from prometheus_client.registry import Collector
 
-from spark_groupsource import metrics as m
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
-from spark_groupsource.metrics_tally import Durations, Tally
+from spark_groupsource.metrics import definitions as m
+from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 

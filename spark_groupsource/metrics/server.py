@@ -13,8 +13,8 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from prometheus_client import CollectorRegistry, start_http_server
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.metrics_exposition import TallyCollector
-from spark_groupsource.metrics_tally import Tally
+from spark_groupsource.metrics.exposition import TallyCollector
+from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 

@@ -17,7 +17,7 @@ from benchmarks.report import print_parts, print_throughput, print_trickle
 from benchmarks.runs import CEILING, SOURCES, Runs, Throughput
 from benchmarks.session import open_session
 from benchmarks.topics import Load, drop, fill
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 # Value sizes in bytes, and how many MB of values a load has: more for large records, so that each takes some seconds.
 SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.processes import CpuByPart, PeakMemory, Peaks, cpu_seconds
 from benchmarks.topics import Load
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 # Name in the tables: format. In this order they run in each round.
 SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka"}

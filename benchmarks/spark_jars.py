@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pyspark
 
-from spark_groupsource.broker.ivy import Dependency, run_ivy
-from spark_groupsource.broker.jars import default_cache
-from spark_groupsource.broker.java import find_java
+from spark_groupsource.dev_broker.ivy import Dependency, run_ivy
+from spark_groupsource.dev_broker.jars import default_cache
+from spark_groupsource.dev_broker.java import find_java
 
 SPARK = "4.2.0"
 """The newest version in the repository; it runs on 4.3.0 too."""

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from spark_groupsource.broker.command import broker
+from spark_groupsource.dev_broker.command import broker
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from .producing import send
 

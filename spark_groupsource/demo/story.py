@@ -18,13 +18,13 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from spark_groupsource.broker import Cluster
-from spark_groupsource.broker.java import find_java
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.demo.check import Check, check
 from spark_groupsource.demo.producer import LiveProducer
 from spark_groupsource.demo.query_state import DemoFailed, Query, Rate
 from spark_groupsource.demo.view import Scene, View, listed, print_check, print_next_steps
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.dev_broker.java import find_java
 from spark_groupsource.errors import BrokerError, GroupKafkaError
 from spark_groupsource.group_look import GroupLook
 from spark_groupsource.handoff.commit_record import OwedRange

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster, Node
-from spark_groupsource.broker.config import HOST
-from spark_groupsource.broker.ports import free_ports
-from spark_groupsource.broker.ready import quiet_client
+from spark_groupsource.dev_broker import Cluster, Node
+from spark_groupsource.dev_broker.config import HOST
+from spark_groupsource.dev_broker.ports import free_ports
+from spark_groupsource.dev_broker.ready import quiet_client
 
 from ..conftest import SHORT_SESSIONS
 from ..waiting import until

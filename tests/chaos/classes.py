@@ -15,7 +15,7 @@ from typing import Any
 
 import pyspark
 
-from spark_groupsource.broker.java import find_java
+from spark_groupsource.dev_broker.java import find_java
 
 LIMIT_S = 600.0
 OPTIONS = "SPARK_SUBMIT_OPTS"

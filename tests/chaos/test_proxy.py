@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_groupsource.broker.config import HOST
+from spark_groupsource.dev_broker.config import HOST
 
 from ..waiting import until
 from .proxy import Direction, Proxy

@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..waiting import until
 

@@ -8,10 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster
 from spark_groupsource.brokers import group_view, topics
 from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.brokers.topics import EARLIEST_OFFSET, Topics
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.broker import BrokerStartError, Cluster
-from spark_groupsource.broker.jars import default_cache, kafka_jars
-from spark_groupsource.broker.java import find_java
+from spark_groupsource.dev_broker import BrokerStartError, Cluster
+from spark_groupsource.dev_broker.jars import default_cache, kafka_jars
+from spark_groupsource.dev_broker.java import find_java
 
 # Stands for `java`: as Ivy it writes small jars and reports as Ivy does, as StorageTool it formats a folder.
 FAKE_JAVA = """\

@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster
 from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.cli import main
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.properties_file import parse_properties

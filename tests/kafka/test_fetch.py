@@ -28,7 +28,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerError,

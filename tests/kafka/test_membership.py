@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
 from spark_groupsource.group.member import PREDECESSORS, State
 

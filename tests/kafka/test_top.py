@@ -18,7 +18,7 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groupsource import group_look
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from spark_groupsource.group_look import GroupLook
 

@@ -15,7 +15,7 @@ from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
 from notebooks.execute import source_hash
-from spark_groupsource.broker import Cluster, watch
+from spark_groupsource.dev_broker import Cluster, watch
 
 from ..processes import CAN_LOOK, all_have_ended
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_groupsource.broker import watch
+from spark_groupsource.dev_broker import watch
 
 from ..waiting import until
 

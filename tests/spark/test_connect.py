@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import total_lag

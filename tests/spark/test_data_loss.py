@@ -12,7 +12,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, Row
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until

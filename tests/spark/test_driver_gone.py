@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker import Cluster
 from spark_groupsource.demo.query_process import QueryProcess
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..processes import CAN_LOOK, all_have_ended, processes_with

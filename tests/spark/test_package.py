@@ -21,7 +21,7 @@ import pyspark
 import pytest
 
 from spark_groupsource import __version__
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from .spark_process import JVM_OPTIONS, ROOT

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..waiting import until

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource.broker import Cluster
+from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce
 from ..group_offsets import total_lag

@@ -20,9 +20,9 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 
 from spark_groupsource.errors import CommitRefused, GenerationChanged, OptionError
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.metrics.definitions import METRICS, Kind
 from spark_groupsource.metrics import definitions as metrics
 from spark_groupsource.metrics import server as metrics_server
+from spark_groupsource.metrics.definitions import METRICS, Kind
 from spark_groupsource.metrics.exposition import TallyCollector
 from spark_groupsource.metrics.server import MetricsServer, serve
 from spark_groupsource.metrics.tally import Durations, Tally

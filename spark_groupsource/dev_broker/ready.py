@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.broker.config import HOST, NodeAddress
+from spark_groupsource.dev_broker.config import HOST, NodeAddress
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata

@@ -9,8 +9,8 @@ from types import FrameType
 
 import click
 
-from spark_groupsource.broker.cluster import Cluster
-from spark_groupsource.broker.errors import BrokerStartError
+from spark_groupsource.dev_broker.cluster import Cluster
+from spark_groupsource.dev_broker.errors import BrokerStartError
 
 _LOOK_EVERY_S = 0.5
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import socket
 
-from spark_groupsource.broker.config import HOST
+from spark_groupsource.dev_broker.config import HOST
 
 # Below the ports that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere). A client that keeps
 # trying to reach a stopped node on such a port may be given that very port as its own, and then connects to itself.

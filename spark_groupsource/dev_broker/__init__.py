@@ -7,8 +7,8 @@ with Cluster() as cluster:
 
 from __future__ import annotations
 
-from spark_groupsource.broker.cluster import Cluster
-from spark_groupsource.broker.errors import BrokerStartError
-from spark_groupsource.broker.node import Node
+from spark_groupsource.dev_broker.cluster import Cluster
+from spark_groupsource.dev_broker.errors import BrokerStartError
+from spark_groupsource.dev_broker.node import Node
 
 __all__ = ["BrokerStartError", "Cluster", "Node"]

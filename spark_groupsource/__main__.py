@@ -14,7 +14,7 @@ def main() -> None:
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(f"groupkafka needs {' and '.join(missing)}: pip install 'spark-groupsource[cli]'")
-    from spark_groupsource.cli import main as commands
+    from spark_groupsource.cli.main import main as commands
 
     commands()
 

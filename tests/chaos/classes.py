@@ -41,7 +41,7 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
 
 def main() -> None:
     """Make the archive: the JVM writes it when it ends."""
-    from spark_groupsource.demo.query import session
+    from spark_groupsource.cli.demo.query import session
 
     from .driver import MASTER
     from .warm_up import warm_up

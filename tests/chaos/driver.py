@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource.demo.query import SPARK_CONTEXT, session
+from spark_groupsource.cli.demo.query import SPARK_CONTEXT, session
 
 from .events import EventLog
 from .source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_groupsource.demo.query_process import QueryProcess
+from spark_groupsource.cli.demo.query_process import QueryProcess
 
 from ..waiting import until
 

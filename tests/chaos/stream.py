@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_groupsource.demo.check import committed_files
+from spark_groupsource.cli.demo.check import committed_files
 
 from ..waiting import until
 from .events import Event, EventLog

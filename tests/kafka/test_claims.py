@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
-from spark_groupsource.cli import main
+from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 

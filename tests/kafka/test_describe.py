@@ -13,7 +13,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.brokers.group_view import GroupDescriber
-from spark_groupsource.cli import main
+from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange

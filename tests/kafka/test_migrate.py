@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
-from spark_groupsource.cli import main
+from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 

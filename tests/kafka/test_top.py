@@ -17,10 +17,10 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource import group_look
+from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli import group_look
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
-from spark_groupsource.group_look import GroupLook
 
 from ..conftest import MakeTopic
 from ..producing import send
@@ -33,7 +33,7 @@ class Top:
 
     def __init__(self, servers: str, group: str, *more: str) -> None:
         arguments = ["top", "--bootstrap-server", servers, "--group", group, "--interval", "0.3", *more]
-        program = "from spark_groupsource.cli import main; main()"
+        program = "from spark_groupsource.cli.main import main; main()"
         self.process = subprocess.Popen(
             [sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

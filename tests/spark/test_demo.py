@@ -18,12 +18,12 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from spark_groupsource.cli import main
-from spark_groupsource.demo.check import check, committed_files
+from spark_groupsource.cli.demo.check import check, committed_files
+from spark_groupsource.cli.main import main
 
 from ..processes import CAN_LOOK, all_have_ended, processes_with
 
-DEMO = [sys.executable, "-c", "from spark_groupsource.cli import main; main()", "demo"]
+DEMO = [sys.executable, "-c", "from spark_groupsource.cli.main import main; main()", "demo"]
 DEMO_LIMIT_S = 400
 
 StartDemo = Callable[..., subprocess.Popen[str]]

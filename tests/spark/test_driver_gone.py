@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.demo.query_process import QueryProcess
+from spark_groupsource.cli.demo.query_process import QueryProcess
 from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce

@@ -14,7 +14,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groupsource.cli import main
+from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 
 from ..conftest import MakeTopic, Produce

@@ -175,5 +175,5 @@ def test_the_command_line_is_an_extra(installed: Installed) -> None:
     installed.install("[cli]")
     done = installed.groupkafka("--version")
     assert (done.returncode, done.stdout) == (0, f"groupkafka, version {__version__}\n"), done.stderr
-    imports = "import spark_groupsource.cli, spark_groupsource.render, spark_groupsource.demo.view"
+    imports = "import spark_groupsource.cli.main, spark_groupsource.cli.render, spark_groupsource.cli.demo.view"
     assert run([installed.python, "-c", imports], installed.folder).returncode == 0

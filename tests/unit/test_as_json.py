@@ -10,15 +10,15 @@ from typing import Any, get_args
 
 import pytest
 
-from spark_groupsource import as_json, group_changes
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.findings import Finding, Level
-from spark_groupsource.group_changes import Event, Rates
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.group_changes import Event, Rates
+from spark_groupsource.cli import as_json, group_changes
+from spark_groupsource.cli.migrate import Migration
+from spark_groupsource.cli.offset_reset import OffsetReset
+from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.migrate import Migration
-from spark_groupsource.offset_reset import OffsetReset
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.spark_checkpoint import LastBatches
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = {

@@ -18,7 +18,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from spark_groupsource import errors
-from spark_groupsource.cli import main
+from spark_groupsource.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_groupsource"

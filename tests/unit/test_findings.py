@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Logs
 from spark_groupsource.options.model import Options

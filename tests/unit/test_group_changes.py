@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli.group_changes import Changes, Event, Rates, rates
+from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts, watch
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group_changes import Changes, Event, Rates, rates
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OwedRange
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.top import JsonLines, Look, PlainLines, live_parts, watch
 
 AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
 

@@ -6,11 +6,8 @@ import json
 
 import pytest
 
-from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
-from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.migrate import without_password
-from spark_groupsource.partition import TopicPartition
-from spark_groupsource.spark_checkpoint import (
+from spark_groupsource.cli.migrate import without_password
+from spark_groupsource.cli.spark_checkpoint import (
     LastBatches,
     batch_to_carry,
     choose_source,
@@ -18,6 +15,9 @@ from spark_groupsource.spark_checkpoint import (
     last_batches,
     source_lines,
 )
+from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.partition import TopicPartition
 
 METADATA = '{"batchWatermarkMs":0,"batchTimestampMs":1763744384000,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 ORDERS = '{"orders":{"1":45,"0":23}}'

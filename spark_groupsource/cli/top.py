@@ -15,11 +15,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource import as_json
 from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.cli.group_changes import Changes, Event, Rates
+from spark_groupsource.cli import as_json
+from spark_groupsource.cli.render import make_table, number, printable
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
-from spark_groupsource.group_changes import Changes, Event, Rates
-from spark_groupsource.render import make_table, number, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

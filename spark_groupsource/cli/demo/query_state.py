@@ -7,8 +7,8 @@ from collections import deque
 from datetime import datetime
 from pathlib import Path
 
-from spark_groupsource.demo.query_process import Event, QueryProcess
-from spark_groupsource.demo.view import QueryScene, listed
+from spark_groupsource.cli.demo.query_process import Event, QueryProcess
+from spark_groupsource.cli.demo.view import QueryScene, listed
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.partition import TopicPartition
 

@@ -12,14 +12,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.findings import Finding, Level
-from spark_groupsource.group_changes import Event, Rates
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.group_changes import Event, Rates
+from spark_groupsource.cli.offset_reset import OffsetReset
 from spark_groupsource.handoff.commit_record import OwedRange
-from spark_groupsource.offset_reset import OffsetReset
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from spark_groupsource.migrate import Migration
+    from spark_groupsource.cli.migrate import Migration
 
 Json = dict[str, Any]
 

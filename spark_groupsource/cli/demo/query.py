@@ -1,4 +1,4 @@
-"""One query of the demo, in a process of its own: `python -m spark_groupsource.demo.query NAME FOLDER`.
+"""One query of the demo, in a process of its own: `python -m spark_groupsource.cli.demo.query NAME FOLDER`.
 
 standard input    one line of JSON, the options of the source, once there is a broker; Spark starts without waiting for it.
                   Then silence: its end means that the demo is gone, and this process ends too

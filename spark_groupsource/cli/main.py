@@ -17,7 +17,7 @@ from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_view import GroupDescriber
-    from spark_groupsource.group_look import GroupLook
+    from spark_groupsource.cli.group_look import GroupLook
 
 
 class _Commands(click.Group):
@@ -77,7 +77,7 @@ def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescr
 
 
 def _look(bootstrap_server: str, command_config: Path | None) -> GroupLook:
-    from spark_groupsource.group_look import GroupLook
+    from spark_groupsource.cli.group_look import GroupLook
 
     return GroupLook(_client_settings(bootstrap_server, command_config))
 
@@ -102,8 +102,8 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    from spark_groupsource import as_json as shapes
-    from spark_groupsource.render import console_for, print_group
+    from spark_groupsource.cli import as_json as shapes
+    from spark_groupsource.cli.render import console_for, print_group
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
@@ -131,8 +131,8 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
-    from spark_groupsource import as_json as shapes
-    from spark_groupsource.render import console_for, print_claims
+    from spark_groupsource.cli import as_json as shapes
+    from spark_groupsource.cli.render import console_for, print_claims
 
     with _look(bootstrap_server, command_config) as look:
         view = look.describe(group)
@@ -175,9 +175,9 @@ def reset_offsets(
       groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
         --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
     """
-    from spark_groupsource import as_json as shapes
-    from spark_groupsource.offset_reset import execute_reset, plan_reset, target
-    from spark_groupsource.render import DRY_RUN, console_for, print_resets
+    from spark_groupsource.cli import as_json as shapes
+    from spark_groupsource.cli.offset_reset import execute_reset, plan_reset, target
+    from spark_groupsource.cli.render import DRY_RUN, console_for, print_resets
 
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
     describer = _describer(bootstrap_server, command_config)
@@ -217,8 +217,8 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     import signal
     from contextlib import ExitStack, suppress
 
-    from spark_groupsource.render import console_for
-    from spark_groupsource.top import JsonLines, LiveView, PlainLines, Show, watch
+    from spark_groupsource.cli.render import console_for
+    from spark_groupsource.cli.top import JsonLines, LiveView, PlainLines, Show, watch
 
     console = console_for(sys.stdout)
     with suppress(KeyboardInterrupt), ExitStack() as ends:
@@ -257,10 +257,10 @@ def check(conf: Path, as_json: bool) -> None:
     Example:
       groupkafka check --conf orders.properties
     """
-    from spark_groupsource import as_json as shapes
-    from spark_groupsource.check import check as findings_of
-    from spark_groupsource.findings import Level
-    from spark_groupsource.render import console_for, print_finding
+    from spark_groupsource.cli.check import check as findings_of
+    from spark_groupsource.cli.findings import Level
+    from spark_groupsource.cli import as_json as shapes
+    from spark_groupsource.cli.render import console_for, print_finding
 
     console = console_for(sys.stdout)
     found = []
@@ -309,9 +309,9 @@ def migrate(
       groupkafka migrate --checkpoint /data/checkpoints/billing \\
         --bootstrap-server localhost:9092 --group billing --execute
     """
-    from spark_groupsource import as_json as shapes
-    from spark_groupsource.migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
-    from spark_groupsource.render import console_for, print_migration, print_next
+    from spark_groupsource.cli import as_json as shapes
+    from spark_groupsource.cli.migrate import Checkpoint, execute_migration, plan_migration, refuse_to_replace
+    from spark_groupsource.cli.render import console_for, print_migration, print_next
 
     files = Checkpoint(checkpoint)
     describer = _describer(bootstrap_server, command_config)
@@ -340,7 +340,7 @@ def demo() -> None:
     Example:
       groupkafka demo
     """
-    from spark_groupsource.demo.story import run
+    from spark_groupsource.cli.demo.story import run
 
     run()
 

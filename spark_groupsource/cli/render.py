@@ -11,11 +11,11 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.findings import Finding, Level
-from spark_groupsource.offset_reset import OffsetReset
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.offset_reset import OffsetReset
 
 if TYPE_CHECKING:
-    from spark_groupsource.migrate import Migration
+    from spark_groupsource.cli.migrate import Migration
 
 _UNLIMITED = 10_000
 

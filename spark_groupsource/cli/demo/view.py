@@ -14,9 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.demo.check import Check
+from spark_groupsource.cli.demo.check import Check
+from spark_groupsource.cli.render import partition_table, printable
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.render import partition_table, printable
 
 if TYPE_CHECKING:
     from typing_extensions import Self

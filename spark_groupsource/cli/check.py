@@ -22,11 +22,11 @@ from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics, librdkafka_log
+from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, fetch
-from spark_groupsource.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
-from spark_groupsource.group_look import GroupLook
 from spark_groupsource.handoff.losses import Logs
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties

@@ -19,10 +19,10 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from pyarrow import fs
 
 from spark_groupsource.brokers.group_view import GroupDescriber, PartitionView, refuse_active
+from spark_groupsource.cli.offset_reset import OffsetReset
+from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches, source_lines
 from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, OptionError, TopicNotFound
-from spark_groupsource.offset_reset import OffsetReset
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches, source_lines
 
 
 class Checkpoint:

@@ -24,7 +24,7 @@ class QueryProcess:
     has started.
     """
 
-    def __init__(self, name: str, folder: Path, module: str = "spark_groupsource.demo.query") -> None:
+    def __init__(self, name: str, folder: Path, module: str = "spark_groupsource.cli.demo.query") -> None:
         folder.mkdir(parents=True, exist_ok=True)
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)

@@ -1,0 +1,1 @@
+"""The command line, which alone needs click and rich."""

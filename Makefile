@@ -50,11 +50,11 @@ test-versions: $(STAMP)
 
 # The tests that run Spark, on the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; make test-matrix SPARKS="4.0 4.1" chooses.
 test-matrix: $(STAMP)
-	@$(BIN)/python -m tests.matrix $(SPARKS)
+	@$(BIN)/python -m tools.matrix $(SPARKS)
 
 # Tests with the oldest versions of what the source needs that pyproject.toml allows.
 test-lower-bounds: $(STAMP)
-	@$(BIN)/python -m tests.lower_bounds
+	@$(BIN)/python -m tools.lower_bounds
 
 # 100,000 random histories of the hand-off, and a larger exhaustive search.
 test-nightly: $(STAMP)
@@ -66,7 +66,7 @@ chaos: $(STAMP)
 
 # The tests of the native reader, with its C compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
 native-check: $(STAMP)
-	$(BIN)/python -m tests.native_check
+	$(BIN)/python -m tools.native_check
 
 $(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@echo "installing into $(BENCH_VENV)"

@@ -2,4 +2,4 @@
 
 import pytest
 
-pytest.register_assert_rewrite("tests.spark.pairs", "tests.spark.queries")
+pytest.register_assert_rewrite("tests.support.pairs", "tests.support.queries")

@@ -12,11 +12,10 @@ from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.dev_broker import Cluster
-
-from .producing import send
+from tests.support.producing import send
 
 if TYPE_CHECKING:
-    from .secured import Secured
+    from tests.support.secured import Secured
 
 Record = tuple[bytes | str | None, bytes | str | None]
 
@@ -96,7 +95,7 @@ def produce(cluster: Cluster) -> Produce:
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """A broker with TLS, SASL and ACLs, shared by all tests that need one."""
-    from .secured import secured_broker
+    from tests.support.secured import secured_broker
 
     with secured_broker(tmp_path_factory.mktemp("secured")) as running:
         yield running

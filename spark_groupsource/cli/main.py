@@ -257,9 +257,9 @@ def check(conf: Path, as_json: bool) -> None:
     Example:
       groupkafka check --conf orders.properties
     """
+    from spark_groupsource.cli import as_json as shapes
     from spark_groupsource.cli.check import check as findings_of
     from spark_groupsource.cli.findings import Level
-    from spark_groupsource.cli import as_json as shapes
     from spark_groupsource.cli.render import console_for, print_finding
 
     console = console_for(sys.stdout)

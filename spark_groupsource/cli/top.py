@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.group_changes import Changes, Event, Rates
 from spark_groupsource.cli import as_json
+from spark_groupsource.cli.group_changes import Changes, Event, Rates
 from spark_groupsource.cli.render import make_table, number, printable
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 

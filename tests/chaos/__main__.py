@@ -20,11 +20,11 @@ import confluent_kafka
 import pyspark
 from rich.console import Console
 
-from ..processes import CAN_LOOK
-from .cases import CASES
-from .classes import share_classes
-from .lanes import Lane, Result, jobs
-from .report import as_json, line, markdown, print_table
+from tests.chaos.cases import CASES
+from tests.chaos.classes import share_classes
+from tests.chaos.lanes import Lane, Result, jobs
+from tests.chaos.report import as_json, line, markdown, print_table
+from tests.support.processes import CAN_LOOK
 
 
 @click.command()

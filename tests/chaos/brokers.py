@@ -14,10 +14,9 @@ from spark_groupsource.dev_broker import Cluster, Node
 from spark_groupsource.dev_broker.config import HOST
 from spark_groupsource.dev_broker.ports import free_ports
 from spark_groupsource.dev_broker.ready import quiet_client
-
-from ..conftest import SHORT_SESSIONS
-from ..waiting import until
-from .proxy import Proxy
+from tests.chaos.proxy import Proxy
+from tests.conftest import SHORT_SESSIONS
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import PartitionMetadata

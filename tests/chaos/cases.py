@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from ..waiting import until
-from .pool import PATIENCE_S
-from .proxy import Direction
-from .run import SESSION_S, Run
-from .steps import How, Step
-from .stream import Stream
+from tests.chaos.pool import PATIENCE_S
+from tests.chaos.proxy import Direction
+from tests.chaos.run import SESSION_S, Run
+from tests.chaos.steps import How, Step
+from tests.chaos.stream import Stream
+from tests.support.waiting import until
 
 AWAY_S = SESSION_S + 3.0
 """How long a process is paused, or a connection held: past its session and its `max.poll.interval.ms`."""

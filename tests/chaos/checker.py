@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from .evidence import Evidence, Grant, Range, Sample
+from tests.chaos.evidence import Evidence, Grant, Range, Sample
 
 MOST_NAMED = 5
 """Of many violations of one kind so many are named."""

@@ -42,9 +42,8 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
 def main() -> None:
     """Make the archive: the JVM writes it when it ends."""
     from spark_groupsource.cli.demo.query import session
-
-    from .driver import MASTER
-    from .warm_up import warm_up
+    from tests.chaos.driver import MASTER
+    from tests.chaos.warm_up import warm_up
 
     folder, archive = Path(sys.argv[1]), Path(sys.argv[2]).absolute()
     os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"

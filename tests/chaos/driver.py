@@ -22,11 +22,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.cli.demo.query import SPARK_CONTEXT, session
-
-from .events import EventLog
-from .source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
-from .steps import Step, Steps
-from .warm_up import warm_up
+from tests.chaos.events import EventLog
+from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
+from tests.chaos.steps import Step, Steps
+from tests.chaos.warm_up import warm_up
 
 # A task that loses its worker is tried again, as on a cluster.
 MASTER = "local[1,4]"

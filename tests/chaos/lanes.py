@@ -10,11 +10,11 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from .brokers import Brokers
-from .cases import Case
-from .pool import STARTING, Pool
-from .run import Outcome, Run
-from .stalls import Stalls
+from tests.chaos.brokers import Brokers
+from tests.chaos.cases import Case
+from tests.chaos.pool import STARTING, Pool
+from tests.chaos.run import Outcome, Run
+from tests.chaos.stalls import Stalls
 
 OLD = "4.1"
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_groupsource.cli.demo.query_process import QueryProcess
-
-from ..waiting import until
+from tests.support.waiting import until
 
 START_LIMIT_S = 400.0
 

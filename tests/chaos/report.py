@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from .lanes import Result
-from .stalls import summary
+from tests.chaos.lanes import Result
+from tests.chaos.stalls import summary
 
 HEADER = ("case", "runs", "records", "lost", "doubled", "median stall", "p99", "longest", "bystanders' longest", "violations")
 

@@ -8,16 +8,16 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..waiting import until
-from .brokers import Brokers
-from .checker import check
-from .counter import CountingProducer
-from .events import EventLog
-from .evidence import Evidence, Grant, Range, Sample
-from .pool import PATIENCE_S, Pool
-from .sampler import Sampler
-from .stalls import Stalls, stalls
-from .stream import Stream
+from tests.chaos.brokers import Brokers
+from tests.chaos.checker import check
+from tests.chaos.counter import CountingProducer
+from tests.chaos.events import EventLog
+from tests.chaos.evidence import Evidence, Grant, Range, Sample
+from tests.chaos.pool import PATIENCE_S, Pool
+from tests.chaos.sampler import Sampler
+from tests.chaos.stalls import Stalls, stalls
+from tests.chaos.stream import Stream
+from tests.support.waiting import until
 
 PARTITIONS = 4
 MOST_PARTITIONS = 6

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from .events import EventLog
+from tests.chaos.events import EventLog
 
 EVERY_S = 0.2
 REQUEST_LIMIT_S = 5.0

@@ -26,9 +26,8 @@ from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.stream_reader import RangePartition
-
-from .events import EventLog
-from .steps import Step, Steps
+from tests.chaos.events import EventLog
+from tests.chaos.steps import Step, Steps
 
 FORMAT = "groupkafka_chaos"
 FOLDER, LOG, STREAM = "chaosfolder", "chaoslog", "chaosstream"

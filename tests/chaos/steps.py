@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-from .events import EventLog
+from tests.chaos.events import EventLog
 
 
 class Step(str, Enum):

@@ -10,14 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from spark_groupsource.cli.demo.check import committed_files
-
-from ..waiting import until
-from .events import Event, EventLog
-from .evidence import Durable, Row
-from .pool import PATIENCE_S, Driver, Pool
-from .sampler import batches_in, plan_of
-from .source import FOLDER, LOG, STREAM
-from .steps import How, Step, Steps
+from tests.chaos.events import Event, EventLog
+from tests.chaos.evidence import Durable, Row
+from tests.chaos.pool import PATIENCE_S, Driver, Pool
+from tests.chaos.sampler import batches_in, plan_of
+from tests.chaos.source import FOLDER, LOG, STREAM
+from tests.chaos.steps import How, Step, Steps
+from tests.support.waiting import until
 
 TRIGGER = "1 second"
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from .checker import check
-from .evidence import Durable, Evidence, Grant, Range, Row, Sample
-from .stalls import stalls, summary
+from tests.chaos.checker import check
+from tests.chaos.evidence import Durable, Evidence, Grant, Range, Row, Sample
+from tests.chaos.stalls import stalls, summary
 
 
 def rows(partition: int, start: int, end: int) -> list[Row]:

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from spark_groupsource.dev_broker.config import HOST
-
-from ..waiting import until
-from .proxy import Direction, Proxy
+from tests.chaos.proxy import Direction, Proxy
+from tests.support.waiting import until
 
 
 class Echo:

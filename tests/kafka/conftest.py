@@ -12,8 +12,7 @@ from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
-
-from ..waiting import until
+from tests.support.waiting import until
 
 Claimed = dict[int, tuple[int, ...]]
 """For each partition (from, to), and (from, to, from, to) where a plan has two ranges."""

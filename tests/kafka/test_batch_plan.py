@@ -13,9 +13,8 @@ from spark_groupsource.errors import DataLossError, GroupActive, OptionError, To
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.batch_plan import BatchTask, plan_batch
-
-from ..conftest import MakeTopic, Produce
-from .consumers import commit, joined
+from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import commit, joined
 
 Plan = Callable[..., list[BatchTask]]
 

@@ -16,8 +16,7 @@ from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-
-from ..waiting import until
+from tests.support.waiting import until
 
 
 def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:

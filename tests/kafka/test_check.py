@@ -18,10 +18,9 @@ from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
-
-from ..conftest import MakeTopic, Produce
-from ..secured import WRONG, Secured
-from .consumers import commit, joined
+from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import commit, joined
+from tests.support.secured import WRONG, Secured
 
 Line = tuple[str, str, str]
 

@@ -13,9 +13,8 @@ from confluent_kafka import Producer
 from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-
-from ..conftest import MakeTopic, Produce
-from .consumers import commit, joined
+from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import commit, joined
 
 Run = Callable[..., Result]
 

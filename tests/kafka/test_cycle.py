@@ -18,10 +18,9 @@ from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, C
 from spark_groupsource.group import fenced_commits as coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
-
-from ..conftest import MakeTopic, Produce
-from ..waiting import until
-from .conftest import MakeQuery, Query, RecordOf
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.waiting import until
 
 
 def test_more_records_than_one_commit_can_carry_take_several(

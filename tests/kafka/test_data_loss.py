@@ -13,10 +13,9 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.query import cycle
-
-from ..conftest import MakeTopic, Produce
-from ..waiting import until
-from .conftest import MakeQuery, Query, RecordOf
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.waiting import until
 
 GOES_ON = {"failOnDataLoss": "false"}
 QUICK = {"kafka.topic.metadata.refresh.interval.ms": "500"}

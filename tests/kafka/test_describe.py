@@ -19,10 +19,9 @@ from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.properties_file import parse_properties
 from spark_groupsource.version import __version__
-
-from ..conftest import MakeTopic, Produce
-from ..waiting import until
-from .consumers import commit, joined
+from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import commit, joined
+from tests.support.waiting import until
 
 Describe = Callable[..., Result]
 

@@ -16,10 +16,9 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
 from spark_groupsource.group.member import PREDECESSORS, State
-
-from ..conftest import MakeTopic
-from ..waiting import until
-from .streams import MemberStream, member_stream
+from tests.conftest import MakeTopic
+from tests.support.streams import MemberStream, member_stream
+from tests.support.waiting import until
 
 MakeOptions = Callable[..., dict[str, str]]
 

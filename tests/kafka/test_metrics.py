@@ -12,11 +12,10 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.partition import TopicPartition
-
-from ..conftest import MakeTopic, Produce
-from ..scraping import scraped
-from ..waiting import until
-from .conftest import MakeQuery, Query
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query
+from tests.support.scraping import scraped
+from tests.support.waiting import until
 
 
 def counted(query: Query) -> Tally:

@@ -14,11 +14,10 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import committed_offsets
-from ..waiting import until
-from .consumers import commit, joined
+from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import commit, joined
+from tests.support.group_offsets import committed_offsets
+from tests.support.waiting import until
 
 Migrate = Callable[..., Result]
 WriteCheckpoint = Callable[..., Path]

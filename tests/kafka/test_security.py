@@ -19,10 +19,9 @@ from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-
-from ..secured import PASSWORD, USER, WRONG, Secured, secured_broker
-from ..waiting import until
-from .streams import MemberStream, member_stream
+from tests.support.secured import PASSWORD, USER, WRONG, Secured, secured_broker
+from tests.support.streams import MemberStream, member_stream
+from tests.support.waiting import until
 
 LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OIDC", "oauth_cb")
 
@@ -142,13 +141,13 @@ def test_a_wrong_secret_is_told_as_such(secured: Secured, refusals: Refusals, lo
 
 
 def test_a_token_of_somebody_else_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
-    login = {**secured.login("oauth_cb"), "kafka.oauth_cb": "tests.tokens:forged"}
+    login = {**secured.login("oauth_cb"), "kafka.oauth_cb": "tests.support.tokens:forged"}
     for error in refusals(reading("open-any", login)):
         assert type(error) is AuthenticationFailed
         assert "with OAUTHBEARER, the token" in str(error)
 
 
-@pytest.mark.parametrize("name", ["tests.tokens:no_such", "no.such.module:callback", "tests.tokens:not_callable"])
+@pytest.mark.parametrize("name", ["tests.support.tokens:no_such", "no.such.module:callback", "tests.support.tokens:not_callable"])
 def test_a_callback_that_is_none_is_named(secured: Secured, refusals: Refusals, name: str) -> None:
     for error in refusals(reading("open-any", {**secured.login("oauth_cb"), "kafka.oauth_cb": name})):
         assert type(error) is OptionError

@@ -17,15 +17,14 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli import group_look
+from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
-
-from ..conftest import MakeTopic
-from ..producing import send
-from ..waiting import until
-from .consumers import commit, joined
+from tests.conftest import MakeTopic
+from tests.support.consumers import commit, joined
+from tests.support.producing import send
+from tests.support.waiting import until
 
 
 class Top:

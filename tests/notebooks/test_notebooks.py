@@ -16,8 +16,7 @@ from nbformat.v4 import new_code_cell
 
 from notebooks.execute import source_hash
 from spark_groupsource.dev_broker import Cluster, watch
-
-from ..processes import CAN_LOOK, all_have_ended
+from tests.support.processes import CAN_LOOK, all_have_ended
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"

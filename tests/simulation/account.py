@@ -7,9 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-
-from .checkpoint import Checkpoint
-from .group import partition
+from tests.simulation.checkpoint import Checkpoint
+from tests.simulation.group import partition
 
 
 class Violation(Exception):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .history import script
+from tests.simulation.history import script
 
 TWO_DRIVERS = script("""
     append 0

@@ -16,13 +16,12 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import Ranges, TopicPartition
-
-from .account import Violation, offsets_of
-from .checkpoint import GROUP_ID, Checkpoint
-from .group import Register, as_commit, partition
+from tests.simulation.account import Violation, offsets_of
+from tests.simulation.checkpoint import GROUP_ID, Checkpoint
+from tests.simulation.group import Register, as_commit, partition
 
 if TYPE_CHECKING:
-    from .world import World
+    from tests.simulation.world import World
 
 
 class FakeCoordinator(Coordinator):

@@ -19,10 +19,16 @@ from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Group
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 from spark_groupsource.handoff.rules import Stream, Verdict
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-
-from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
-from .driver import Driver, FakeCoordinator
-from .world import Setting, World
+from tests.simulation.counterexamples import (
+    CUT_RANGE,
+    LATE_CONFIRMATION,
+    OWED_TO_ONESELF,
+    OWING_ITSELF,
+    RESTORED_CHECKPOINT,
+    TWO_DRIVERS,
+)
+from tests.simulation.driver import Driver, FakeCoordinator
+from tests.simulation.world import Setting, World
 
 
 @dataclass(frozen=True)

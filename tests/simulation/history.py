@@ -13,10 +13,9 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-
-from .account import Violation
-from .driver import LOOK_S, Driver
-from .world import FAULTS, LETTERS, Action, Setting, World
+from tests.simulation.account import Violation
+from tests.simulation.driver import LOOK_S, Driver
+from tests.simulation.world import FAULTS, LETTERS, Action, Setting, World
 
 PATIENCE = 8
 """Rounds in which every step that is due was tried and nothing came of any: then nothing ever will."""

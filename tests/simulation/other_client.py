@@ -6,7 +6,7 @@ import copy
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .world import World
+    from tests.simulation.world import World
 
 
 class OtherClient:

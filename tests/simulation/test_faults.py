@@ -7,11 +7,17 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-
-from .counterexamples import CUT_RANGE, LATE_CONFIRMATION, OWED_TO_ONESELF, OWING_ITSELF, RESTORED_CHECKPOINT, TWO_DRIVERS
-from .faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault
-from .history import explore, finish, quiet, run
-from .world import Action, Setting, World
+from tests.simulation.counterexamples import (
+    CUT_RANGE,
+    LATE_CONFIRMATION,
+    OWED_TO_ONESELF,
+    OWING_ITSELF,
+    RESTORED_CHECKPOINT,
+    TWO_DRIVERS,
+)
+from tests.simulation.faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault
+from tests.simulation.history import explore, finish, quiet, run
+from tests.simulation.world import Action, Setting, World
 
 SEEDS = range(3000)
 

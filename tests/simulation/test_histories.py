@@ -14,10 +14,9 @@ from dataclasses import replace
 import pytest
 
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
-
-from .account import Violation
-from .history import draw_setting, explore, quiet, replay, run, script, shrink
-from .world import Setting, World
+from tests.simulation.account import Violation
+from tests.simulation.history import draw_setting, explore, quiet, replay, run, script, shrink
+from tests.simulation.world import Setting, World
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "5000"))
 FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))

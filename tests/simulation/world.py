@@ -19,12 +19,11 @@ from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.partition import Ranges, TopicPartition
-
-from .account import Account, Violation
-from .checkpoint import Checkpoint
-from .driver import Driver
-from .group import Group, Protocol, partition
-from .other_client import OtherClient
+from tests.simulation.account import Account, Violation
+from tests.simulation.checkpoint import Checkpoint
+from tests.simulation.driver import Driver
+from tests.simulation.group import Group, Protocol, partition
+from tests.simulation.other_client import OtherClient
 
 Action: TypeAlias = tuple[Any, ...]
 

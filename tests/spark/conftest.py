@@ -13,8 +13,7 @@ from pyspark.sql import SparkSession
 from benchmarks.spark_jars import spark_kafka_jars
 from spark_groupsource import register
 from spark_groupsource.dev_broker import Cluster
-
-from .queries import Queries
+from tests.support.queries import Queries
 
 
 @pytest.fixture(scope="session")

@@ -9,11 +9,10 @@ from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import committed_offsets
-from ..waiting import until
-from .queries import Queries, plans_a_batch_read_once
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import committed_offsets
+from tests.support.queries import Queries, plans_a_batch_read_once
+from tests.support.waiting import until
 
 Read = Callable[..., DataFrame]
 

@@ -10,11 +10,10 @@ import yaml
 
 from spark_groupsource.brokers.group_view import GroupDescriber
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
-
-from ..secured import PASSWORD, USER, Secured
-from ..waiting import until
-from .sinks import written
-from .spark_process import ROOT, running
+from tests.support.secured import PASSWORD, USER, Secured
+from tests.support.sinks import written
+from tests.support.spark_process import ROOT, running
+from tests.support.waiting import until
 
 POD = {one["kind"]: one for one in yaml.safe_load_all((ROOT / "conf" / "kubernetes" / "orders.yaml").read_text())}
 

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import total_lag
-from .running_page import command, write_program
-from .sinks import written
-from .spark_process import SPARK_HOME, connect_server, running
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import total_lag
+from tests.support.running_page import command, write_program
+from tests.support.sinks import written
+from tests.support.spark_process import SPARK_HOME, connect_server, running
 
 
 @pytest.mark.skipif(

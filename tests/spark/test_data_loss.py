@@ -13,10 +13,9 @@ from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, Row
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..waiting import until
-from .queries import Pipeline, Queries
+from tests.conftest import MakeTopic, Produce
+from tests.support.queries import Pipeline, Queries
+from tests.support.waiting import until
 
 EITHER = pytest.mark.parametrize("fail", [True, False])
 GOES_ON = {"failOnDataLoss": "false"}

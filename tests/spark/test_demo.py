@@ -20,8 +20,7 @@ from click.testing import CliRunner
 
 from spark_groupsource.cli.demo.check import check, committed_files
 from spark_groupsource.cli.main import main
-
-from ..processes import CAN_LOOK, all_have_ended, processes_with
+from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
 
 DEMO = [sys.executable, "-c", "from spark_groupsource.cli.main import main; main()", "demo"]
 DEMO_LIMIT_S = 400

@@ -14,10 +14,9 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.cli.demo.query_process import QueryProcess
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..processes import CAN_LOOK, all_have_ended, processes_with
-from ..waiting import until
+from tests.conftest import MakeTopic, Produce
+from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
 

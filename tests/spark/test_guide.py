@@ -8,9 +8,8 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..group_offsets import committed_offsets, end_offsets
-from .spark_process import ROOT
+from tests.support.group_offsets import committed_offsets, end_offsets
+from tests.support.spark_process import ROOT
 
 PAGE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
 

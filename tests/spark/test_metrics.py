@@ -15,11 +15,10 @@ from spark_groupsource import LagListener, LagSnapshot
 from spark_groupsource.dev_broker.ports import free_ports, is_free
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
-
-from ..conftest import MakeTopic, Produce
-from ..scraping import Scrape, scraped_from
-from ..waiting import until
-from .queries import Queries
+from tests.conftest import MakeTopic, Produce
+from tests.support.queries import Queries
+from tests.support.scraping import Scrape, scraped_from
+from tests.support.waiting import until
 
 RECORD = (None, b"x")
 

@@ -16,13 +16,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import end_offsets
-from ..producing import send
-from ..waiting import until
-from .queries import Pipeline, Queries
-from .sinks import written
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import end_offsets
+from tests.support.producing import send
+from tests.support.queries import Pipeline, Queries
+from tests.support.sinks import written
+from tests.support.waiting import until
 
 Migrate = Callable[..., Result]
 

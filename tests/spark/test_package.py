@@ -22,9 +22,8 @@ import pytest
 
 from spark_groupsource import __version__
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from .spark_process import JVM_OPTIONS, ROOT
+from tests.conftest import MakeTopic, Produce
+from tests.support.spark_process import JVM_OPTIONS, ROOT
 
 NAME = f"spark_groupsource-{__version__}"
 LIMIT_S = 300.0

@@ -17,8 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.options.model import Options
-
-from ..conftest import Produce
+from tests.conftest import Produce
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()

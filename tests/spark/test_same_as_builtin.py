@@ -19,13 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import committed_offsets
-from ..producing import send
-from ..waiting import until
-from .pairs import Pair, make_pair, ordered, sizes
-from .queries import Queries, needs_admission_control, plans_a_batch_read_once
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import committed_offsets
+from tests.support.pairs import Pair, make_pair, ordered, sizes
+from tests.support.producing import send
+from tests.support.queries import Queries, needs_admission_control, plans_a_batch_read_once
+from tests.support.waiting import until
 
 MakePair = Callable[..., Pair]
 Timed = Callable[[str, Mapping[int, Sequence[int]]], None]

@@ -13,8 +13,8 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from ..secured import WRONG, Secured
-from .queries import Queries
+from tests.support.queries import Queries
+from tests.support.secured import WRONG, Secured
 
 MakeTopic = Callable[[str], str]
 

@@ -15,12 +15,11 @@ import pytest
 from confluent_kafka import Producer
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import end_offsets, total_lag
-from ..kafka.streams import member_stream
-from ..waiting import until
-from .queries import Pipeline, Queries
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import end_offsets, total_lag
+from tests.support.queries import Pipeline, Queries
+from tests.support.streams import member_stream
+from tests.support.waiting import until
 
 
 @contextmanager

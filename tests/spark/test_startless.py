@@ -18,11 +18,10 @@ from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.startless_reader import StartlessReader
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import total_lag
-from ..waiting import until
-from .queries import Pipeline, Queries
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import total_lag
+from tests.support.queries import Pipeline, Queries
+from tests.support.waiting import until
 
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
 

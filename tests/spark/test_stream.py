@@ -13,11 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.fetch.arrow_schema import spark_schema
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import committed_offsets, total_lag
-from ..waiting import until
-from .queries import Queries, needs_admission_control
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import committed_offsets, total_lag
+from tests.support.queries import Queries, needs_admission_control
+from tests.support.waiting import until
 
 
 def numbered(count: int, start: int = 0) -> list[tuple[bytes, bytes]]:

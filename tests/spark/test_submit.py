@@ -10,13 +10,12 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..waiting import until
-from .queries import all_confirmed
-from .running_page import command, write_program
-from .sinks import written
-from .spark_process import ROOT, SPARK_HOME, running, standalone_cluster
+from tests.conftest import MakeTopic, Produce
+from tests.support.queries import all_confirmed
+from tests.support.running_page import command, write_program
+from tests.support.sinks import written
+from tests.support.spark_process import ROOT, SPARK_HOME, running, standalone_cluster
+from tests.support.waiting import until
 
 
 @pytest.fixture(scope="module")

@@ -16,10 +16,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..conftest import MakeTopic, Produce
-from ..group_offsets import total_lag
-from .queries import all_confirmed, needs_admission_control
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import total_lag
+from tests.support.queries import all_confirmed, needs_admission_control
 
 MINUTE_MS = 60_000
 

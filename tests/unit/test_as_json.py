@@ -11,9 +11,9 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli import as_json, group_changes
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.cli.group_changes import Event, Rates
-from spark_groupsource.cli import as_json, group_changes
 from spark_groupsource.cli.migrate import Migration
 from spark_groupsource.cli.offset_reset import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches

@@ -28,9 +28,8 @@ from spark_groupsource.metrics.server import MetricsServer, serve
 from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
-
-from ..scraping import scraped, scraped_from
-from ..waiting import until
+from tests.support.scraping import scraped, scraped_from
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")

@@ -13,8 +13,7 @@ from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-
-from ..waiting import until
+from tests.support.waiting import until
 
 
 class MemberStream:

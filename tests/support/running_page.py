@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
-from .spark_process import ROOT, SPARK_HOME
+from tests.support.spark_process import ROOT, SPARK_HOME
 
 PAGE = (ROOT / "docs" / "running.md").read_text()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .waiting import until
+from tests.support.waiting import until
 
 CAN_LOOK = Path("/proc/self/environ").exists()
 

@@ -29,9 +29,9 @@ del os.environ["LD_PRELOAD"]
 if sys.argv[1:]:
     import pytest
     sys.exit(pytest.main(sys.argv[1:]))
-from spark_groupsource.fetch import librdkafka
-librdkafka.native()
-sys.exit(not librdkafka.__file__.startswith(os.getcwd()))
+from spark_groupsource.fetch import native_api
+native_api.native()
+sys.exit(not native_api.__file__.startswith(os.getcwd()))
 """
 ENVIRONMENT = {
     # Python and the libraries keep much to the end; what the C must free is counted by its tests.

@@ -9,8 +9,7 @@ from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.dev_broker import Cluster
-
-from ..waiting import until
+from tests.support.waiting import until
 
 
 @contextmanager

@@ -17,8 +17,7 @@ from pathlib import Path
 import pyspark
 
 from spark_groupsource.dev_broker import watch
-
-from ..waiting import until
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__path__[0])

@@ -6,8 +6,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from ..waiting import until
-from .queries import Pipeline, Queries, Transform, as_it_is
+from tests.support.queries import Pipeline, Queries, Transform, as_it_is
+from tests.support.waiting import until
 
 
 class Pair:

@@ -16,10 +16,9 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groupsource.cli.demo.check import committed_files
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
-
-from ..group_offsets import total_lag
-from ..waiting import until
-from .sinks import written
+from tests.support.group_offsets import total_lag
+from tests.support.sinks import written
+from tests.support.waiting import until
 
 needs_admission_control = pytest.mark.skipif(
     not ADMISSION_CONTROL,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from .waiting import until
+from tests.support.waiting import until
 
 Delivered = Callable[[KafkaError | None, Message], None]
 

@@ -24,8 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from spark_groupsource.dev_broker import Cluster
-
-from .tokens import TokenServer, token_server
+from tests.support.tokens import TokenServer, token_server
 
 USER = "reader"
 PASSWORD = 'mock-turtle-soup "\\ 7'  # noqa: S105 -- with characters that mean something to JAAS and to properties files
@@ -107,7 +106,7 @@ class Secured:
             },
             "oauth_cb": {
                 **bearer,
-                "kafka.oauth_cb": "tests.tokens:callback",
+                "kafka.oauth_cb": "tests.support.tokens:callback",
                 "kafka.sasl.oauthbearer.config": f"{self.tokens.url} {USER} {client_secret}",
             },
         }

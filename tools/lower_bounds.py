@@ -10,7 +10,7 @@ import sys
 import venv
 from importlib.metadata import requires
 
-from .matrix import PROJECT, run
+from tools.matrix import PROJECT, run
 
 FOLDER = PROJECT / ".venv-lower-bounds"
 TESTS = (

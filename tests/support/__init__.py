@@ -1,0 +1,1 @@
+"""What tests use: programs, topics, records, logins, waiting. No test is here."""

@@ -1,0 +1,1 @@
+"""Programs of the Makefile that run tests in other environments."""

@@ -27,7 +27,7 @@ from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, fetch
-from spark_groupsource.handoff.losses import Logs
+from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
@@ -216,7 +216,7 @@ def _of_records(
     except GroupKafkaError as wrong:
         yield Finding(Level.ERROR, "start", str(wrong))
         return
-    yield from of_start(options, Known(partitions, commits, starting, Logs(ids, starts, ends)))
+    yield from of_start(options, Known(partitions, commits, starting, LogState(ids, starts, ends)))
     filled = [one for one in sorted(starts.keys() & ends.keys()) if ends[one] > starts[one]]
     tried = None
     if filled:

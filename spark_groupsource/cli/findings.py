@@ -11,7 +11,7 @@ from enum import Enum
 
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import Logs, Loss, of_commit, of_partitions
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, of_commit, of_partitions
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, made_anew
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -132,7 +132,7 @@ class Known:
     partitions: Collection[TopicPartition]
     commits: Mapping[TopicPartition, GroupCommit]
     starting: Mapping[TopicPartition, int]
-    logs: Logs
+    logs: LogState
 
 
 def of_start(options: Options, known: Known) -> list[Finding]:
@@ -146,7 +146,7 @@ def of_start(options: Options, known: Known) -> list[Finding]:
         if partition in logs.starts and partition in logs.ends and (_committed(known, partition) or partition in known.starting)
     ]
     records: dict[TopicPartition, CommitRecord] = {}
-    losses: list[Loss] = []
+    losses: list[PartitionLoss] = []
     for partition in told:
         commit, topic_id = known.commits.get(partition), logs.ids.get(partition.topic) or None
         if made_anew(stream, partition, commit, topic_id):
@@ -185,7 +185,7 @@ def _where(options: Options) -> str:
     return f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as {position.option} says"
 
 
-def _of_losses(options: Options, losses: Collection[Loss]) -> list[Finding]:
+def _of_losses(options: Options, losses: Collection[PartitionLoss]) -> list[Finding]:
     if not losses:
         return []
     if options.fail_on_data_loss:

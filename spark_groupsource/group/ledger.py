@@ -18,7 +18,7 @@ from spark_groupsource.brokers.broker_errors import is_passing
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import Loss, behind, of_commit, refuse, warn
+from spark_groupsource.handoff.losses import PartitionLoss, behind, of_commit, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
 from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
@@ -70,7 +70,7 @@ class Ledger:
             starting_offsets: where to start in partitions that the group has no commit for (inclusive); of those only whose
                 leaders can tell now.
             all_partitions: every partition that the group may hold a record for, owned by this member or not.
-            topic_ids: the ids of these topics now, as in data_loss.Logs; given the ids that are expected, `None` where not known.
+            topic_ids: the ids of these topics now, as in losses.LogState; given the expected ids, `None` where not known.
             log_starts: where these logs begin (inclusive); of those only whose leaders can tell now.
             fail_on_data_loss: whether a partition whose topic was made anew ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
@@ -257,7 +257,7 @@ class Ledger:
         settled = {partition: settle(record, done) for partition, record in self._records.items()}
         self._write({partition: record for partition, record in settled.items() if record is not self._records[partition]})
 
-    def go_on(self, losses: Iterable[Loss]) -> None:
+    def go_on(self, losses: Iterable[PartitionLoss]) -> None:
         """Read on behind what is lost; a partition whose topic is gone is left until the group takes it back, or it comes again.
 
         Losses of partitions that have moved meanwhile are passed over.

@@ -25,7 +25,7 @@ MOST_TOLD = 20
 
 
 @dataclass(frozen=True)
-class Logs:
+class LogState:
     """What the brokers tell of topics and partitions now; what they do not tell is left out.
 
     `ids`: each topic's id, `None` for a topic that does not exist, and "" where a broker knows no ids.
@@ -46,7 +46,7 @@ class Cause(enum.Enum):
 
 
 @dataclass(frozen=True)
-class Loss:
+class PartitionLoss:
     """Offsets of one partition that nobody can read any more.
 
     `position` is the next offset that would have been read, `None` where that is not known; `lost` are ranges, as far as their
@@ -80,13 +80,13 @@ class Loss:
 
 
 def changed(was: str | None, now: str | None) -> bool:
-    """Whether a topic is gone, or another one by now; both as in `Logs.ids`, and `was` may be unknown (`None` or "")."""
+    """Whether a topic is gone, or another one by now; both as in `LogState.ids`, and `was` may be unknown (`None` or "")."""
     return now is None or bool(was and now and was != now)
 
 
 def of_partitions(
-    records: Mapping[TopicPartition, CommitRecord], logs: Logs, last_ends: Mapping[TopicPartition, int]
-) -> list[Loss]:
+    records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
+) -> list[PartitionLoss]:
     """What is lost of the partitions that a stream owns.
 
     Args:
@@ -103,17 +103,17 @@ def of_partitions(
             unread = OffsetRange(position, max(position, last_ends.get(partition, position)))
             lost = _not_empty((*record.unconfirmed, unread))
             if topic_id is None:
-                found.append(Loss(partition, Cause.DELETED, position, lost, was=was))
+                found.append(PartitionLoss(partition, Cause.DELETED, position, lost, was=was))
             elif start is not None:
-                found.append(Loss(partition, Cause.MADE_ANEW, position, lost, start, was, topic_id))
+                found.append(PartitionLoss(partition, Cause.MADE_ANEW, position, lost, start, was, topic_id))
         elif end is not None and end < position:
-            found.append(Loss(partition, Cause.CUT, position, (OffsetRange(end, position),), end))
+            found.append(PartitionLoss(partition, Cause.CUT, position, (OffsetRange(end, position),), end))
         elif start is not None and start > position:
-            found.append(Loss(partition, Cause.EXPIRED, position, (OffsetRange(position, start),), start))
+            found.append(PartitionLoss(partition, Cause.EXPIRED, position, (OffsetRange(position, start),), start))
     return found
 
 
-def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> Loss:
+def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
     """What is lost of a partition that the group has just given to the stream, and whose topic was made anew.
 
     `commit` is what the group holds of the earlier topic, `topic_id` the new one's id, and `start` where its log begins.
@@ -126,24 +126,24 @@ def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, to
         position, was, held = record.next, record.topic_id or was, tuple(record.unconfirmed)
     elif planned := stream.ranges.get(partition, ()):
         position, held = planned[-1].end, planned if stream.durable < stream.logged else ()
-    return Loss(partition, Cause.MADE_ANEW, position, _not_empty(held), start, was, topic_id)
+    return PartitionLoss(partition, Cause.MADE_ANEW, position, _not_empty(held), start, was, topic_id)
 
 
-def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[Loss]:
-    """What is lost of the stream's newest plan, which is about to be claimed: all of topics that are gone. `ids` as in `Logs`."""
+def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
+    """What is lost of the stream's newest plan, about to be claimed: all of deleted topics. `ids` as in `LogState`."""
     found = []
     for partition, planned in sorted(stream.ranges.items()):
         was, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
         if changed(was, topic_id) and (lost := _not_empty(planned)):
             cause = Cause.DELETED if topic_id is None else Cause.MADE_ANEW
-            found.append(Loss(partition, cause, None, lost, None, was, topic_id))
+            found.append(PartitionLoss(partition, cause, None, lost, None, was, topic_id))
     return found
 
 
-def of_places(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[Loss]:
+def of_places(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
     """Those partitions of the stream's newest plan, which is durable, whose topics are gone; `left` are the ones to look at."""
     return [
-        Loss(partition, Cause.DELETED, stream.ranges[partition][-1].end, was=stream.topics.get(partition.topic))
+        PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, was=stream.topics.get(partition.topic))
         for partition in sorted(left)
         if ids.get(partition.topic, "") is None
     ]
@@ -153,8 +153,8 @@ def of_fixed_target(
     target: Mapping[TopicPartition, int],
     target_ids: Mapping[str, str | None],
     records: Mapping[TopicPartition, CommitRecord],
-    logs: Logs,
-) -> list[Loss]:
+    logs: LogState,
+) -> list[PartitionLoss]:
     """What is lost of the ends that a run of Trigger.AvailableNow was to read up to, and of the topics that they are of.
 
     `records` are of the partitions that the stream owns: of others only the topic can be seen to be gone.
@@ -166,13 +166,15 @@ def of_fixed_target(
         if changed(was, topic_id):
             lost = OffsetRange(end, end) if position is None else OffsetRange(position, max(position, end))
             cause = Cause.DELETED if topic_id is None else Cause.MADE_ANEW
-            found.append(Loss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
+            found.append(PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
         elif partition in records and logs.ends.get(partition, end) < end:
-            found.append(Loss(partition, Cause.CUT, position, (OffsetRange(logs.ends[partition], end),), logs.ends[partition]))
+            found.append(
+                PartitionLoss(partition, Cause.CUT, position, (OffsetRange(logs.ends[partition], end),), logs.ends[partition])
+            )
     return found
 
 
-def behind(loss: Loss, resume: int, record: CommitRecord) -> CommitRecord:
+def behind(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     """The record with which a partition is read on at `resume`, behind what is lost; durable plans are closed in it."""
     match loss.cause:
         case Cause.MADE_ANEW:
@@ -187,7 +189,7 @@ def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     return tuple(offsets for offsets in ranges if offsets.size)
 
 
-def refuse(losses: Sequence[Loss]) -> None:
+def refuse(losses: Sequence[PartitionLoss]) -> None:
     """End the query when something is lost (`failOnDataLoss=true`).
 
     Raises:
@@ -202,7 +204,7 @@ def refuse(losses: Sequence[Loss]) -> None:
         )
 
 
-def refuse_target(losses: Sequence[Loss]) -> None:
+def refuse_target(losses: Sequence[PartitionLoss]) -> None:
     """End a run of Trigger.AvailableNow whose target is gone: it has promised to read what was there, and then to end.
 
     Raises:
@@ -216,12 +218,12 @@ def refuse_target(losses: Sequence[Loss]) -> None:
         )
 
 
-def _listed(losses: Sequence[Loss]) -> str:
+def _listed(losses: Sequence[PartitionLoss]) -> str:
     more = f"\n  and {len(losses) - MOST_TOLD} partitions more" if len(losses) > MOST_TOLD else ""
     return "".join(f"\n  {loss}" for loss in losses[:MOST_TOLD]) + more
 
 
-def warn(losses: Iterable[Loss]) -> None:
+def warn(losses: Iterable[PartitionLoss]) -> None:
     """Tell what is lost, and what becomes of its partitions (`failOnDataLoss=false`)."""
     for loss in losses:
         goes_on = "nothing more is read there" if loss.resume is None else f"the query goes on at {loss.resume}"

@@ -17,7 +17,7 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
-from spark_groupsource.handoff.losses import Cause, Logs, behind, of_partitions, refuse, warn
+from spark_groupsource.handoff.losses import Cause, LogState, behind, of_partitions, refuse, warn
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
@@ -142,7 +142,7 @@ def _still_true(
     starts = _of_all(records, logs.starts, options)
     ends = _of_all(records, logs.ends, options)
     ids = logs.ids({partition.topic for partition in records})
-    found = of_partitions(records, Logs(ids, starts, ends), {})
+    found = of_partitions(records, LogState(ids, starts, ends), {})
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:
         refuse(losses)

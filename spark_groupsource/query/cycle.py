@@ -35,8 +35,8 @@ from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import (
     Cause,
-    Logs,
-    Loss,
+    LogState,
+    PartitionLoss,
     changed,
     of_fixed_target,
     of_partitions,
@@ -97,7 +97,7 @@ class Cycle:
         self._look_at = -math.inf
         self._look_at_starts_at = -math.inf
         self._believed: set[tuple[str, str | None]] = set()
-        self._told: set[Loss] = set()
+        self._told: set[PartitionLoss] = set()
         self._told_gone: set[TopicPartition] = set()
         self._planned_at: float | None = None
 
@@ -264,12 +264,12 @@ class Cycle:
             if self._options.matches(partition.topic)
         )
 
-    def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> Logs:
+    def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
         """What is needed of the logs: always the ends; unless nothing has happened the ids, and now and then where they start."""
         ends = self._topics.ends(records)
         idle = all(ends.get(partition) == record.next for partition, record in records.items())
         if idle and not again and self._target is None and self._clock() < self._look_at:
-            return Logs(ends=ends)
+            return LogState(ends=ends)
         self._look_at = self._clock() + LOOK_AT_TOPICS_EVERY_S
         # After the ends: those of a topic that was made anew are then never taken for the ends of the one before.
         expected: dict[str, str | None] = {partition.topic: None for partition in left}
@@ -279,10 +279,10 @@ class Cycle:
             self._look_at_starts_at = self._clock() + LOOK_AT_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([one for one in starting if ids.get(one.topic, "") is not None])
-        return Logs(ids, starts, ends)
+        return LogState(ids, starts, ends)
 
     def _topic_ids(self, expected: Mapping[str, str | None]) -> Mapping[str, str | None]:
-        """The topics' ids, as in `Logs`; that one is gone, or is not what is expected, is asked again before it is believed."""
+        """The topics' ids, as in `LogState`; an id that is not the expected one is asked for again before it is believed."""
         ids = self._topics.ids(expected)
         for _ in range(BELIEVE_AFTER):
             if not (_news(expected, ids) - self._believed):
@@ -319,12 +319,12 @@ class Cycle:
         """
         records = member.call(self._ledger.known)
         ids = self._topic_ids({partition.topic: record.topic_id for partition, record in records.items()})
-        losses = of_partitions(records, Logs(ids), self._ends)
+        losses = of_partitions(records, LogState(ids), self._ends)
         self._tell(member, losses)
         member.call(lambda: self._ledger.go_on(losses))
         return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())
 
-    def _tell(self, member: Member, losses: Sequence[Loss]) -> None:
+    def _tell(self, member: Member, losses: Sequence[PartitionLoss]) -> None:
         """End the query, or tell of each loss once."""
         if losses and self._options.fail_on_data_loss:
             # The query commits on its way out: for these no broker takes one, and the commit would be refused.

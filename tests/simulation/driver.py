@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import Logs, Loss, of_partitions, of_plan
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, of_partitions, of_plan
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
 from spark_groupsource.handoff.rules import Stream
@@ -82,7 +82,7 @@ class Driver:
         self.ranges: Ranges = {}
         self.topics: Mapping[str, str] = {}
         """The ids of the topics of `ranges`, when they were planned."""
-        self.losses: Sequence[Loss] = ()
+        self.losses: Sequence[PartitionLoss] = ()
         self.again: Ranges = {}
         """What it may read in place of other streams, when it last asked."""
         self.member: str | None = None
@@ -179,8 +179,8 @@ class Driver:
         if self.stage == "plan":
             ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
             records = self.ledger.known()
-            logs = Logs(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
-            self.losses = of_partitions(records, logs if limit != 0 else Logs(), {})
+            logs = LogState(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
+            self.losses = of_partitions(records, logs if limit != 0 else LogState(), {})
             self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
             self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
             self.stage = "leave" if self.losses else "propose"

@@ -179,12 +179,12 @@ def _earlier_topic_believed(stream: Stream, where: TopicPartition, commit: Group
     return handoff.adopt(replace(stream, topics={}), where, commit, **named)
 
 
-def _still_held_of_an_earlier_topic(loss: data_loss.Loss, resume: int, record: CommitRecord) -> CommitRecord:
+def _still_held_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     written = data_loss.behind(loss, resume, record)
     return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
 
 
-def _position_of_an_earlier_topic(loss: data_loss.Loss, resume: int, record: CommitRecord) -> CommitRecord:
+def _position_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     return data_loss.behind(loss, resume, record).model_copy(update={"next": record.next})
 
 

@@ -11,8 +11,8 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import (
     Cause,
-    Logs,
-    Loss,
+    LogState,
+    PartitionLoss,
     behind,
     changed,
     of_commit,
@@ -33,12 +33,12 @@ OWED = OwedRange("other", 4, 60, 80)
 RECORD = CommitRecord(stream="me", logged=7, done=7, next=100, owed=(OWED,), topic_id=OLD)
 
 
-def found(logs: Logs, record: CommitRecord = RECORD, last_end: int | None = None) -> list[Loss]:
+def found(logs: LogState, record: CommitRecord = RECORD, last_end: int | None = None) -> list[PartitionLoss]:
     return of_partitions({ORDERS: record}, logs, {} if last_end is None else {ORDERS: last_end})
 
 
-def logs(start: int | None = None, end: int | None = None, topic_id: str | None = OLD) -> Logs:
-    return Logs(
+def logs(start: int | None = None, end: int | None = None, topic_id: str | None = OLD) -> LogState:
+    return LogState(
         {"orders": topic_id},
         {} if start is None else {ORDERS: start},
         {} if end is None else {ORDERS: end},
@@ -49,7 +49,7 @@ class TestALogThatAStreamOwns:
     @pytest.mark.parametrize(("start", "end"), [(0, 100), (100, 100), (90, 300), (None, 100), (0, None), (None, None)])
     def test_that_still_holds_the_position_has_lost_nothing(self, start: int | None, end: int | None) -> None:
         assert found(logs(start, end)) == []
-        assert found(Logs({}, logs(start, end).starts, logs(start, end).ends)) == [], "no broker tells the id"
+        assert found(LogState({}, logs(start, end).starts, logs(start, end).ends)) == [], "no broker tells the id"
         assert found(logs(start, end, ""), RECORD) == [], "a broker without ids"
         assert found(logs(start, end), RECORD.model_copy(update={"topic_id": None})) == [], "a writer without ids"
 
@@ -169,13 +169,13 @@ def test_a_topic_is_another_one_only_when_both_ids_are_known(was: str | None, no
 
 
 class TestAFixedTarget:
-    def lost(self, target: int, now: Logs, *, owned: bool = True) -> list[Loss]:
+    def lost(self, target: int, now: LogState, *, owned: bool = True) -> list[PartitionLoss]:
         return of_fixed_target({ORDERS: target}, {"orders": OLD}, {ORDERS: RECORD} if owned else {}, now)
 
     def test_that_is_still_there_is_no_loss(self) -> None:
         assert self.lost(300, logs(0, 300)) == []
         assert self.lost(300, logs(200, 500)) == []
-        assert self.lost(300, Logs()) == []
+        assert self.lost(300, LogState()) == []
 
     def test_whose_end_is_gone_is_lost_from_there(self) -> None:
         (loss,) = self.lost(300, logs(0, 250))
@@ -195,7 +195,7 @@ def test_nothing_lost_is_no_error() -> None:
 
 
 def test_the_error_tells_every_range_and_what_to_do_and_names_twenty_at_most() -> None:
-    losses = [Loss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
+    losses = [PartitionLoss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
     with pytest.raises(DataLossError) as told:
         refuse(losses)
     text = str(told.value)

@@ -7,7 +7,7 @@ import pytest
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
-from spark_groupsource.handoff.losses import Logs
+from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
@@ -68,14 +68,14 @@ def start(known: Known, **more: str) -> list[tuple[str, str]]:
 
 def test_where_a_query_starts_with_commits_and_without() -> None:
     record = CommitRecord(stream="other", logged=4, done=3, next=20, open=(OpenRange(10, 20),))
-    known = Known([ZERO, ONE], {ZERO: record}, {ONE: 7}, Logs({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
+    known = Known([ZERO, ONE], {ZERO: record}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
     places = "1 at the group's commits and 1 at the latest (startingOffsets), having none"
     told = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
     assert start(known) == told, "what another stream has claimed is behind its place"
 
 
 def test_a_partition_whose_leader_is_silent() -> None:
-    known = Known([ZERO, ONE], {}, {ZERO: 0}, Logs({}, {ZERO: 0}, {ZERO: 5}))
+    known = Known([ZERO, ONE], {}, {ZERO: 0}, LogState({}, {ZERO: 0}, {ZERO: 5}))
     assert [level for level, _ in start(known)] == ["ok", "error"]
     assert start(known)[1][1].startswith("No leader tells the offsets of orders-1.")
 
@@ -83,11 +83,11 @@ def test_a_partition_whose_leader_is_silent() -> None:
 @pytest.mark.parametrize(
     ("logs", "lost"),
     [
-        (Logs({"orders": ""}, {ZERO: 30}, {ZERO: 50}), "[10, 30)"),
-        (Logs({"orders": ""}, {ZERO: 0}, {ZERO: 5}), "[5, 10)"),
+        (LogState({"orders": ""}, {ZERO: 30}, {ZERO: 50}), "[10, 30)"),
+        (LogState({"orders": ""}, {ZERO: 0}, {ZERO: 5}), "[5, 10)"),
     ],
 )
-def test_records_that_are_gone_already(logs: Logs, lost: str) -> None:
+def test_records_that_are_gone_already(logs: LogState, lost: str) -> None:
     known = Known([ZERO], {ZERO: Foreign(10)}, {}, logs)
     for value, level in (("true", "error"), ("false", "warning")):
         found = start(known, failOnDataLoss=value)[-1]
@@ -99,7 +99,7 @@ def test_records_that_are_gone_already(logs: Logs, lost: str) -> None:
 def test_a_topic_that_was_made_anew_under_the_groups_commits() -> None:
     before, now = "A" * 22, "B" * 22
     record = CommitRecord(stream="other", logged=4, done=4, next=20, topic_id=before)
-    known = Known([ZERO], {ZERO: record}, {}, Logs({"orders": now}, {ZERO: 0}, {ZERO: 50}))
+    known = Known([ZERO], {ZERO: record}, {}, LogState({"orders": now}, {ZERO: 0}, {ZERO: 50}))
     told = start(known)
     assert "50 offsets to read" in told[0][1]
     assert told[1][0] == "error"

@@ -15,6 +15,9 @@ from spark_groupsource.kafka_settings.translation import without_secrets
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
+librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
+"""Receives librdkafka's own log lines from every client of the driver and of the command line."""
+
 Client = TypeVar("Client")
 
 UNANSWERED = frozenset(

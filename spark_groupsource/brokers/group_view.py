@@ -23,8 +23,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import Trouble, make_client
-from spark_groupsource.brokers.topics import NO_RECORD, librdkafka_log, names_of
+from spark_groupsource.brokers.client import Trouble, librdkafka_log, make_client
+from spark_groupsource.brokers.topics import NO_RECORD, names_of
 from spark_groupsource.errors import BrokerUnavailable, GroupActive, GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange, read_commit
 from spark_groupsource.partition import TopicPartition

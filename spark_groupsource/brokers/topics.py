@@ -19,14 +19,13 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import UNANSWERED, Trouble, make_client
+from spark_groupsource.brokers.client import UNANSWERED, Trouble, librdkafka_log, make_client
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 
 REQUEST_TIMEOUT_S = 10.0
 FIRST_TIMEOUTS_S = (3.0, 3.0)

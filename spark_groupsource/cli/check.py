@@ -18,10 +18,10 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaError
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import make_client
+from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
-from spark_groupsource.brokers.topics import TopicLook, Topics, librdkafka_log
+from spark_groupsource.brokers.topics import TopicLook, Topics
 from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError

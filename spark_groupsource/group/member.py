@@ -29,7 +29,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
-from spark_groupsource.brokers.client import make_client
+from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
 from spark_groupsource.group.generation import generation_of
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
-librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
 
 T = TypeVar("T")
 

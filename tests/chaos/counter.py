@@ -9,7 +9,7 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from spark_groupsource.brokers.topics import librdkafka_log
+from spark_groupsource.brokers.client import librdkafka_log
 
 TICK_S = 0.1
 PER_TICK = 5

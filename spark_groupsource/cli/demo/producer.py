@@ -10,7 +10,7 @@ import confluent_kafka
 from confluent_kafka import KafkaError, Message
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.topics import librdkafka_log
+from spark_groupsource.brokers.client import librdkafka_log
 from spark_groupsource.errors import BrokerUnavailable
 
 RECORDS_PER_SECOND = 2_000

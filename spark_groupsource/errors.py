@@ -25,11 +25,13 @@ GroupKafkaError
 │   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
-│   ├── ClaimsInTheWay          a reset of offsets would forget claims (offset_reset.py)
+│   ├── ClaimsInTheWay          a reset of offsets would forget claims
 │   └── OffsetsInTheWay         a migration would replace what the group has committed
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
 │   └── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
-└── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
+├── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
+├── BrokerStartError            the development broker cannot be resolved or started
+└── DemoFailed                  a process of `groupkafka demo` failed, or a step took too long
 """
 
 from __future__ import annotations
@@ -148,6 +150,10 @@ class ClaimTimeout(HandoffError):
     """A range of a planned micro-batch still waits for the partition's new owner."""
 
 
+class ClaimsInTheWay(HandoffError):
+    """A reset would forget ranges that are claimed and not confirmed."""
+
+
 class OffsetsInTheWay(HandoffError):
     """A migration would replace offsets, or forget claims, that the group has for the same partitions."""
 
@@ -162,3 +168,11 @@ class UncommittedBatch(OffsetError):
 
 class DataLossError(GroupKafkaError):
     """Records that should be read are gone: retention, a recreated topic, a removed partition (`failOnDataLoss`)."""
+
+
+class BrokerStartError(GroupKafkaError):
+    """The development broker cannot be resolved or started: no Java, no jars, a node that ended or does not answer."""
+
+
+class DemoFailed(GroupKafkaError):
+    """A process of the demo failed, or a step took too long; the message ends with the end of the log."""

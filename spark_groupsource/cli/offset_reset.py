@@ -14,14 +14,10 @@ from datetime import datetime, timezone
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.group_view import GroupDescriber, GroupView, refuse_active
-from spark_groupsource.errors import HandoffError, OptionError
+from spark_groupsource.errors import ClaimsInTheWay, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.options.values import TOPIC_NAME
 from spark_groupsource.partition import OffsetRange, TopicPartition
-
-
-class ClaimsInTheWay(HandoffError):
-    """A reset would forget ranges that are claimed and not confirmed."""
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ with Cluster() as cluster:
 from __future__ import annotations
 
 from spark_groupsource.dev_broker.cluster import Cluster
-from spark_groupsource.dev_broker.errors import BrokerStartError
 from spark_groupsource.dev_broker.node import Node
+from spark_groupsource.errors import BrokerStartError
 
 __all__ = ["BrokerStartError", "Cluster", "Node"]

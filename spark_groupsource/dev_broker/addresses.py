@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_groupsource.dev_broker.config import HOST, NodeAddress
-from spark_groupsource.dev_broker.errors import BrokerStartError
 from spark_groupsource.dev_broker.ports import free_ports, is_free
 from spark_groupsource.dev_broker.storage import new_id
+from spark_groupsource.errors import BrokerStartError
 
 _FILE = "cluster.json"
 

@@ -17,13 +17,13 @@ from confluent_kafka.cimpl import NewTopic
 
 from spark_groupsource.dev_broker.addresses import Identity, choose_identity, read_identity, write_identity
 from spark_groupsource.dev_broker.config import HOST, listeners
-from spark_groupsource.dev_broker.errors import BrokerStartError
 from spark_groupsource.dev_broker.ivy import Progress
 from spark_groupsource.dev_broker.jars import KafkaJars, kafka_jars
 from spark_groupsource.dev_broker.java import find_java
 from spark_groupsource.dev_broker.node import JVM_OPTIONS, Node
 from spark_groupsource.dev_broker.ports import free_ports
 from spark_groupsource.dev_broker.ready import knows_leaders, quiet_client, wait_for_coordinator
+from spark_groupsource.errors import BrokerStartError
 
 if TYPE_CHECKING:
     from typing_extensions import Self

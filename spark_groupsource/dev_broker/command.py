@@ -10,7 +10,7 @@ from types import FrameType
 import click
 
 from spark_groupsource.dev_broker.cluster import Cluster
-from spark_groupsource.dev_broker.errors import BrokerStartError
+from spark_groupsource.errors import BrokerStartError
 
 _LOOK_EVERY_S = 0.5
 

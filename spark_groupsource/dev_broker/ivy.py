@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 from xml.sax.saxutils import quoteattr
 
-from spark_groupsource.dev_broker.errors import BrokerStartError
+from spark_groupsource.errors import BrokerStartError
 
 Progress = Callable[[str], None]
 

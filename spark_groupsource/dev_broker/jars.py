@@ -26,9 +26,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from spark_groupsource.dev_broker.errors import BrokerStartError
 from spark_groupsource.dev_broker.ivy import Dependency, IvyAnswer, Progress, run_ivy
 from spark_groupsource.dev_broker.storage import make_template
+from spark_groupsource.errors import BrokerStartError
 
 KAFKA = "org.apache.kafka"
 # A release reaches the repository module by module. The oldest of these modules' newest versions is where to begin.

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from spark_groupsource.dev_broker.errors import BrokerStartError
+from spark_groupsource.errors import BrokerStartError
 
 OLDEST_JAVA = 17
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')

@@ -14,10 +14,10 @@ from pathlib import Path
 from spark_groupsource.dev_broker import watch
 from spark_groupsource.dev_broker.addresses import Identity
 from spark_groupsource.dev_broker.config import server_properties
-from spark_groupsource.dev_broker.errors import BrokerStartError
 from spark_groupsource.dev_broker.jars import KafkaJars
 from spark_groupsource.dev_broker.ready import wait_until_answers
 from spark_groupsource.dev_broker.storage import format_log_folder, write_properties
+from spark_groupsource.errors import BrokerStartError
 
 # The first compiler only: a broker that lives for minutes on a small machine never earns back the second one's work.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")

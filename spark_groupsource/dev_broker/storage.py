@@ -12,7 +12,7 @@ import subprocess
 import uuid
 from pathlib import Path
 
-from spark_groupsource.dev_broker.errors import BrokerStartError
+from spark_groupsource.errors import BrokerStartError
 
 META = "meta.properties"
 

@@ -9,14 +9,10 @@ from pathlib import Path
 
 from spark_groupsource.cli.demo.query_process import Event, QueryProcess
 from spark_groupsource.cli.demo.view import QueryScene, listed
-from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.errors import DemoFailed
 from spark_groupsource.partition import TopicPartition
 
 RATE_WINDOW_S = 4.0
-
-
-class DemoFailed(GroupKafkaError):
-    """A process of the demo failed, or a step took too long; the message ends with the end of the log."""
 
 
 class Rate:

@@ -21,13 +21,13 @@ from typing import TYPE_CHECKING
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.demo.check import Check, check
 from spark_groupsource.cli.demo.producer import LiveProducer
-from spark_groupsource.cli.demo.query_state import DemoFailed, Query, Rate
+from spark_groupsource.cli.demo.query_state import Query, Rate
 from spark_groupsource.cli.demo.view import Scene, View, listed, print_check, print_next_steps
 from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import console_for
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.dev_broker.java import find_java
-from spark_groupsource.errors import BrokerError, GroupKafkaError
+from spark_groupsource.errors import BrokerError, DemoFailed, GroupKafkaError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.partition import TopicPartition
 

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -18,10 +16,8 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
 from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
+from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
-
-if TYPE_CHECKING:
-    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -42,9 +38,9 @@ def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
 class Coordinator:
     """The group's registers, one for each partition, as this member may read and write them."""
 
-    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, tally: Tally | None = None) -> None:
+    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, observer: Observer = UNOBSERVED) -> None:
         self._consumer = consumer
-        self._tally = tally
+        self._observer = observer
         self._group_id = group_id
         self._timeout_s = timeout_s
 
@@ -95,7 +91,7 @@ class Coordinator:
         """
         if not records:
             return
-        with self._tally.commit() if self._tally is not None else nullcontext():
+        with self._observer.commit():
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
 from spark_groupsource.brokers.broker_errors import is_passing
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
@@ -21,10 +20,8 @@ from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, behind, of_commit, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
 from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
+from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-
-if TYPE_CHECKING:
-    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +58,7 @@ class Ledger:
         patience_s: float = 120.0,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
-        tally: Tally | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """
         Args:
@@ -77,7 +74,7 @@ class Ledger:
             patience_s: how long passing errors may hold up the adoption of a partition, in seconds.
             clock: seconds, monotonic.
             wall_clock: seconds since 1970, for the time that is written beside a claim.
-            tally: who is shown the records whenever they change, for the metrics.
+            observer: receives the records whenever they change.
         """
         self._stream = stream
         self._coordinator = coordinator
@@ -90,7 +87,7 @@ class Ledger:
         self._patience_s = patience_s
         self._clock = clock
         self._wall_clock = wall_clock
-        self._tally = tally
+        self._observer = observer
         self._failing_since: float | None = None
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
@@ -378,8 +375,7 @@ class Ledger:
             self._publish()
 
     def _publish(self) -> None:
-        if self._tally is not None:
-            self._tally.holds(self._records)
+        self._observer.holds(self._records)
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )

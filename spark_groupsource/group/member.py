@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -32,11 +32,10 @@ from spark_groupsource.brokers.broker_errors import ENDING_ERRORS, TOPIC_ERRORS,
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
+from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.generation import generation_of
+from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
-
-if TYPE_CHECKING:
-    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -73,20 +72,6 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
     State.FAILED: frozenset({State.LEAVING}),
 }
 """The states that each state may follow. Losing the partitions leads from MEMBER back to JOINING."""
-
-
-@dataclass(frozen=True)
-class Assignment:
-    """What the group has given to this member. Never edited: a new one replaces it.
-
-    `generation` is the generation (classic) or the member epoch (KIP-848), -1 before the first. `draining` are those of
-    `partitions` that the group has asked back.
-    """
-
-    partitions: frozenset[TopicPartition] = frozenset()
-    draining: frozenset[TopicPartition] = frozenset()
-    generation: int = -1
-    member_id: str = ""
 
 
 class Holder(Protocol):
@@ -128,7 +113,7 @@ class Member:
         *,
         drain_timeout_s: float,
         clock: Callable[[], float] = time.monotonic,
-        tally: Tally | None = None,
+        observer: Observer = UNOBSERVED,
     ) -> None:
         """Make the consumer; nothing is sent to the group before `start`.
 
@@ -137,7 +122,7 @@ class Member:
             subscription: topic names, or one pattern that starts with `^`.
             drain_timeout_s: seconds that `on_revoke` waits for what is in flight; 0 lets go at once.
             clock: seconds, monotonic.
-            tally: who counts the rebalances, for the metrics.
+            observer: receives the assignments and the rebalances.
 
         Raises:
             OptionError, AuthenticationFailed: see kafka_client.
@@ -149,7 +134,7 @@ class Member:
         self._subscription = subscription
         self._drain_timeout_s = drain_timeout_s
         self._clock = clock
-        self._tally = tally
+        self._observer = observer
         self._commands: SimpleQueue[_Command | None] = SimpleQueue()
         self._state = State.NEW
         self._failure: GroupKafkaError | None = None
@@ -267,7 +252,7 @@ class Member:
             self.consumer.close()
         except (KafkaException, RuntimeError) as error:
             log.warning("leaving group %s: %s", self._group_id, error)
-        self._assignment = Assignment()
+        self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
         self._joined.set()
         self._refuse_commands()
@@ -346,7 +331,7 @@ class Member:
             before.generation if generation is None else generation,
             before.member_id if self._closing else self.consumer.memberid() or "",
         )
-        self._assignment = after
+        self._assign(after)
         log.info(
             "group %s generation %d: gained [%s] lost [%s] kept [%s]%s",
             self._group_id,
@@ -356,6 +341,10 @@ class Member:
             _listed(after.partitions & before.partitions),
             f" draining [{_listed(after.draining)}]" if after.draining else "",
         )
+
+    def _assign(self, assignment: Assignment) -> None:
+        self._assignment = assignment
+        self._observer.assigned(assignment.partitions, assignment.draining, assignment.generation, assignment.member_id)
 
     def _on_assign(self, consumer: Consumer, assigned: list[KafkaTopicPartition]) -> None:
         gained = _plain(assigned)
@@ -367,15 +356,13 @@ class Member:
             return
         self._move(State.MEMBER)
         self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
-        if self._tally is not None:
-            self._tally.rebalanced("assigned")
+        self._observer.rebalanced("assigned")
         self._guarded(lambda: self._holder.acquired(gained))
         self._joined.set()
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
-        if self._tally is not None:
-            self._tally.rebalanced("revoked")
+        self._observer.rebalanced("revoked")
         self._guarded(lambda: self._drain(going))
         self._guarded(lambda: self._holder.released(going))
         if self._eager:
@@ -403,14 +390,12 @@ class Member:
                 )
                 break
             self._serve(min(left, POLL_INTERVAL_S))
-        if self._tally is not None:
-            self._tally.drained(self._clock() - began, in_time=self._closing or not self._holder.in_flight(going))
+        self._observer.drained(self._clock() - began, in_time=self._closing or not self._holder.in_flight(going))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
         gone = _plain(lost)
-        if self._tally is not None:
-            self._tally.rebalanced("lost")
+        self._observer.rebalanced("lost")
         log.warning("group %s: thrown out of the group; [%s] are lost, and this driver rejoins", self._group_id, _listed(gone))
         self._guarded(lambda: self._holder.lost(gone))
         if self._eager:

@@ -48,9 +48,8 @@ class TallyCollector(Collector):
 
 
 def _series(tally: Tally) -> Iterator[tuple[m.Metric, Series]]:
-    member, records = tally.member, tally.records
-    assignment = member.assignment if member is not None else None
-    if assignment is None or assignment.generation < 0:
+    assignment, records = tally.assignment, tally.records
+    if assignment.generation < 0:
         yield from ((m.MEMBER, ()), (m.GENERATION, ()), (m.OWNED, ()))
     else:
         yield m.MEMBER, [((tally.stream, assignment.member_id, __version__), 1)]

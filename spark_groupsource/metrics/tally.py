@@ -12,15 +12,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.definitions import DURATION_BUCKETS_S
+from spark_groupsource.observer import Observer
 from spark_groupsource.partition import Ranges, TopicPartition
-
-if TYPE_CHECKING:
-    from spark_groupsource.group.member import Member
 
 NONE: Mapping[str, int] = MappingProxyType({})
 
@@ -39,7 +38,7 @@ class Durations:
         return Durations(tuple(counts), self.sum_s + seconds)
 
 
-class Tally:
+class Tally(Observer):
     """One run of one query, as a member of `group`."""
 
     def __init__(
@@ -56,7 +55,6 @@ class Tally:
         self._wall_clock = wall_clock
         # Written on the runner's main thread.
         self.stream = ""
-        self.member: Member | None = None
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
         self.last_plan_at: float | None = None
         self.planning = Durations()
@@ -65,6 +63,7 @@ class Tally:
         self.claimed_offsets = 0
         self._newest_claim = -1
         # Written on the consumer's thread.
+        self.assignment = Assignment()
         self.records: Mapping[TopicPartition, CommitRecord] = MappingProxyType({})
         self.committing = Durations()
         self.commit_errors = NONE
@@ -74,10 +73,9 @@ class Tally:
 
     # On the runner's main thread, by the cycle.
 
-    def joining(self, stream: str, member: Member) -> None:
-        """The stream `stream` joins its group as `member`."""
+    def joining(self, stream: str) -> None:
+        """The stream `stream` joins its group."""
         self.stream = stream
-        self.member = member
 
     def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
         """The ends of the owned partitions are known, and what is to be read next; `None` when there is nothing new."""
@@ -95,6 +93,12 @@ class Tally:
             self.claimed_offsets += _offsets(granted)
 
     # On the consumer's thread, by the ledger, the coordinator and the member.
+
+    def assigned(
+        self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
+    ) -> None:
+        """The group has given these to the member."""
+        self.assignment = Assignment(partitions, draining, generation, member_id)
 
     def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """The records of the owned partitions have changed; takes a copy."""

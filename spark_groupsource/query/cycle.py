@@ -16,7 +16,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from spark_groupsource.brokers.broker_errors import explain, is_passing
 from spark_groupsource.brokers.topics import Topics
@@ -49,13 +49,11 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import Ranges, TopicPartition
 from spark_groupsource.query.siblings import Source, refuse_shared_topics
-
-if TYPE_CHECKING:
-    from spark_groupsource.metrics.tally import Tally
 
 log = logging.getLogger(__name__)
 
@@ -77,10 +75,10 @@ RETRY_INTERVAL_S = 0.1
 class Cycle:
     """One run of one query: from the first plan to leaving the group. Used on the runner's main thread only."""
 
-    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, tally: Tally | None = None) -> None:
+    def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
         self._options = options
         self._clock = clock
-        self._tally = tally
+        self._observer = observer
         self._topics = Topics(
             options.client_settings(),
             options,
@@ -138,12 +136,10 @@ class Cycle:
         planned = member.call(lambda: self._ledger.propose(ranges))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             self._patiently(lambda: member.call(self._ledger.confirm))
-            if self._tally is not None:
-                self._tally.looked(self._ends, self._clock() - began, None)
+            self._observer.looked(self._ends, self._clock() - began, None)
             return None
         self._planned_at = self._clock()
-        if self._tally is not None:
-            self._tally.looked(self._ends, self._planned_at - began, planned)
+        self._observer.looked(self._ends, self._planned_at - began, planned)
         assignment = member.assignment
         return PlanOffset.build(
             stream=start.stream,
@@ -174,8 +170,7 @@ class Cycle:
             if self._clock() >= deadline:
                 raise self._claim_timeout(claims, stream)
             time.sleep(RETRY_INTERVAL_S)
-        if self._tally is not None:
-            self._tally.claimed(end.plan, self._clock() - began, claims.granted)
+        self._observer.claimed(end.plan, self._clock() - began, claims.granted)
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in claims.granted.get(partition, ()))
             if left:
@@ -356,13 +351,12 @@ class Cycle:
                 options.member_settings(),
                 options.subscription(),
                 drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
-                tally=self._tally,
+                observer=self._observer,
             )
-            if self._tally is not None:
-                self._tally.joining(stream.name, member)
+            self._observer.joining(stream.name)
             self._ledger = Ledger(
                 stream,
-                Coordinator(member.consumer, options.group_id, tally=self._tally),
+                Coordinator(member.consumer, options.group_id, observer=self._observer),
                 starting_offsets=self._starting_offsets,
                 all_partitions=self._topics.existing_partitions,
                 topic_ids=self._topic_ids,
@@ -370,7 +364,7 @@ class Cycle:
                 fail_on_data_loss=options.fail_on_data_loss,
                 outstanding=options.outstanding(),
                 patience_s=options.assignment_timeout_ms / 1000,
-                tally=self._tally,
+                observer=self._observer,
             )
             self._member = member
             member.start(self._ledger)

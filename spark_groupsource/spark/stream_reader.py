@@ -24,6 +24,7 @@ from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
+from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.stderr_log import log_to_stderr
@@ -31,7 +32,6 @@ from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics.server import MetricsServer
-    from spark_groupsource.metrics.tally import Tally
 
 LOOK_AT_DRIVER_EVERY_S = 0.5
 COLLECT_AFTER_OBJECTS = 50_000
@@ -119,15 +119,15 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         if self._cycle is None:
             log_to_stderr()
             collect_rarely()
-            self._cycle = Cycle(self._options, tally=self._metered())
+            self._cycle = Cycle(self._options, observer=self._metered())
             _leave_on_sigterm(self._cycle)
             _leave_with_driver(self._cycle)
         return self._cycle
 
-    def _metered(self) -> Tally | None:
+    def _metered(self) -> Observer:
         """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
         if self._options.metrics_port is None:
-            return None
+            return UNOBSERVED
         from spark_groupsource.metrics.server import serve
         from spark_groupsource.metrics.tally import Tally
 

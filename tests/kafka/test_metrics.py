@@ -20,8 +20,9 @@ from tests.support.waiting import until
 
 def counted(query: Query) -> Tally:
     """Have a query that has not joined its group yet count what it does."""
-    query.cycle._tally = Tally(query.cycle._options.group_id)
-    return query.cycle._tally
+    tally = Tally(query.cycle._options.group_id)
+    query.cycle._observer = tally
+    return tally
 
 
 def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:

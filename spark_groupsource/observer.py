@@ -1,0 +1,66 @@
+"""What one run of a query reports while it works, for whoever counts it.
+
+`Observer` ignores every report, so nobody has to ask whether there is one. `metrics.tally.Tally` is the observer that counts.
+Each method names the thread that calls it. The arguments are values that nobody edits later, except where a method says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Literal
+
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.partition import Ranges, TopicPartition
+
+
+class Observer:
+    """Receives the reports of one run, and does nothing with them."""
+
+    # On the runner's main thread.
+
+    def joining(self, stream: str) -> None:
+        """Note that the stream `stream` joins its group."""
+
+    def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
+        """Note a call of `latestOffset`.
+
+        Args:
+            ends: the end of each owned partition (exclusive).
+            seconds: how long the call took.
+            planned: the ranges of the new plan; `None` when there is nothing new to read.
+        """
+
+    def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
+        """Note that plan `plan` is claimed. Spark may ask for the same plan again.
+
+        Args:
+            plan: the plan's number in its stream.
+            seconds: how long the claim took.
+            granted: the ranges that this stream reads.
+        """
+
+    # On the consumer's thread.
+
+    def assigned(
+        self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
+    ) -> None:
+        """Note what the group has given to this member; the arguments are those of `group.assignment.Assignment`."""
+
+    def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
+        """Note a callback of the group."""
+
+    def drained(self, seconds: float, *, in_time: bool) -> None:
+        """Note the end of a wait for ranges in flight; `in_time`: they were confirmed before the drain timeout."""
+
+    def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Note the records of all owned partitions. The caller edits this mapping later, so keep a copy."""
+
+    @contextmanager
+    def commit(self) -> Iterator[None]:
+        """Return a context that is open during one commit to the group, and sees its error."""
+        yield
+
+
+UNOBSERVED = Observer()
+"""For a run that nobody watches."""

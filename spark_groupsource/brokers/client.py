@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK, TokenCallback
 from spark_groupsource.errors import OptionError
-from spark_groupsource.kafka_settings.translation import without_secrets
+from spark_groupsource.kafka_settings.secrets import without_secrets
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

@@ -171,7 +171,7 @@ _UNREAD = "nothing in this source reads what it turns on; remove it"
 OAUTH_CALLBACK_HINT = "for tokens from elsewhere set kafka.oauth_cb=package.module:function, a Python function that returns one"
 _DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 
-REFUSED: Mapping[str, str] = {
+REFUSED_SETTINGS: Mapping[str, str] = {
     "auto.commit.enable": _COMMITS,
     "auto.commit.interval.ms": _COMMITS,
     "auto.offset.reset": (
@@ -294,7 +294,7 @@ STRUCTURED = frozenset(
 )
 """Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
-KNOWN_NAMES = frozenset(PROPERTIES) | frozenset(RENAMED) | frozenset(REFUSED) | STRUCTURED
+KNOWN_NAMES = frozenset(PROPERTIES) | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",

@@ -18,8 +18,9 @@ from pydantic_core import ErrorDetails
 
 from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
+from spark_groupsource.kafka_settings.secrets import Settings, shown
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
-from spark_groupsource.kafka_settings.translation import Settings, option_error, shown, translation_of
+from spark_groupsource.kafka_settings.translation import option_error, translation_of
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position
 from spark_groupsource.options.topic_pattern import TopicPattern, parse_topic_pattern
 from spark_groupsource.options.values import (

@@ -1,0 +1,118 @@
+"""Key stores and trust stores of Java, as the files and the PEM text that librdkafka reads."""
+
+from __future__ import annotations
+
+import re
+
+from spark_groupsource.kafka_settings.draft import Draft
+
+_PEM_BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0-9+/=\s]*)-----END (?P=label)-----\s*")
+
+
+def _pem(text: str) -> str | None:
+    """PEM with line breaks where OpenSSL needs them (Java takes it on one line); `None` if there is no PEM in it."""
+    if "-----BEGIN " not in text:
+        return None
+
+    def wrap(match: re.Match[str]) -> str:
+        body = re.sub(r"\s+", "", match["body"])
+        lines = "".join(body[at : at + 64] + "\n" for at in range(0, len(body), 64))
+        return f"-----BEGIN {match['label']}-----\n{lines}-----END {match['label']}-----\n"
+
+    return _PEM_BLOCK.sub(wrap, text.strip())
+
+
+def _put_pem(draft: Draft, target: str, text: str, source: str) -> None:
+    pem = _pem(text)
+    if pem is None:
+        draft.wrong(source, "text in PEM form (-----BEGIN ...) is expected, not the name of a file")
+    else:
+        draft.put(target, pem, source)
+
+
+_JKS_TRUST = (
+    "librdkafka cannot read Java trust stores. Convert it: keytool -importkeystore -srckeystore truststore.jks -destkeystore "
+    "truststore.p12 -deststoretype PKCS12, then openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem; and set "
+    "kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to ca.pem, on every node"
+)
+
+_P12_TRUST = (
+    "librdkafka reads trusted certificates as PEM. Convert it: openssl pkcs12 -in truststore.p12 -nokeys -out ca.pem; and set "
+    "kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location to ca.pem, on every node"
+)
+
+_JKS_KEY = (
+    "librdkafka cannot read Java key stores. Convert it: keytool -importkeystore -srckeystore keystore.jks -destkeystore "
+    "keystore.p12 -deststoretype PKCS12; and set kafka.ssl.keystore.type=PKCS12 and kafka.ssl.keystore.location to keystore.p12, "
+    "on every node"
+)
+
+
+def truststore(draft: Draft) -> None:
+    names = ("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.password")
+    kind, location, certificates, password = (draft.take(name) for name in names)
+    if (kind, location, certificates, password) == (None,) * 4:
+        return
+    kind = (kind or "").strip().upper()
+    if kind == "PEM":
+        if (location is None) == (certificates is None):
+            draft.wrong(
+                "ssl.truststore.type", "PEM needs kafka.ssl.truststore.location or kafka.ssl.truststore.certificates, one of them"
+            )
+        elif location is not None:
+            draft.put("ssl.ca.location", location, "ssl.truststore.location")
+        elif certificates is not None:
+            _put_pem(draft, "ssl.ca.pem", certificates, "ssl.truststore.certificates")
+        if password is not None:
+            draft.wrong("ssl.truststore.password", "certificates in PEM form have no password; remove it")
+    elif certificates is not None:
+        draft.wrong("ssl.truststore.type", "kafka.ssl.truststore.certificates needs PEM here")
+    else:
+        draft.wrong("ssl.truststore.type" if kind else "ssl.truststore.location", _P12_TRUST if kind == "PKCS12" else _JKS_TRUST)
+
+
+def keystore(draft: Draft) -> None:
+    kind = (draft.take("ssl.keystore.type") or "").strip().upper()
+    key, chain = draft.take("ssl.keystore.key"), draft.take("ssl.keystore.certificate.chain")
+    location = draft.given.get("ssl.keystore.location")
+    if not kind and location is not None and location.strip().lower().endswith((".p12", ".pfx")):
+        kind = "PKCS12"  # Java's default type reads such files too
+    if kind == "PEM":
+        _pem_keystore(draft, key, chain)
+    elif key is not None or chain is not None:
+        draft.wrong("ssl.keystore.type", "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain need PEM here")
+    elif kind == "PKCS12":
+        _pkcs12_keystore(draft)
+    elif kind or location is not None:
+        for name in ("ssl.keystore.location", "ssl.keystore.password", "ssl.key.password"):
+            draft.take(name)
+        draft.wrong("ssl.keystore.type" if kind else "ssl.keystore.location", _JKS_KEY)
+
+
+def _pkcs12_keystore(draft: Draft) -> None:
+    """librdkafka reads it; it has one password for the file and the key."""
+    password, key_password = draft.given.get("ssl.keystore.password"), draft.take("ssl.key.password")
+    for name in ("ssl.keystore.location", "ssl.keystore.password"):
+        if name not in draft.given:
+            draft.wrong(name, "it is missing; a PKCS12 key store needs it")
+    if key_password is not None and key_password != password:
+        draft.wrong("ssl.key.password", "a PKCS12 key store has one password, kafka.ssl.keystore.password; remove this one")
+
+
+def _pem_keystore(draft: Draft, key: str | None, chain: str | None) -> None:
+    location = draft.take("ssl.keystore.location")
+    if draft.take("ssl.keystore.password") is not None:
+        draft.wrong("ssl.keystore.password", "a PEM key store has none; the key's own password is kafka.ssl.key.password")
+    if location is not None:
+        if key is not None or chain is not None:
+            draft.wrong("ssl.keystore.location", "kafka.ssl.keystore.key is given as well; keep one of them")
+        draft.put("ssl.key.location", location, "ssl.keystore.location")
+        draft.put("ssl.certificate.location", location, "ssl.keystore.location")
+    elif key is None or chain is None:
+        draft.wrong(
+            "ssl.keystore.type",
+            "PEM needs kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain, or kafka.ssl.keystore.location",
+        )
+    else:
+        _put_pem(draft, "ssl.key.pem", key, "ssl.keystore.key")
+        _put_pem(draft, "ssl.certificate.pem", chain, "ssl.keystore.certificate.chain")

@@ -1,0 +1,182 @@
+"""Logins: SASL's mechanisms, JAAS, OAuth, and what cannot be had of them."""
+
+from __future__ import annotations
+
+import re
+
+from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
+from spark_groupsource.kafka_settings.draft import Draft, class_name
+from spark_groupsource.kafka_settings.jaas import JAAS_FORM, parse_jaas
+from spark_groupsource.kafka_settings.tables import (
+    JAVA_CLASS,
+    JWT_RETRIEVERS,
+    KERBEROS,
+    LOGIN_MODULES,
+    MECHANISM_NAMES,
+    MECHANISMS,
+    OAUTH_CALLBACK_HINT,
+    OIDC_CLASSES,
+)
+
+
+def amazon_iam(draft: Draft) -> None:
+    """One message for the four settings that MSK's documentation tells to set."""
+    handlers = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.jaas.config")
+    amazon = any("software.amazon.msk." in draft.given.get(name, "") for name in handlers)
+    if _given_mechanism(draft) != "AWS_MSK_IAM" and not amazon:
+        return
+    for name in ("sasl.mechanism", "sasl.mechanisms", *handlers):
+        draft.take(name)
+    draft.wrong(
+        "sasl.mechanism",
+        "IAM authentication of Amazon MSK is a Java class. Set kafka.sasl.mechanism=OAUTHBEARER and "
+        "kafka.oauth_cb=package.module:function, a function of yours that returns a token of the package "
+        "aws-msk-iam-sasl-signer-python and its expiry in seconds since 1970; or use MSK's SCRAM "
+        "(kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client certificate",
+    )
+
+
+def _given_mechanism(draft: Draft) -> str:
+    return draft.given.get("sasl.mechanism", draft.given.get("sasl.mechanisms", "")).strip().upper()
+
+
+def jaas(draft: Draft) -> None:
+    name = "sasl.jaas.config"
+    text = draft.take(name)
+    if text is None:
+        return
+    jaas = parse_jaas(text)
+    mechanisms = LOGIN_MODULES.get(jaas.module) if jaas else None
+    if jaas is None:
+        draft.wrong(name, f"one login module in the form {JAAS_FORM} is expected, with quotes around the values")
+    elif jaas.module.endswith("Krb5LoginModule"):
+        draft.wrong(name, KERBEROS)
+    elif mechanisms is None:
+        known = ", ".join(module.rpartition(".")[2] for module in LOGIN_MODULES)
+        draft.wrong(name, f"its login module is none of Kafka's {known}")
+    elif _given_mechanism(draft) not in mechanisms:
+        draft.wrong("sasl.mechanism", f"the login module in kafka.{name} needs {' or '.join(mechanisms)} here")
+    elif mechanisms == ("OAUTHBEARER",):
+        _oauth_jaas(draft, dict(jaas.options))
+    else:
+        _password_jaas(draft, dict(jaas.options))
+
+
+def _password_jaas(draft: Draft, options: dict[str, str]) -> None:
+    name = "sasl.jaas.config"
+    for option, target in (("username", "sasl.username"), ("password", "sasl.password")):
+        if options.get(option):
+            draft.put(target, options.pop(option), name)
+        else:
+            draft.wrong(name, f"it has no {option}")
+    if options.pop("tokenauth", "false").lower() == "true":
+        draft.wrong(name, "delegation tokens (tokenauth) are not available in librdkafka: use the user's own name and password")
+    _rest_of_jaas(draft, options)
+
+
+def _rest_of_jaas(draft: Draft, options: dict[str, str]) -> None:
+    if options:
+        draft.wrong(
+            "sasl.jaas.config", f"{len(options)} of its options cannot be translated: remove them, or use librdkafka's settings"
+        )
+
+
+def _oauth_jaas(draft: Draft, options: dict[str, str]) -> None:
+    name = "sasl.jaas.config"
+    for option, target in (
+        ("clientId", "sasl.oauthbearer.client.id"),
+        ("clientSecret", "sasl.oauthbearer.client.secret"),
+        ("scope", "sasl.oauthbearer.scope"),
+    ):
+        if option in options:
+            draft.put(target, options.pop(option), name)
+    extensions = {option: options.pop(option) for option in list(options) if option.startswith("extension_")}
+    if extensions:
+        pairs = (f"{option.removeprefix('extension_')}={value}" for option, value in extensions.items())
+        draft.put("sasl.oauthbearer.extensions", ",".join(pairs), name)
+    unsecured = [option for option in options if option.startswith("unsecuredLogin")]
+    for option in unsecured:
+        del options[option]
+    if unsecured:
+        draft.wrong(
+            name,
+            "for unsigned tokens (tests only) write kafka.enable.sasl.oauthbearer.unsecure.jwt=true and "
+            "kafka.sasl.oauthbearer.config=principal=<user>",
+        )
+    _rest_of_jaas(draft, options)
+
+
+_FUNCTION_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+
+
+def oauth(draft: Draft) -> None:
+    callback = draft.take(OAUTH_CALLBACK)
+    if callback is not None and not _FUNCTION_NAME.fullmatch(callback.strip()):
+        # Not shown: it may be a token.
+        draft.wrong(OAUTH_CALLBACK, "the name of a function that can be imported is expected, as package.module:function")
+    elif callback is not None:
+        draft.settings[OAUTH_CALLBACK] = callback.strip()
+        draft.sources[OAUTH_CALLBACK] = OAUTH_CALLBACK
+    handler = draft.take("sasl.login.callback.handler.class")
+    if handler is not None and class_name(handler) not in OIDC_CLASSES:
+        draft.wrong(
+            "sasl.login.callback.handler.class",
+            "Java callback handlers cannot be loaded. For tokens from an OAuth server set "
+            "kafka.sasl.oauthbearer.token.endpoint.url and the client's id and secret; " + OAUTH_CALLBACK_HINT,
+        )
+    retriever = draft.take("sasl.oauthbearer.jwt.retriever.class")
+    if retriever is not None:
+        grant = JWT_RETRIEVERS.get(class_name(retriever))
+        if grant is None:
+            draft.wrong("sasl.oauthbearer.jwt.retriever.class", JAVA_CLASS)
+        else:
+            draft.put("sasl.oauthbearer.grant.type", grant, "sasl.oauthbearer.jwt.retriever.class")
+    url = draft.given.get("sasl.oauthbearer.token.endpoint.url", "")
+    if url.strip().lower().startswith("file:"):
+        draft.take("sasl.oauthbearer.token.endpoint.url")
+        draft.wrong("sasl.oauthbearer.token.endpoint.url", "librdkafka fetches tokens over https; it cannot read one from a file")
+    elif url and "sasl.oauthbearer.method" not in draft.given:
+        draft.put("sasl.oauthbearer.method", "oidc", "sasl.oauthbearer.token.endpoint.url")
+
+
+def mechanism(draft: Draft) -> None:
+    """Whether the mechanism is there, is one that librdkafka has, and has what it needs."""
+    mechanism = draft.settings.get("sasl.mechanism")
+    if draft.silent_on("sasl.") or draft.silent_on(OAUTH_CALLBACK):
+        return
+    if mechanism is None:
+        if draft.settings.get("security.protocol", "").startswith("sasl_"):
+            draft.wrong("sasl.mechanism", f"it is missing; with SASL it has to be {MECHANISM_NAMES}")
+        return
+    draft.settings["sasl.mechanism"] = mechanism = mechanism.strip().upper()
+    if mechanism not in MECHANISMS:
+        draft.wrong("sasl.mechanism", KERBEROS if mechanism == "GSSAPI" else f"{MECHANISM_NAMES} is expected")
+    elif mechanism == "OAUTHBEARER":
+        _tokens(draft)
+    elif OAUTH_CALLBACK in draft.settings:
+        draft.wrong(OAUTH_CALLBACK, "only OAUTHBEARER takes tokens; set kafka.sasl.mechanism=OAUTHBEARER, or remove it")
+    else:
+        for needed in ("sasl.username", "sasl.password"):
+            if needed not in draft.settings:
+                draft.wrong(needed, f"it is missing; {mechanism} needs it (or kafka.sasl.jaas.config)")
+
+
+def _tokens(draft: Draft) -> None:
+    settings = draft.settings
+    if OAUTH_CALLBACK in settings:
+        others = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
+        for name in sorted(others - {"sasl.oauthbearer.config"}):
+            draft.wrong(name, "kafka.oauth_cb gives the tokens, which leaves this unused; keep one of them")
+    elif settings.get("sasl.oauthbearer.method") != "oidc":
+        if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
+            draft.wrong(
+                "sasl.oauthbearer.token.endpoint.url",
+                "OAUTHBEARER needs it, with the client's id and secret; " + OAUTH_CALLBACK_HINT,
+            )
+    elif (
+        settings.get("sasl.oauthbearer.grant.type", "client_credentials") == "client_credentials"
+        and settings.get("sasl.oauthbearer.metadata.authentication.type", "none") == "none"
+    ):
+        for needed in ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"):
+            if needed not in settings:
+                draft.wrong(needed, "it is missing; the OAuth server asks for it")

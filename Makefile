@@ -1,9 +1,10 @@
 # Two commands set everything up on a machine with Python 3.10+ and Java 17+: `make demo` and `make test`.
+# CONTRIBUTING.md says what each suite needs and how long it takes.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Spark's own Kafka source is to be had for Spark 4.2.0, so that is what both are measured on.
+# Spark's own Kafka source is available for Spark 4.2.0, so both are measured on that version.
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
 # The newest Delta Lake whose jars are in Maven Central; it asks for PySpark 4.2.0 and fails on 4.3.
@@ -11,7 +12,7 @@ DELTA := delta-spark==4.4.0
 DELTA_VENV := .venv-delta
 DELTA_STAMP := $(DELTA_VENV)/.installed
 
-.PHONY: demo test lint notebooks test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
+.PHONY: install demo test unit lint notebooks test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -22,11 +23,25 @@ $(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@$(BIN)/python -m pip install --progress-bar off -e '.[dev]' > $(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
 	@touch $@
 
+# The environment alone: the package in editable mode, with everything that the tests need.
+install: $(STAMP)
+
 demo: $(STAMP)
 	@$(BIN)/groupkafka demo
 
+# Without TESTS everything: lint and all tests. `make test TESTS=tests/unit/test_planner.py` runs a file, a folder or,
+# with `::name` after the path, one test.
+ifeq ($(strip $(TESTS)),)
 test: lint $(DELTA_STAMP)
 	$(BIN)/python -m pytest -m 'not versions'
+else
+test: $(STAMP) $(if $(filter tests tests/ tests/notebooks%,$(TESTS)),$(DELTA_STAMP))
+	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions') $(TESTS)
+endif
+
+# The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
+unit: $(STAMP)
+	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q tests/unit tests/chaos tests/simulation -k 'not every_order and not exhaustive'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

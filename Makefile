@@ -12,7 +12,7 @@ DELTA := delta-spark==4.4.0
 DELTA_VENV := .venv-delta
 DELTA_STAMP := $(DELTA_VENV)/.installed
 
-.PHONY: install demo test unit lint notebooks test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
+.PHONY: install demo test unit lint notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -58,6 +58,10 @@ $(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 notebooks: $(STAMP) $(DELTA_STAMP)
 	$(BIN)/python -m notebooks.execute notebooks/quickstart.ipynb notebooks/quickstart.ipynb
 	$(DELTA_VENV)/bin/python -m notebooks.execute notebooks/delta_pipeline.ipynb notebooks/delta_pipeline.ipynb
+
+# The demo and `groupkafka top` as docs/pictures shows them, from a real run.
+pictures: $(STAMP)
+	@$(BIN)/python -m tools.pictures
 
 # The development broker and the group's life on Kafka 3.9, 4.1 and the newest that resolves.
 test-versions: $(STAMP)

@@ -64,6 +64,8 @@ class Story:
         self._group: GroupView | None = None
         self._look_at = 0.0
         self._sent = 0
+        self.bootstrap_servers: str | None = None
+        """The broker's address, once it runs. Read it from any thread."""
         self._produced = Rate()
         # Both Sparks start while the broker's jars are looked up: together they take as long as all the rest.
         self.a = Query("A", folder / "A")
@@ -105,6 +107,7 @@ class Story:
         self._group_look = self._cleanup.enter_context(
             GroupLook({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
         )
+        self.bootstrap_servers = cluster.bootstrap_servers
         self._producer = LiveProducer(cluster.bootstrap_servers, TOPIC)
         self._cleanup.callback(self._producer.cancel)
 

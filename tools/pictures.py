@@ -1,0 +1,187 @@
+"""`make pictures`: draws docs/pictures/demo.svg and top.svg from one real run of the demo, watched by a real `groupkafka top`.
+
+The programs decide what the pictures show; this one only chooses the moments, by what has happened and never by the time.
+"""
+
+from __future__ import annotations
+
+import html
+import io
+import re
+import shutil
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich._export_format import CONSOLE_SVG_FORMAT
+from rich.console import Console
+from rich.terminal_theme import MONOKAI
+
+from spark_groupsource.cli.demo.story import GROUP, Story
+from spark_groupsource.cli.demo.view import Scene, View, print_check
+from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.top import LiveView, Look, watch
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PICTURES = Path(__file__).parents[1] / "docs" / "pictures"
+
+WIDTH = 100
+"""Columns: a line of so many is still legible when a page shows the picture 800 pixels wide."""
+
+TOP_HEIGHT = 30
+TOP_INTERVAL_S = 1.0
+ADDRESS_EVERY_S = 0.1
+
+CELL_WIDTH = 12.2
+"""Of one character in rich's SVG."""
+
+_CELLS = re.compile(
+    r'<text class="(?P<style>[^"]+)" x="(?P<x>[^"]+)" y="(?P<y>[^"]+)" textLength="[^"]+"(?P<clip>[^>]*)>(?P<text>[^<]*)</text>'
+)
+
+FONT = 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace'
+
+
+class Terminal(Console):
+    """A terminal that keeps what is printed; it wraps long lines, where an export would cut them off."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            file=io.StringIO(), record=True, width=WIDTH, force_terminal=True, color_system="truecolor", highlight=False
+        )
+
+    def print(self, *objects: Any, soft_wrap: bool | None = None, **how: Any) -> None:  # noqa: ARG002 -- see the class
+        """Print, and wrap what is too long."""
+        super().print(*objects, soft_wrap=False, **how)
+
+
+class DemoRecorder(View):
+    """The demo's view: its events, and of its live table the moment at which ranges are held for the stopped query."""
+
+    def __init__(self, console: Terminal) -> None:
+        super().__init__(console)
+        self.has_table = False
+
+    def __enter__(self) -> Self:
+        return self  # nothing is drawn again and again
+
+    def __exit__(self, *_error: object) -> None:
+        """Nothing was started."""
+
+    def event(self, text: str) -> None:
+        """Tell it on the recorded terminal, and on stderr for whoever waits for the picture."""
+        super().event(text)
+        print(text, file=sys.stderr)
+
+    def progress(self, text: str) -> None:
+        """Leave it out of the picture."""
+
+    def show(self, scene: Scene) -> None:
+        """Draw the table once: when all partitions are one query's, and ranges are held for the other one."""
+        super().show(scene)
+        partitions = scene.group.partitions if scene.group is not None else ()
+        members = {one.member for one in partitions}
+        if not self.has_table and len(members) == 1 and None not in members and any(one.owed for one in partitions):
+            self.has_table = True
+            self._console.print(self._render())
+            self._console.print()
+
+
+class _Ended(Exception):
+    """There is nothing more to look at."""
+
+
+class TopRecorder(LiveView):
+    """`groupkafka top`'s view. The newest look with members, rates and a whole hand-over behind it is the picture."""
+
+    def __init__(self, console: Terminal) -> None:
+        super().__init__(console)
+        self.console = console
+        self.ended = threading.Event()
+        self.has_picture = False
+        self._kinds: set[str] = set()
+
+    def show(self, look: Look) -> None:
+        """Note the look; keep what the terminal shows of it, if it is the best so far."""
+        if self.ended.is_set():
+            raise _Ended
+        super().show(look)
+        self._kinds.update(event.kind for event in look.events)
+        members = look.view.members if look.view is not None else ()
+        shared = len(members) == 2 and all(member.partitions for member in members)
+        moving = bool(look.rates.all_produced and look.rates.all_committed)
+        if {"joined", "left", "moved"} <= self._kinds and shared and moving:
+            self.has_picture = True
+            self.console.export_text(clear=True)
+            self.console.print(self._render())
+
+
+def main() -> int:
+    """Run the demo and watch it; returns the exit status, 1 when the run had nothing to show."""
+    folder = Path(tempfile.mkdtemp(prefix="groupkafka-pictures-"))
+    screen, top_screen = Terminal(), Terminal()
+    top_screen.height = TOP_HEIGHT
+    view, top = DemoRecorder(screen), TopRecorder(top_screen)
+    try:
+        with view, Story(view, folder) as story:
+            watching = threading.Thread(target=_watch, args=(story, top), name="top")
+            watching.start()
+            try:
+                result = story.tell()
+            finally:
+                top.ended.set()
+                watching.join()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print_check(result, screen)
+    if not (view.has_table and top.has_picture and result.exactly_once):
+        print("This run held nothing for the stopped query, or was over too soon: run it again.", file=sys.stderr)
+        return 1
+    for name, console, title in (("demo", screen, "groupkafka demo"), ("top", top_screen, f"groupkafka top --group {GROUP}")):
+        (PICTURES / f"{name}.svg").write_text(_svg(console, name, title), encoding="utf-8")
+        print(PICTURES / f"{name}.svg", file=sys.stderr)
+    return 0
+
+
+def _watch(story: Story, top: TopRecorder) -> None:
+    while story.bootstrap_servers is None:
+        if top.ended.wait(ADDRESS_EVERY_S):
+            return
+    try:
+        with GroupLook({"bootstrap.servers": story.bootstrap_servers, "client.id": "top"}) as look:
+            watch(look.describe, GROUP, top, TOP_INTERVAL_S)
+    except _Ended:
+        return
+
+
+def _svg(console: Console, name: str, title: str) -> str:
+    """The picture, in fonts that the reader has: rich's own template fetches one from elsewhere."""
+    template = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
+    template = template.replace("Fira Code, monospace", FONT).replace("font-family: arial", "font-family: sans-serif")
+    svg = console.export_svg(title=title, theme=MONOKAI, code_format=template, unique_id=name)
+    svg = _CELLS.sub(_without_padding, svg)
+    return "\n".join(line.rstrip() for line in svg.splitlines() if line.strip()) + "\n"
+
+
+def _without_padding(cells: re.Match[str]) -> str:
+    """The text where it begins: not every viewer keeps the blanks that rich aligns it with."""
+    text = cells["text"].replace("&#160;", "\N{NO-BREAK SPACE}").rstrip()
+    left = text.lstrip()
+    if not left:
+        return ""
+    x = float(cells["x"]) + CELL_WIDTH * (len(text) - len(left))
+    length = CELL_WIDTH * len(html.unescape(left))
+    shown = left.replace("\N{NO-BREAK SPACE}", "&#160;")
+    return f'<text class="{cells["style"]}" x="{x:.1f}" y="{cells["y"]}" textLength="{length:.1f}"{cells["clip"]}>{shown}</text>'
+
+
+if __name__ == "__main__":
+    begin = time.monotonic()
+    status = main()
+    print(f"{time.monotonic() - begin:.0f} s", file=sys.stderr)
+    sys.exit(status)

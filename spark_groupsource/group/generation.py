@@ -21,6 +21,6 @@ def generation_of(consumer: Consumer) -> int:
     """
     serialized = consumer.consumer_group_metadata()
     if not isinstance(serialized, bytes) or not serialized.startswith(_METADATA_MAGIC):
-        raise MembershipError("this version of confluent-kafka hides the group's generation; see the versions in README.md")
+        raise MembershipError("this version of confluent-kafka hides the group's generation; see the versions in docs/running.md")
     generation: int = struct.unpack_from("=i", serialized, len(_METADATA_MAGIC))[0]
     return generation

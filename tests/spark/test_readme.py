@@ -1,9 +1,13 @@
-"""Every command and every line of code in README.md does what it says."""
+"""Every command and every line of code in README.md does what it says, and so does the program of docs/api.md.
+
+tests/unit/test_page_commands.py lists which test runs which command.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -13,44 +17,20 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.options.model import Options
 from tests.conftest import Produce
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text()
 GROUPKAFKA = str(Path(sys.executable).with_name("groupkafka"))
 
-# What each command of the README is run by.
-RUN_BY = {
-    "make demo": "test_make_demo_runs_the_demo (and tests/spark/test_demo.py, which runs all of it)",
-    "make test": "test_make_test_runs_the_whole_suite",
-    "pip install '.[cli]'": "test_an_installed_package_has_the_source_and_the_command (and tests/spark/test_package.py)",
-    "groupkafka broker": "test_the_broker_prints_its_address_and_ends_with_ctrl_c",
-    "groupkafka check --conf billing.properties": "tests/kafka/test_check.py",
-    "groupkafka top --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_top.py",
-    "groupkafka claims --bootstrap-server localhost:9092 --group billing": "tests/kafka/test_claims.py",
-    "spark-submit --master spark://localhost:7077 job.py": "tests/spark/test_submit.py",
-    "$SPARK_HOME/sbin/start-connect-server.sh --wait --master local[2]": "tests/spark/test_connect.py",
-    "groupkafka describe --bootstrap-server localhost:9092 --group billing": "test_the_five_lines_read_a_topic",
-}
-
 
 def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
-
-
-def test_no_command_is_without_a_test() -> None:
-    commands = {line.strip() for block in blocks("sh") for line in block.splitlines() if line.strip()}
-    assert commands == RUN_BY.keys()
-    page = (ROOT / "docs" / "running.md").read_text()
-    assert all(
-        command in page
-        for command, test in RUN_BY.items()
-        if test in {"tests/spark/test_submit.py", "tests/spark/test_connect.py"}
-    )
 
 
 def make(target: str) -> str:
@@ -111,11 +91,43 @@ def test_the_five_lines_read_a_topic(spark: SparkSession, cluster: Cluster, prod
     )
     query.awaitTermination()
     assert spark.table("orders_of_the_readme").count() == 30
-    argv = [GROUPKAFKA, *next(one for one in RUN_BY if "describe" in one).split()[1:]]
+    (command,) = (line for block in blocks("sh") for line in block.splitlines() if "describe" in line)
+    argv = [GROUPKAFKA, *shlex.split(command)[1:]]
     argv[argv.index("localhost:9092")] = cluster.bootstrap_servers
     described = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
     assert "billing" in described
     assert described.count("orders") >= 3
+
+
+def test_the_program_of_the_api_page_reports_each_micro_batch(
+    spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.create_topic("orders-of-the-api-page", 2)
+    produce("orders-of-the-api-page", [(b"key", b"value")] * 12)
+    (code,) = re.findall(r"```python\n(# lag\.py\n.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
+    for text, instead in {
+        "localhost:9092": cluster.bootstrap_servers,
+        '"billing")\n    .option': '"billing-of-the-api-page")\n    .option',
+        '"subscribe", "orders"': '"subscribe", "orders-of-the-api-page"',
+        '"/data': f'"{tmp_path}',
+        "    .start()": "    .trigger(availableNow=True)\n    .start()",
+    }.items():
+        assert text in code, f"{text} is not in lag.py"
+        code = code.replace(text, instead)
+    names: dict[str, Any] = {}
+    try:
+        exec(code, names)  # noqa: S102
+        printed = ""
+
+        def reported() -> bool:
+            nonlocal printed
+            printed += capsys.readouterr().out
+            return "batch 0: 12 rows, " in printed
+
+        until(reported, "the listener's line")
+    finally:
+        spark.streams.removeListener(names["listener"])
+    assert "billing-of-the-api-page" in printed
 
 
 def test_the_foreach_batch_of_the_handoff_page_writes_each_record_once(
@@ -160,26 +172,3 @@ def test_the_broker_prints_its_address_and_ends_with_ctrl_c() -> None:
         assert re.match(r"bootstrap\.servers=127\.0\.0\.1:\d+$", broker.stdout.readline().strip())
         broker.send_signal(signal.SIGINT)
         assert broker.wait(60) in (0, 130)
-
-
-def test_the_table_of_options_names_every_option_and_its_default() -> None:
-    rows = dict(re.findall(r"^\| (`.+?) \| (.+?) \|", README, re.MULTILINE))
-    named = {name for cell in rows for name in re.findall(r"`([^`]+)`", cell)}
-    known = {field.alias or name for name, field in Options.model_fields.items()}
-    ours = {"kafka.exclude.internal.topics", "kafka"}
-    assert {name for name in named if not name.startswith("kafka.")} >= {
-        name for name in known if not name.startswith("kafka") and name != "exclude.internal.topics"
-    } - ours
-    for name, field in Options.model_fields.items():
-        option = field.alias or name
-        for cell, default in rows.items():
-            if cell == f"`{option}`" and isinstance(field.default, bool | int | str):
-                assert default.strip("`").lower() in expected_texts(field.default), (option, default, field.default)
-
-
-def expected_texts(default: bool | int | str) -> set[str]:
-    if isinstance(default, bool):
-        return {str(default).lower()}
-    if isinstance(default, int):
-        return {str(default), f"{default // 1000}s", f"{default // 60_000}m"}
-    return {default.lower()}

@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
 LINES = [line for line in PAGE.splitlines() if line.startswith("| ") and not re.match(r"\| (option|behaviour) \|", line)]
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
 
-# What Spark's source has nothing like: the README's table has them.
+# Options that Spark's source does not have: docs/options.md has them.
 OURS = {
     "handoff",
     "handoff.drainTimeout",

@@ -1,0 +1,152 @@
+"""docs/options.md against the model: every option has a row, and every row has the option's default and its use."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import pytest
+
+from spark_groupsource.errors import OptionError
+from spark_groupsource.kafka_settings.translation import translate
+from spark_groupsource.options.model import Options
+
+PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
+
+Use = Literal["stream", "batch"]
+
+
+class Row(NamedTuple):
+    """One row of the page's tables."""
+
+    option: str
+    default: str
+    use: str
+    meaning: str
+
+
+ROWS = {
+    row.option: row for row in (Row(*cells) for cells in re.findall(r"^\| `(.+?)` \| (.*?) \| (.+?) \| (.+) \|$", PAGE, re.M))
+}
+FIELDS = {field.alias or name: name for name, field in Options.model_fields.items() if name != "kafka"}
+"""The model's fields by the names of their options."""
+
+SETTINGS = sorted(ROWS.keys() - FIELDS.keys() - {"kafka.*"})
+"""The `kafka.*` options of the page, which the model translates."""
+
+
+def parsed(use: Use | None = None, **options: str) -> Options:
+    return Options.parse({**REQUIRED, **options}, use)
+
+
+def written(default: str) -> str:
+    """The default's text without the page's back quotes."""
+    found = re.fullmatch(r"`([^`]+)`", default)
+    assert found is not None, f"{default} is not one value"
+    return found[1]
+
+
+def client_settings() -> dict[str, str]:
+    """What the clients are created with when the user sets nothing."""
+    fetch = parsed().fetch_settings()
+    return {"max.partition.fetch.bytes": str(fetch.response_bytes), **fetch.client, **parsed().member_settings()}
+
+
+def test_every_line_of_a_table_is_a_row() -> None:
+    lines = [line for line in PAGE.splitlines() if line.startswith("| ") and not line.startswith("| option |")]
+    assert len(lines) == len(ROWS) > 35
+
+
+def test_every_option_has_a_row_and_nothing_else_has() -> None:
+    assert FIELDS.keys() <= ROWS.keys()
+    assert all(option.startswith("kafka.") for option in SETTINGS)
+
+
+@pytest.mark.parametrize("option", sorted(FIELDS.keys() - {"startingOffsets"}))
+def test_the_default_is_the_models(option: str) -> None:
+    default: Any = Options.model_fields[FIELDS[option]].default
+    row = ROWS[option]
+    if default is None:
+        assert row.default == "none"
+    else:
+        assert getattr(parsed(**{option: written(row.default)}), FIELDS[option]) == default
+
+
+def test_the_start_of_a_stream_and_of_a_batch_read_are_the_models() -> None:
+    stream, batch = (part.split() for part in ROWS["startingOffsets"].default.split(", "))
+    assert (stream[0], batch[0]) == ("streams", "batch")
+    assert written(stream[1]) == parsed("stream").stream_start
+    assert written(batch[1]) == parsed("batch").batch_start
+
+
+@pytest.mark.parametrize("option", SETTINGS)
+def test_the_default_of_a_kafka_setting_is_what_the_clients_get(option: str) -> None:
+    default = ROWS[option].default
+    name = option.removeprefix("kafka.")
+    if option in REQUIRED:
+        assert default == "required"
+        with pytest.raises(OptionError, match=f"{re.escape(option)} is missing"):
+            Options.parse({key: value for key, value in REQUIRED.items() if key != option})
+    elif default == "none":
+        assert name not in client_settings()
+    else:
+        assert translate({name: written(default)}).items() <= client_settings().items()
+
+
+def test_the_page_repeats_the_defaults_that_differ_from_kafkas() -> None:
+    said = re.findall(r"^- `(kafka\.[a-z.]+)`\s+is\s+(\d+),", PAGE, re.MULTILINE)
+    assert len(said) == 3
+    assert all(written(ROWS[option].default) == value for option, value in said)
+    assert {option for option, row in ROWS.items() if "Kafka's default is" in row.meaning} == {option for option, _ in said}
+
+
+def test_a_topic_or_a_pattern_is_required() -> None:
+    with pytest.raises(OptionError, match="subscribe or subscribePattern is missing"):
+        Options.parse({key: value for key, value in REQUIRED.items() if key != "subscribe"})
+
+
+@pytest.mark.parametrize("option", sorted(FIELDS))
+def test_the_use_is_the_models(option: str) -> None:
+    row = ROWS[option]
+    assert row.use in ("both", "streams", "batch")
+    beside = {"metrics.port": "0"} if option == "metrics.host" else {}
+    given = {**REQUIRED, **beside, option: example(row)}
+    if option == "subscribePattern":
+        del given["subscribe"]
+    if row.use == "batch":
+        with pytest.raises(OptionError, match=option):
+            Options.parse(given, "stream")
+    else:
+        Options.parse(given, "stream")
+    if option != "commitOffsets":  # it needs another option as well
+        without_effect = Options.parse(batch_start(given), "batch").without_effect_on_a_batch
+        assert row.use == "streams" or option not in without_effect
+
+
+def batch_start(given: dict[str, str]) -> dict[str, str]:
+    """The options with a start that a batch read takes."""
+    return {**given, "startingOffsets": "earliest"}
+
+
+def example(row: Row) -> str:
+    """A value of the option: its default, or one of the right kind."""
+    examples = {
+        "startingOffsets": "earliest",
+        "startingOffsetsByTimestamp": '{"orders":{"0":1}}',
+        "endingOffsetsByTimestamp": '{"orders":{"0":1}}',
+        "outstandingClaims": "hold",
+        "subscribe": "orders",
+        "subscribePattern": "orders",
+    }
+    return examples.get(row.option) or ("1" if row.default == "none" else written(row.default))
+
+
+def test_a_batch_read_ignores_what_the_page_says() -> None:
+    (ignored,) = re.findall(r"^- A batch read ignores (.*?), with a warning", PAGE, re.DOTALL | re.MULTILINE)
+    named = re.findall(r"`([^`]+)`", ignored)
+    assert len(named) == 5
+    given = dict.fromkeys(named, "1")
+    assert sorted(parsed("batch", **given).without_effect_on_a_batch) == sorted(named)
+    assert all(ROWS[name].use == "streams" for name in named)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -37,8 +38,8 @@ SETTINGS = sorted(ROWS.keys() - FIELDS.keys() - {"kafka.*"})
 """The `kafka.*` options of the page, which the model translates."""
 
 
-def parsed(use: Use | None = None, **options: str) -> Options:
-    return Options.parse({**REQUIRED, **options}, use)
+def parsed(use: Use | None = None, options: Mapping[str, str] | None = None) -> Options:
+    return Options.parse({**REQUIRED, **(options or {})}, use)
 
 
 def written(default: str) -> str:
@@ -71,7 +72,7 @@ def test_the_default_is_the_models(option: str) -> None:
     if default is None:
         assert row.default == "none"
     else:
-        assert getattr(parsed(**{option: written(row.default)}), FIELDS[option]) == default
+        assert getattr(parsed(options={option: written(row.default)}), FIELDS[option]) == default
 
 
 def test_the_start_of_a_stream_and_of_a_batch_read_are_the_models() -> None:
@@ -148,5 +149,5 @@ def test_a_batch_read_ignores_what_the_page_says() -> None:
     named = re.findall(r"`([^`]+)`", ignored)
     assert len(named) == 5
     given = dict.fromkeys(named, "1")
-    assert sorted(parsed("batch", **given).without_effect_on_a_batch) == sorted(named)
+    assert sorted(parsed("batch", given).without_effect_on_a_batch) == sorted(named)
     assert all(ROWS[name].use == "streams" for name in named)

@@ -22,6 +22,7 @@ GroupKafkaError
 │   └── CommitRefused           the broker will never accept it (metadata too large, not authorized, ...)
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
+│   ├── CommitRecordTooNew      a newer version of this package wrote the group's record of a partition
 │   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
@@ -136,6 +137,10 @@ class HandoffError(GroupKafkaError):
 
 class CheckpointBehindGroup(HandoffError):
     """The group knows plans of this stream that its checkpoint does not: it was restored, copied, or runs twice."""
+
+
+class CommitRecordTooNew(HandoffError):
+    """The group's record of a partition has a later format: a newer version of this package wrote it."""
 
 
 class ClaimsOutstanding(HandoffError):

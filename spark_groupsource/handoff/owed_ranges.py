@@ -7,7 +7,7 @@ stream whose checkpoint is gone never does, and nobody can tell the two apart. S
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from spark_groupsource.errors import ClaimsOutstanding
@@ -63,9 +63,21 @@ class Holding:
         )
 
     def to_reread(
-        self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float
+        self,
+        records: Mapping[TopicPartition, CommitRecord],
+        stream: Stream,
+        now: float,
+        alive: Collection[str] = frozenset(),
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """The ranges of these partitions that are to be read in the next plan of `stream`; `now` in seconds, monotonic.
+        """Return the ranges of these partitions that are to be read in the next plan of `stream`.
+
+        A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death.
+
+        Args:
+            records: of each partition that the stream may plan.
+            stream: the stream that plans.
+            now: in seconds, monotonic.
+            alive: streams that run now (rules.alive).
 
         Raises:
             ClaimsOutstanding: the stream has no checkpoint, and a range that was claimed before it came is not confirmed.
@@ -76,6 +88,7 @@ class Holding:
             if record.owed
             for entry in owed_to_others(record, stream)
         ]
+        held = [(plan, entry) for plan, entry in held if entry.stream not in alive]
         self._since = {plan: self._since.get(plan, now) for plan, _ in held}
         self._stop_if_overdue(held, now)
         after = self.policy.reread_after_s

@@ -1,12 +1,17 @@
 """The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
 
-`{"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}},"topics":{topic:id}}` for
-every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when there is
-nothing new; before it stand those that are read in place of another stream (`outstandingClaims`). The ranges carry their own
-starts because Spark keeps only end offsets, and the start of a partition that was just acquired stands nowhere else. The offset
-before the first plan has `"partitions":{topic:count}` instead: how many there were when the stream began, which is where its
-starting options apply; a partition that is not among them was added later. `topics` tells a topic from a later one of the same
-name; it is left out where no id is known. Spark compares offsets as JSON text: keys are sorted.
+    {"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}},
+     "topics":{topic:id},"cluster":…}
+
+`ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
+there is nothing new. Before it stand the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry
+their own starts because Spark keeps only end offsets: the start of a partition that was just acquired stands nowhere else.
+
+The offset before the first plan has `"partitions":{topic:count}` instead: how many there were when the stream began. Its
+starting options apply to these; other partitions were added later.
+
+`topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
+group was moved to. Both are left out where they are not known. Spark compares offsets as JSON text: keys are sorted.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.handoff.commit_record import Offset, PlanNumber, StreamName, TopicId
+from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 VERSION = 1
@@ -46,6 +51,7 @@ class PlanOffset(BaseModel):
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
     partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
+    cluster: ClusterId | None = None
 
     @model_validator(mode="after")
     def _ordered(self) -> PlanOffset:
@@ -59,12 +65,26 @@ class PlanOffset(BaseModel):
 
     @classmethod
     def first(
-        cls, group: str, partitions: Collection[TopicPartition], topics: Mapping[str, str] = MappingProxyType({})
+        cls,
+        group: str,
+        partitions: Collection[TopicPartition],
+        topics: Mapping[str, str] = MappingProxyType({}),
+        cluster: str | None = None,
     ) -> PlanOffset:
         """The offset of a stream that has planned nothing, and finds these partitions and topic ids; draws the stream's name."""
         counts = dict(Counter(partition.topic for partition in partitions))
         name = secrets.token_hex(8)
-        return cls(stream=name, plan=-1, generation=-1, member="", group=group, ranges={}, partitions=counts, topics=dict(topics))
+        return cls(
+            stream=name,
+            plan=-1,
+            generation=-1,
+            member="",
+            group=group,
+            ranges={},
+            partitions=counts,
+            topics=dict(topics),
+            cluster=cluster,
+        )
 
     @classmethod
     def build(
@@ -77,6 +97,7 @@ class PlanOffset(BaseModel):
         group: str,
         ranges: Ranges,
         topics: Mapping[str, str] = MappingProxyType({}),
+        cluster: str | None = None,
     ) -> PlanOffset:
         """The offset of plan `plan` with the ranges of each owned partition, and the ids of their topics."""
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
@@ -84,7 +105,14 @@ class PlanOffset(BaseModel):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
             by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
         return cls(
-            stream=stream, plan=plan, generation=generation, member=member, group=group, ranges=by_topic, topics=dict(topics)
+            stream=stream,
+            plan=plan,
+            generation=generation,
+            member=member,
+            group=group,
+            ranges=by_topic,
+            topics=dict(topics),
+            cluster=cluster,
         )
 
     @classmethod

@@ -15,11 +15,21 @@ docs/handoff.md explains why each rule is as it is. The simulation in tests/simu
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_groupsource.errors import CheckpointBehindGroup
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordTooNew
+from spark_groupsource.handoff.commit_record import (
+    MAX_METADATA_BYTES,
+    VERSION,
+    CommitRecord,
+    Foreign,
+    GroupCommit,
+    Newer,
+    OpenRange,
+    OwedRange,
+    merged,
+)
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 Evidence = Mapping[str, int]
@@ -51,6 +61,21 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     return done
 
 
+def alive(commits: Mapping[TopicPartition, GroupCommit], owned: Collection[TopicPartition]) -> frozenset[str]:
+    """Return the streams that run now, as far as the group's records show it.
+
+    A stream that wrote the record of a partition which this member does not own is alive: of a dead one the group would have
+    given the partition to another member, which adopts it. A stream that owns nothing is not seen, and counts as dead.
+
+    Args:
+        commits: the records of every partition that this member subscribes to. Of others nobody here could adopt them.
+        owned: the partitions that this member has adopted.
+    """
+    return frozenset(
+        commit.stream for partition, commit in commits.items() if isinstance(commit, CommitRecord) and partition not in owned
+    )
+
+
 def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, ...]:
     return tuple(entry for entry in owed if done.get(entry.stream, -1) < entry.plan)
 
@@ -67,7 +92,7 @@ def made_anew(stream: Stream, partition: TopicPartition, commit: GroupCommit, to
 def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> str | None:
     """The id of the topic that the commit is of, or that the partition's place in the stream's last plan is of."""
     match commit:
-        case Foreign():
+        case Foreign() | Newer():
             return None
         case CommitRecord() if commit.topic_id is not None or commit.stream != stream.name:
             return commit.topic_id
@@ -87,16 +112,20 @@ def adopt(
     starting_offset: int,
     done: Evidence,
     topic_id: str | None = None,
+    cluster_id: str | None = None,
 ) -> CommitRecord:
     """Decide the record of a partition that the group has just given to this stream.
 
     `starting_offset` is where to start without a commit and without a place in the stream's last plan, and in a topic that was
-    made anew. `done` is the evidence of other streams' records. `topic_id` is the topic's id now, if it is known. The result is
-    written to the group unless it is what the group holds already.
+    made anew. `done` is the evidence of other streams' records. `topic_id` is the topic's id now and `cluster_id` the cluster's,
+    where they are known. The result is written to the group unless it is what the group holds already.
 
     Raises:
         CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
+        CommitRecordTooNew: a newer version of this package wrote the record.
     """
+    if isinstance(commit, Newer):
+        raise too_new(partition, commit)
     known = {**done, stream.name: stream.durable}
     if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
         raise _behind(stream, partition, newest)
@@ -106,10 +135,14 @@ def adopt(
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
     topic_id = topic_id or _known_id(stream, partition, commit)
-    return adopted if adopted.topic_id == topic_id else adopted.model_copy(update={"topic_id": topic_id})
+    if (adopted.topic_id, adopted.cluster_id or cluster_id) == (topic_id, adopted.cluster_id):
+        return adopted
+    return adopted.model_copy(update={"topic_id": topic_id, "cluster_id": cluster_id or adopted.cluster_id})
 
 
-def _adopt(stream: Stream, partition: TopicPartition, commit: GroupCommit, starting_offset: int, known: Evidence) -> CommitRecord:
+def _adopt(
+    stream: Stream, partition: TopicPartition, commit: CommitRecord | Foreign | None, starting_offset: int, known: Evidence
+) -> CommitRecord:
     match commit:
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
@@ -122,7 +155,7 @@ def _adopt(stream: Stream, partition: TopicPartition, commit: GroupCommit, start
                 logged=stream.logged,
                 done=stream.durable,
                 next=commit.next,
-                owed=_still_owed((*commit.owed, *left_open), known),
+                owed=merged(_still_owed((*commit.owed, *left_open), known)),
             )
         case CommitRecord():
             return settle(confirm(commit, stream), known)
@@ -154,6 +187,17 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
         f"{newest} claimed and did not confirm stays held for stream {stream.name}, and `groupkafka claims` lists it: "
         "outstandingClaims=reread reads it (there twice, if it had reached the output), outstandingClaims=hold never does "
         "(missing, if it had not). The state of stateful operators is lost either way."
+    )
+
+
+def too_new(partition: TopicPartition, commit: Newer) -> CommitRecordTooNew:
+    """Return the error for a record that only a newer version of this package can read."""
+    return CommitRecordTooNew(
+        f"{partition}: its commit record has format {commit.version}, and this version of spark_groupsource reads formats up to "
+        f"{VERSION}. A newer version of spark_groupsource wrote it. Reading on without that record could lose or duplicate "
+        "records, so this query stops; nothing was changed. Upgrade spark_groupsource on this query's driver and executors, and "
+        "start the query on its checkpoint. To go back to this version instead, stop every query of the newer one first: "
+        "`groupkafka claims` of the newer version shows whether claims are open."
     )
 
 
@@ -220,7 +264,7 @@ def _without(owed: Iterable[OwedRange], taken: Iterable[OffsetRange]) -> tuple[O
             left.remove(entry)
             rest = (OffsetRange(entry.start, offsets.start), OffsetRange(offsets.end, entry.end))
             left += (entry._replace(start=part.start, end=part.end) for part in rest if part.size)
-    return tuple(left)
+    return merged(left)
 
 
 @dataclass(frozen=True)
@@ -249,7 +293,10 @@ def claim(
 
     Raises:
         CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
+        CommitRecordTooNew: a newer version of this package has the partition, and may hold the ranges for this stream.
     """
+    if isinstance(commit, Newer):
+        raise too_new(partition, commit)
     ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
     if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):
@@ -272,13 +319,35 @@ def claim(
     claimed = {
         "logged": plan,
         "done": stream.durable,
-        "open": tuple(OpenRange(*offsets) for offsets in taken),
-        "claimed_at": now,
-        "next": stream.ranges[partition][-1].end,
-        "owed": _without(commit.owed, taken),
+        "claimed_at": max(0, now),
         "topic_id": commit.topic_id or stream.topics.get(partition.topic),
     }
-    return Verdict(read=taken, write=commit.model_copy(update=claimed))
+    return Verdict(read=taken, write=_taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed))
+
+
+def _taken(record: CommitRecord, ranges: Iterable[OffsetRange], position: int) -> CommitRecord:
+    """The record with these ranges claimed, and read on at `position`."""
+    taken = tuple(offsets for offsets in ranges if offsets.size)
+    open_ = tuple(OpenRange(*offsets) for offsets in taken)
+    return record.model_copy(update={"open": open_, "owed": _without(record.owed, taken), "next": position})
+
+
+def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+    """Return those of a plan's ranges whose claim leaves the record short enough to be written, and to be adopted.
+
+    An adopted record is longer, because open ranges become owed ones. Without this room, each next owner would end in turn.
+    What is owed to others goes first, because taking it over makes room. The last range is always there, but may be empty.
+
+    Args:
+        record: the partition's record before the claim.
+        ranges: as in `claimable`; the last one begins at the record's position.
+    """
+    *again, new = ranges
+    nothing_new = OffsetRange(new.start, new.start)
+    for chosen in (ranges, *((*again[:count], nothing_new) for count in range(len(again), -1, -1))):
+        if _taken(record, chosen, chosen[-1].end).size_once_adopted <= MAX_METADATA_BYTES:
+            return chosen
+    return (nothing_new,)
 
 
 def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:

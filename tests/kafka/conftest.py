@@ -9,7 +9,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, read_commit
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
 from tests.support.waiting import until
@@ -90,8 +90,8 @@ def query(cluster: Cluster) -> Iterator[Callable[..., Query]]:
 
 
 @pytest.fixture
-def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign | None]:
-    def read(topic: str, partition: int) -> CommitRecord | Foreign | None:
+def record_of(admin: AdminClient) -> Callable[[str, int], GroupCommit]:
+    def read(topic: str, partition: int) -> GroupCommit:
         future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"group-of-{topic}")])[f"group-of-{topic}"]
         for found in future.result(30).topic_partitions:
             if (found.topic, found.partition) == (topic, partition):
@@ -102,4 +102,4 @@ def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord | Foreign
 
 
 MakeQuery = Callable[..., Query]
-RecordOf = Callable[[str, int], CommitRecord | Foreign | None]
+RecordOf = Callable[[str, int], GroupCommit]

@@ -12,7 +12,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, Foreign, OpenRange, OwedRange, read_commit
+from spark_groupsource.handoff.commit_record import (
+    MAX_METADATA_BYTES,
+    VERSION,
+    CommitRecord,
+    Foreign,
+    Newer,
+    OpenRange,
+    OwedRange,
+    read_commit,
+)
 from spark_groupsource.partition import OffsetRange
 
 FORMATS = Path(__file__).parent / "formats"
@@ -140,7 +149,6 @@ def test_the_example_of_the_next_tests_is_a_record() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": 2},
         {"v": "1"},
         {"v": True},
         {"v": 1.0},
@@ -284,3 +292,43 @@ def test_a_record_cannot_be_made_with_ranges_that_contradict_each_other() -> Non
         CommitRecord(stream=STREAM, logged=1, done=0, next=4, open=(OpenRange(0, 5),))
     with pytest.raises(ValidationError, match="done is above n"):
         CommitRecord(stream=STREAM, logged=1, done=2, next=4)
+
+
+class TestALaterFormat:
+    """What a newer version of the package writes into the same group, as in a rolling upgrade."""
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            '{"v":2,"s":"a91d0c77e2b4f635"}',
+            '{"v":2,"s":"a91d0c77e2b4f635","n":4,"done":3,"next":100,"open":[[50,100]],"owed":[],"what":{"is":["new"]}}',
+            '{"s":"a91d0c77e2b4f635","v":17}',
+        ],
+    )
+    def test_is_recognized_by_its_version_and_its_stream(self, metadata: str) -> None:
+        version = json.loads(metadata)["v"]
+        assert read_commit(50, metadata) == Newer(50, version)
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            '{"v":2}',
+            '{"v":2,"s":"not a name"}',
+            '{"v":2,"s":7}',
+            '{"v":"2","s":"a91d0c77e2b4f635"}',
+            '{"v":true,"s":"a91d0c77e2b4f635"}',
+            '{"v":0,"s":"a91d0c77e2b4f635"}',
+            '{"v":1,"s":"a91d0c77e2b4f635"}',
+            '{"v":2.0,"s":"a91d0c77e2b4f635"}',
+            '{"v":99999999999,"s":"a91d0c77e2b4f635"}',
+            '[{"v":2,"s":"a91d0c77e2b4f635"}]',
+            "[" * 2000,
+        ],
+    )
+    def test_is_nothing_else(self, metadata: str) -> None:
+        assert read_commit(50, metadata) == Foreign(50)
+
+    def test_has_the_fields_that_today_s_format_has_too(self) -> None:
+        stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
+        today = json.loads(stored["metadata"])
+        assert read_commit(stored["offset"], json.dumps(today | {"v": VERSION + 1})) == Newer(stored["offset"], VERSION + 1)

@@ -6,12 +6,23 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groupsource.errors import CheckpointBehindGroup
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
+from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordTooNew
+from spark_groupsource.handoff.commit_record import (
+    MAX_METADATA_BYTES,
+    CommitRecord,
+    Foreign,
+    GroupCommit,
+    Newer,
+    OpenRange,
+    OwedRange,
+    merged,
+    read_commit,
+)
 from spark_groupsource.handoff.rules import (
     Stream,
     Verdict,
     adopt,
+    alive,
     claim,
     claimable,
     confirm,
@@ -19,6 +30,7 @@ from spark_groupsource.handoff.rules import (
     made_anew,
     owed_to_others,
     settle,
+    with_room,
 )
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
@@ -74,8 +86,19 @@ class TestAPartitionIsAcquired:
     def test_from_another_stream_goes_on_behind_its_claims_and_holds_them_for_it(self) -> None:
         owed = OwedRange("third", 2, 80, 90)
         before = record("other", 4, done=3, at=300, claimed=((200, 250), (250, 300)), owed=(owed,))
-        held = (owed, OwedRange("other", 4, 200, 250), OwedRange("other", 4, 250, 300))
+        held = (owed, OwedRange("other", 4, 200, 300))
         assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held)
+
+    def test_whose_record_a_newer_version_wrote_stops_the_query_with_what_to_do(self) -> None:
+        with pytest.raises(CommitRecordTooNew, match=r"orders-3: its commit record has format 2, .* Upgrade"):
+            adopted(LOGGED, Newer(150, 2))
+
+    def test_names_its_cluster_from_then_on(self) -> None:
+        before = record("other", 4, done=4, at=300)
+        after = adopt(LOGGED, ORDERS, before, starting_offset=0, done={}, cluster_id="here")
+        assert after == record("me", 7, done=6, at=300).model_copy(update={"cluster_id": "here"})
+        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id=None) is after
+        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id="here") is after
 
     def test_from_another_stream_that_had_confirmed_everything_owes_nothing(self) -> None:
         assert adopted(LOGGED, record("other", 4, done=4, at=300)) == record("me", 7, done=6, at=300)
@@ -228,6 +251,16 @@ class TestARangeOfAPlan:
     def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
         assert verdict(commit, owned=False, held_since_planned=False) == WAIT
 
+    @EVERY_CASE
+    def test_in_a_partition_that_a_newer_version_has_stops_the_query(self, owned: bool, held_since_planned: bool) -> None:
+        with pytest.raises(CommitRecordTooNew, match="format 3"):
+            verdict(Newer(100, 3), owned=owned, held_since_planned=held_since_planned)
+
+    def test_is_claimed_by_a_driver_whose_clock_stands_before_1970(self) -> None:
+        claimed = claim(LOGGED, ORDERS, record("me", 6, done=6, at=100), owned=True, held_since_planned=True, now=-5).write
+        assert claimed is not None
+        assert read_commit(claimed.offset, claimed.metadata()) == claimed
+
     def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             verdict(record("me", 8, done=7, at=300))
@@ -282,7 +315,7 @@ class TestARangeOwedToAnotherStreamIsReread:
     def test_the_rest_of_a_range_that_is_cut_stays_owed_to_its_stream(self) -> None:
         write = reread(rereading((20, 45), (100, 100)), self.before).write
         rest = OwedRange("other", 4, 45, 60)
-        assert write == record("me", 7, done=6, at=100, claimed=((20, 45),), owed=(BEHIND, rest), since=NOW)
+        assert write == record("me", 7, done=6, at=100, claimed=((20, 45),), owed=(rest, BEHIND), since=NOW)
 
     def test_what_was_settled_since_the_plan_was_made_is_left(self) -> None:
         verdict = reread(rereading((20, 60), (100, 200)), settle(self.before, {"other": 4}))
@@ -349,3 +382,57 @@ class TestARangeOwedToAnotherStream:
         commits: list[GroupCommit] = [record("other", 9, done=3, at=5), record("other", 4, done=4, at=5), Foreign(7), None]
         assert evidence(commits) == {"other": 4}
         assert evidence([record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))]) == {"me": -1}
+
+
+def crowded(count: int, *, stream: str = "me", claimed: tuple[tuple[int, int], ...] = ()) -> CommitRecord:
+    """A record with so many owed ranges, each of another stream and none next to another one."""
+    owed = tuple(OwedRange(f"{number:016x}", 2**40, 10 * number, 10 * number + 5, 1_700_000_000) for number in range(count))
+    return record(stream, 6, done=6, at=100_000, owed=owed, claimed=claimed, since=1_700_000_000)
+
+
+class TestARecordKeepsRoomForItsNextOwner:
+    """A broker takes 4,095 bytes. An adopted record is longer than it was, since open ranges become owed ones."""
+
+    NEW = OffsetRange(100_000, 100_100)
+
+    def test_a_few_ranges_always_fit(self) -> None:
+        longest = tuple(
+            OwedRange("s" * 64, 2**63 - 1, 2**63 - 40 + 2 * number, 2**63 - 39 + 2 * number, 253_402_300_799)
+            for number in range(16)
+        )
+        full = CommitRecord(stream="s" * 64, logged=2**63 - 1, done=2**63 - 1, next=2**63 - 1, owed=longest, cluster_id="c" * 48)
+        assert len(full.metadata()) <= MAX_METADATA_BYTES
+        assert with_room(record("me", 6, done=6, at=100), (OffsetRange(100, 200),)) == (OffsetRange(100, 200),)
+
+    def test_what_is_claimed_can_be_adopted_by_any_stream_and_claimed_on_by_it(self) -> None:
+        count = next(count for count in range(1, 200) if with_room(crowded(count), (self.NEW,)) != (self.NEW,))
+        assert count > 50
+        stream = replace(LOGGED, ranges={ORDERS: (self.NEW,)})
+        claimed = claim(stream, ORDERS, crowded(count - 1), owned=True, held_since_planned=True, now=NOW).write
+        assert claimed is not None
+        after = adopt(Stream("n" * 64, 2**62, 2**62), ORDERS, claimed, starting_offset=0, done={})
+        assert len(after.owed) == count
+        assert len(after.metadata()) <= MAX_METADATA_BYTES
+
+    def test_a_full_record_takes_no_new_range_but_others_can_be_reread(self) -> None:
+        full = crowded(next(count for count in range(1, 200) if with_room(crowded(count), (self.NEW,)) != (self.NEW,)))
+        assert with_room(full, (self.NEW,)) == (OffsetRange(100_000, 100_000),)
+        again = tuple(entry.range for entry in full.owed)
+        assert with_room(full, (*again, self.NEW))[:-1] == again
+
+    def test_adjacent_ranges_of_one_plan_are_one_entry_and_those_of_others_are_not(self) -> None:
+        parts = [OwedRange("a", 1, 10, 20, 7), OwedRange("a", 1, 0, 10, 9), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40)]
+        assert merged(parts) == (OwedRange("a", 1, 0, 20, 7), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40))
+        assert merged([OwedRange("a", 1, 10, 20, 7), OwedRange("a", 1, 21, 30, 7)])[0].end == 20
+
+
+class TestWhoIsAlive:
+    def test_a_stream_that_wrote_the_record_of_a_partition_that_is_not_owned_here(self) -> None:
+        commits: dict[TopicPartition, GroupCommit] = {
+            ORDERS: record("me", 1, at=5),
+            TopicPartition("orders", 4): record("other", 1, at=5, owed=(OwedRange("dead", 1, 0, 5),)),
+            TopicPartition("orders", 5): record("adopted-from-it", 1, at=5),
+            TopicPartition("orders", 6): Foreign(5),
+            TopicPartition("orders", 7): None,
+        }
+        assert alive(commits, {ORDERS, TopicPartition("orders", 5)}) == {"other"}

@@ -111,3 +111,23 @@ def test_each_range_is_told_in_the_log_with_what_becomes_of_it(
     (told,) = caplog.messages
     assert told.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
     assert fate in told
+
+
+class TestAStreamThatIsAlive:
+    """Its micro-batch may last longer than the grace: a trigger of an hour, or a backlog."""
+
+    def test_is_spared_by_the_stop_and_the_grace_counts_from_its_death(self) -> None:
+        holding = Holding(GRACE, fresh=True)
+        claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
+        holding.came({ORDERS: claimed})
+        for now in (0.0, 500.0, 3600.0):
+            assert holding.to_reread({ORDERS: record(OWED)}, ME, now, {"gone"}) == {}
+        assert holding.to_reread({ORDERS: record(OWED)}, ME, 3601.0) == {}
+        assert holding.to_reread({ORDERS: record(OWED)}, ME, 3720.0) == {}
+        with pytest.raises(ClaimsOutstanding):
+            holding.to_reread({ORDERS: record(OWED)}, ME, 3721.0)
+
+    def test_is_not_reread_until_it_is_dead(self) -> None:
+        holding = Holding(OutstandingClaims(reread_after_s=0), fresh=False)
+        assert holding.to_reread({ORDERS: record(OWED)}, ME, 0.0, {"gone"}) == {}
+        assert holding.to_reread({ORDERS: record(OWED)}, ME, 1.0, {"another"}) == {ORDERS: (OffsetRange(20, 60),)}

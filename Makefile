@@ -12,7 +12,7 @@ DELTA := delta-spark==4.4.0
 DELTA_VENV := .venv-delta
 DELTA_STAMP := $(DELTA_VENV)/.installed
 
-.PHONY: install demo test unit lint notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
+.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -29,10 +29,10 @@ install: $(STAMP)
 demo: $(STAMP)
 	@$(BIN)/groupkafka demo
 
-# Without TESTS everything: lint and all tests. `make test TESTS=tests/unit/test_planner.py` runs a file, a folder or,
+# Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/test_planner.py` runs a file, a folder or,
 # with `::name` after the path, one test.
 ifeq ($(strip $(TESTS)),)
-test: lint $(DELTA_STAMP)
+test: lint docs $(DELTA_STAMP)
 	$(BIN)/python -m pytest -m 'not versions'
 else
 test: $(STAMP) $(if $(filter tests tests/ tests/notebooks%,$(TESTS)),$(DELTA_STAMP))
@@ -47,6 +47,10 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The pages as a site in build/site. A link that leads nowhere, to a page or to a heading, is an error.
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 $(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@echo "installing into $(DELTA_VENV)"

@@ -1,0 +1,70 @@
+"""Hook of MkDocs: gives the site the layout of the repository, so that each link works on a Git host and in the site.
+
+MkDocs reads one folder, docs/. This hook adds the README, CONTRIBUTING.md, the changelog and the pages of conf/, each under
+its path in the repository, and the files that a page links to, such as conf/orders.py. MkDocs itself then checks every link.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from markdown import Extension, Markdown
+from markdown.blockprocessors import build_block_parser
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+
+LINK = re.compile(r"\]\(([^)#\s]+)")
+ITEM = re.compile(r"([-*]|\d+\.) ")
+FENCE = "```"
+
+
+class ShallowLists(Extension):  # type: ignore[misc]  # the library has no types
+    """Accept the text of a list's item that is indented by two or three spaces, as Git hosts do; Python-Markdown wants four."""
+
+    def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
+        """Make the block parser anew with that indentation."""
+        md.tab_length = 2
+        md.parser = build_block_parser(md)
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Add the extension, in front of those that extend the parser which it replaces."""
+    config["markdown_extensions"].insert(0, ShallowLists())
+    return config
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Return the theme's own files, the pages of the repository, and the files that the pages link to."""
+    root = Path(config.config_file_path).parent
+    pages = [*root.glob("*.md"), *Path(config.docs_dir).rglob("*.md"), *(root / "conf").rglob("*.md")]
+    found = sorted({*pages, *(file for page in pages for file in _linked_files(page, root))})
+    of_theme = [file for file in files if file.src_dir != config.docs_dir]
+    return Files([*of_theme, *(_file(path.relative_to(root).as_posix(), root, config) for path in found)])
+
+
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Return the page with an empty line before each item that follows a block inside a list: Python-Markdown needs it."""
+    lines: list[str] = []
+    in_fence = in_block_of_item = False
+    for line in markdown.splitlines():
+        if line.lstrip().startswith(FENCE):
+            in_fence = not in_fence
+            in_block_of_item = line.startswith(" ")
+        elif not in_fence and in_block_of_item and ITEM.match(line):
+            lines.append("")
+            in_block_of_item = False
+        elif not in_fence and lines and not lines[-1].strip():
+            in_block_of_item = line.startswith(" ")
+        lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
+def _linked_files(page: Path, root: Path) -> list[Path]:
+    """Return the files of the repository that a page links to and that are no pages."""
+    targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
+    return [target for target in targets if target.is_file() and target.suffix != ".md" and target.is_relative_to(root)]
+
+
+def _file(path: str, root: Path, config: MkDocsConfig) -> File:
+    return File(path, str(root), config.site_dir, config.use_directory_urls)

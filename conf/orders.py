@@ -2,9 +2,11 @@
 
 python orders.py OPTIONS CHECKPOINT OUTPUT
 
-OPTIONS is a properties file with the options of the source. On SIGTERM the query drains: what it has claimed, and all that was
-there, is written, and nothing is owed to its checkpoint when the process ends. Killed, it goes on with its claims when it is
-started again. (spark-submit does not pass SIGTERM on to the program: there the latter holds.)
+OPTIONS is a properties file with the options of the source.
+
+On SIGTERM the query drains: it writes what it has claimed, and everything that is available, and confirms it. Then no range
+waits for its checkpoint. If the process is killed instead, its next start reads the claimed ranges. spark-submit does not pass
+SIGTERM on to the program: there the process is killed.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     options, checkpoint, output = sys.argv[1:]
     stopping = threading.Event()
-    if threading.current_thread() is threading.main_thread():  # a notebook's or a platform's thread cannot have signals
+    if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
     register(spark)
@@ -42,7 +44,7 @@ def main() -> None:
     while query.isActive and not stopping.wait(1):
         pass
     if not stopping.is_set():
-        query.awaitTermination()  # raises what the query failed with
+        query.awaitTermination()  # raises the query's error
     query.stop()
     start(orders, checkpoint, output, availableNow=True).awaitTermination()
 

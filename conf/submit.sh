@@ -1,9 +1,9 @@
 #!/bin/sh
-# Submits conf/orders.py to a standalone cluster, with the settings and the log4j2.properties of this folder:
+# Submit conf/orders.py to a standalone cluster, with the settings and the log4j2.properties of this folder:
 #
 #   SPARK_MASTER=spark://localhost:7077 conf/submit.sh conf/orders.properties /data/checkpoints/billing-1 /data/orders-1
 #
-# A second query of the group has a checkpoint and an output of its own; two on one checkpoint are refused.
+# A second query of the group needs a checkpoint and an output of its own. Two queries on one checkpoint are refused.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 SPARK_CONF_DIR="$here" exec "${SPARK_HOME:+$SPARK_HOME/bin/}spark-submit" \

@@ -14,7 +14,7 @@ GroupKafkaError
 │   ├── GroupSharedInQuery      two sources of one query would share a topic's partitions
 │   ├── GroupActive             the group has members, and a command would write its offsets
 │   └── MembershipClosed        the member has left the group (the query is stopping)
-├── CommitError                 one commit of records; `retriable` says whether the same commit may be tried again
+├── CommitError                 one commit of records; `passing` says whether the same commit may be sent again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
 │   ├── CoordinatorUnavailable  the coordinator is loading or moving: try again
 │   ├── MemberUnknown           thrown out of the group: rejoin
@@ -37,9 +37,14 @@ GroupKafkaError
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 
 class GroupKafkaError(Exception):
     """Base of all errors of this package."""
+
+    passing: ClassVar[bool] = False
+    """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances."""
 
 
 class OptionError(GroupKafkaError):
@@ -59,6 +64,8 @@ class BrokerError(GroupKafkaError):
 
 class BrokerUnavailable(BrokerError):
     """No broker answers at `kafka.bootstrap.servers`."""
+
+    passing = True
 
 
 class AuthenticationFailed(BrokerError):
@@ -102,21 +109,19 @@ class MembershipClosed(MembershipError):
 
 
 class CommitError(GroupKafkaError):
-    """A commit failed. `retriable`: the same commit may be sent again, once the consumer's callbacks have been served."""
-
-    retriable = False
+    """A commit failed. If it is `passing`, the same commit may be sent again once the consumer's callbacks have been served."""
 
 
 class GenerationChanged(CommitError):
     """The group is moving to a new generation (classic) or the member to a new epoch (KIP-848)."""
 
-    retriable = True
+    passing = True
 
 
 class CoordinatorUnavailable(CommitError):
     """The group's coordinator is loading or moving to another broker."""
 
-    retriable = True
+    passing = True
 
 
 class MemberUnknown(CommitError):

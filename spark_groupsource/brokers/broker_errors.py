@@ -10,7 +10,6 @@ from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
-    CommitError,
     CommitOutcomeUnknown,
     CommitRefused,
     CoordinatorUnavailable,
@@ -108,8 +107,3 @@ def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaEr
         kind = AuthenticationFailed
     advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, _ADVICE.get(kind)]
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))
-
-
-def is_passing(error: GroupKafkaError) -> bool:
-    """Whether a failed request may simply be made again later."""
-    return isinstance(error, BrokerUnavailable) or (isinstance(error, CommitError) and error.retriable)

@@ -85,7 +85,7 @@ class Coordinator:
         """Write the records in one OffsetCommit, under the generation that this member has now.
 
         Raises:
-            CommitError: `retriable` tells whether the same commit may be sent again once the callbacks have been served.
+            CommitError: if it is `passing`, the same commit may be sent again once the callbacks have been served.
             MemberFenced, NotAuthorized, TopicNotFound: see COMMIT_ERRORS. When one partition is refused the others may have
                 been written; the error names the refused ones.
         """

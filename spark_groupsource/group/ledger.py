@@ -13,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from spark_groupsource.brokers.broker_errors import is_passing
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.fenced_commits import Coordinator
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
@@ -149,7 +148,7 @@ class Ledger:
         except GroupKafkaError as error:
             self._failing_since = now if self._failing_since is None else self._failing_since
             # A topic that was just deleted is asked back by the group, or comes again as another one.
-            passing = is_passing(error) or isinstance(error, MemberUnknown | TopicNotFound)
+            passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
             if not passing or now - self._failing_since > self._patience_s:
                 raise
             log.info("adoption of %d partitions is tried again: %s", len(self._acquired), error)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from spark_groupsource.brokers.broker_errors import explain, is_passing
+from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import (
     AssignmentTimeout,
@@ -420,7 +420,7 @@ class Cycle:
                 if self._member is None or not self._leave_deleted(self._member) or self._clock() >= deadline:
                     raise
             except GroupKafkaError as error:
-                if not (is_passing(error) or isinstance(error, MemberUnknown)) or self._clock() >= deadline:
+                if not (error.passing or isinstance(error, MemberUnknown)) or self._clock() >= deadline:
                     raise
                 log.info("trying again: %s", error)
             time.sleep(RETRY_INTERVAL_S)

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble as access
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain, is_passing
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
 
 ON_COMMIT = {
     "ILLEGAL_GENERATION": errors.GenerationChanged,
@@ -72,11 +72,11 @@ def test_no_code_is_handled_without_a_test() -> None:
 def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:
     error = explain(KafkaError(KafkaError.INVALID_REQUEST), "committing", COMMIT_ERRORS)
     assert type(error) is errors.CommitRefused
-    assert not is_passing(error)
+    assert not error.passing
 
 
 def test_only_passing_errors_are_tried_again() -> None:
-    passing = {code for code, kind in ON_COMMIT.items() if is_passing(kind("."))}
+    passing = {code for code, kind in ON_COMMIT.items() if kind(".").passing}
     assert passing == {
         "ILLEGAL_GENERATION",
         "STALE_MEMBER_EPOCH",

@@ -9,7 +9,6 @@ starts a rebalance.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -32,6 +31,7 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 
 STEP_LIMIT_S = 10.0
 LAST_OFFSETS = 100
@@ -185,9 +185,9 @@ def _of_protocol(options: Options) -> Finding:
     settings.pop("group.instance.id", None)
     with closing(make_client(Consumer, settings, told.append, librdkafka_log)) as consumer:
         consumer.subscribe(options.subscription())
-        deadline = time.monotonic() + STEP_LIMIT_S
+        deadline = Deadline(STEP_LIMIT_S)
         error: KafkaError | None = None
-        while error is None and time.monotonic() < deadline:
+        while error is None and not deadline.over:
             message = consumer.poll(0.1)
             error = message.error() if message is not None else next((one for one in told if one.fatal()), None)
     refused = KafkaError(KafkaError.UNSUPPORTED_ASSIGNOR).str()

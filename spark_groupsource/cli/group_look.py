@@ -9,7 +9,6 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spark_groupsource.brokers.group_view import GroupDescriber, GroupView
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
+from spark_groupsource.patience import Deadline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -82,12 +82,12 @@ class GroupLook:
         self._pipe = self._child = None
 
     def _answer(self, question: Question, group: str) -> Any:
-        deadline = time.monotonic() + ANSWER_LIMIT_S
+        deadline = Deadline(ANSWER_LIMIT_S)
         for _ in range(ATTEMPTS):
             try:
                 pipe = self._connected()
                 pipe.send((question, group))
-                if not pipe.poll(max(0.0, deadline - time.monotonic())):
+                if not pipe.poll(deadline.left):
                     break
                 answer = pipe.recv()
             except (EOFError, OSError):  # it died

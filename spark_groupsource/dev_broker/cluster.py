@@ -24,6 +24,7 @@ from spark_groupsource.dev_broker.node import JVM_OPTIONS, Node
 from spark_groupsource.dev_broker.ports import free_ports
 from spark_groupsource.dev_broker.ready import knows_leaders, quiet_client, wait_for_coordinator
 from spark_groupsource.errors import BrokerStartError
+from spark_groupsource.patience import Deadline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -145,15 +146,15 @@ class Cluster:
         """
         replicas = replication if replication is not None else self._count
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
-        limit = time.monotonic() + _TOPIC_LIMIT_S
+        limit = Deadline(_TOPIC_LIMIT_S)
         self._create(topic, limit)
         for node, address in zip(self._nodes, self._known_identity().nodes, strict=True):
             while node.running and not knows_leaders(address, name, partitions):
-                if time.monotonic() > limit:
+                if limit.over:
                     raise TimeoutError(f"node {node.id} knows no leaders of {name} after {_TOPIC_LIMIT_S:.0f} s")
                 time.sleep(0.02)
 
-    def _create(self, topic: NewTopic, limit: float) -> None:
+    def _create(self, topic: NewTopic, limit: Deadline) -> None:
         # A client that was told of no controller, as a node says that was paused, waits for one without asking again.
         asked_before = False
         while True:
@@ -164,7 +165,7 @@ class Cluster:
                 code = refused.args[0].code()
                 if asked_before and code == KafkaError.TOPIC_ALREADY_EXISTS:
                     return
-                if code != KafkaError._TIMED_OUT or time.monotonic() > limit:
+                if code != KafkaError._TIMED_OUT or limit.over:
                     raise
                 asked_before = True
             else:

@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from spark_groupsource.dev_broker.jars import KafkaJars
 from spark_groupsource.dev_broker.ready import wait_until_answers
 from spark_groupsource.dev_broker.storage import format_log_folder, write_properties
 from spark_groupsource.errors import BrokerStartError
+from spark_groupsource.patience import Deadline
 
 # The first compiler only: a broker that lives for minutes on a small machine never earns back the second one's work.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
@@ -53,7 +53,7 @@ class Node:
         self._jvm_options = jvm_options
         self._watcher: subprocess.Popen[bytes] | None = None
         self._pid = 0
-        self._give_up_at = 0.0
+        self._ready_by = Deadline(START_LIMIT_S)
 
     @property
     def id(self) -> int:
@@ -107,7 +107,7 @@ class Node:
                 cwd=self._folder,
                 start_new_session=True,
             )
-        self._give_up_at = time.monotonic() + START_LIMIT_S
+        self._ready_by = Deadline(START_LIMIT_S)
         line = self._watcher.stdout.readline() if self._watcher.stdout is not None else b""
         if not line:
             self._watcher.wait()
@@ -161,7 +161,7 @@ class Node:
         """Raise BrokerStartError when the JVM is gone, or was launched more than two minutes ago: it should be ready."""
         if not self.running:
             raise self._died()
-        if time.monotonic() > self._give_up_at:
+        if self._ready_by.over:
             raise BrokerStartError(
                 f"Node {self.id} does not answer on 127.0.0.1:{self.port} after {START_LIMIT_S:.0f} s. "
                 f"The end of its log, {self.log}:\n{self.last_lines()}"

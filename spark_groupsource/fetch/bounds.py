@@ -12,6 +12,7 @@ from spark_groupsource.fetch.gone import LogBounds
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, refusal, timed_out
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 
 # A bad answer may come from a broker that has just started or lost the leadership, and librdkafka remembers for some
 # 300 ms that a topic does not exist: such an answer is believed when it stays.
@@ -53,18 +54,17 @@ def wait_for_bounds(
 
     Only for a consumer with nothing assigned: it is polled, so that it tells of refused credentials.
     """
-    deadline = time.monotonic() + timeout_ms / 1000
+    deadline = Deadline(timeout_ms / 1000)
     wait = _FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
     while True:
         earlier.update(consumer.told)
         consumer.told.clear()
-        left = deadline - time.monotonic()
         try:
-            return ask_bounds(consumer, partition, end, max(_SHORTEST_WAIT_S, min(wait, left)), doing)
+            return ask_bounds(consumer, partition, end, max(_SHORTEST_WAIT_S, min(wait, deadline.left)), doing)
         except NoAnswer as silence:
             consumer.serve()
-            overdue = time.monotonic() >= deadline
+            overdue = deadline.over
             if overdue and not consumer.told:
                 # Some troubles are told every 10 s only: that no token is to be had.
                 consumer.told.update(earlier)

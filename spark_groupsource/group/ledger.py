@@ -21,14 +21,12 @@ from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClai
 from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.patience import Retries
 
 log = logging.getLogger(__name__)
 
 SETTLE_INTERVAL_S = 2.0
 """How often a member that holds ranges for other streams looks whether those streams have confirmed them."""
-
-RETRY_INTERVAL_S = 0.2
-"""How long an adoption that a passing error refused waits before it is tried again."""
 
 
 @dataclass(frozen=True)
@@ -83,16 +81,14 @@ class Ledger:
         self._log_starts = log_starts
         self._fail_on_data_loss = fail_on_data_loss
         self._holding = Holding(outstanding, fresh=stream.logged < 0)
-        self._patience_s = patience_s
         self._clock = clock
         self._wall_clock = wall_clock
         self._observer = observer
-        self._failing_since: float | None = None
+        self._adoption = Retries(patience_s, clock=clock)
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
-        self._retry_at = 0.0
         self._settle_at = 0.0
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """Next offset to plan of each partition that new plans may have. Read it from any thread."""
@@ -104,7 +100,7 @@ class Ledger:
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Adopt the partitions; when a passing error forbids it now, `idle` tries again."""
         self._acquired |= partitions - self._records.keys()
-        self._retry_at = 0.0
+        self._adoption.make_due()
         self.idle()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
@@ -140,21 +136,18 @@ class Ledger:
         Raises:
             GroupKafkaError: not passing, or for longer than the patience.
         """
-        now = self._clock()
-        if not self._acquired or now < self._retry_at:
+        if not self._acquired or not self._adoption.due:
             return
         try:
             self._adopt()
         except GroupKafkaError as error:
-            self._failing_since = now if self._failing_since is None else self._failing_since
             # A topic that was just deleted is asked back by the group, or comes again as another one.
             passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
-            if not passing or now - self._failing_since > self._patience_s:
+            if not passing or not self._adoption.failed():
                 raise
             log.info("adoption of %d partitions is tried again: %s", len(self._acquired), error)
-            self._retry_at = self._clock() + RETRY_INTERVAL_S
         else:
-            self._failing_since = None
+            self._adoption.succeeded()
 
     # The micro-batch cycle's side (stream_reader.py), by `Member.call`.
 

@@ -36,6 +36,7 @@ from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.generation import generation_of
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 
 log = logging.getLogger(__name__)
 
@@ -141,7 +142,7 @@ class Member:
         self._closing = False
         self._last_trouble: KafkaError | None = None
         self._silent_until = 0.0
-        self._joined = threading.Event()
+        self._has_joined = False
         self._assignment = Assignment()
         self._holder: Holder
         self.consumer = make_client(Consumer, consumer_settings, self._on_error, librdkafka_log)
@@ -175,13 +176,12 @@ class Member:
         Raises:
             GroupKafkaError: the member failed instead.
         """
-        deadline = self._clock() + timeout_s
-        while not self._joined.wait(min(0.1, max(0.0, deadline - self._clock()))):
+        for _ in Deadline(timeout_s, clock=self._clock).attempts(POLL_INTERVAL_S):
+            joined = self._has_joined
             self._raise_failure()
-            if self._clock() >= deadline:
-                return False
-        self._raise_failure()
-        return True
+            if joined:
+                return True
+        return False
 
     def call(self, run: Callable[[], T]) -> T:
         """Run something on the consumer's thread, with no callback of the group in between, and give its result.
@@ -254,7 +254,7 @@ class Member:
             log.warning("leaving group %s: %s", self._group_id, error)
         self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
-        self._joined.set()
+        self._has_joined = True
         self._refuse_commands()
 
     def _refuse_commands(self) -> None:
@@ -293,7 +293,7 @@ class Member:
             raise MembershipError("the group's consumer fetched a record, which it must never do")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
             log.warning("group %s: this driver was paused past kafka.max.poll.interval.ms; it rejoins", self._group_id)
-        elif error.code() in TOPIC_ERRORS and self._joined.is_set():
+        elif error.code() in TOPIC_ERRORS and self._has_joined:
             log.warning("group %s: %s", self._group_id, error.str())
         elif error.fatal() or error.code() in ENDING_ERRORS:
             raise explain(error, f"as a member of group {self._group_id}")
@@ -304,7 +304,7 @@ class Member:
         """librdkafka's error callback: trouble that it goes on to overcome by itself, unless it is fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
-        if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._joined.is_set()):
+        if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
             self._fail(explain(error, f"as a member of group {self._group_id}"))
         elif not repeated or self._clock() >= self._silent_until:
             self._silent_until = self._clock() + TROUBLE_INTERVAL_S
@@ -358,7 +358,7 @@ class Member:
         self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
         self._observer.rebalanced("assigned")
         self._guarded(lambda: self._holder.acquired(gained))
-        self._joined.set()
+        self._has_joined = True
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
@@ -379,17 +379,16 @@ class Member:
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)
         began = self._clock()
-        deadline = began + self._drain_timeout_s
+        deadline = Deadline(self._drain_timeout_s, clock=self._clock)
         while not self._closing and self._holder.in_flight(going):
-            left = deadline - self._clock()
-            if left <= 0:
+            if deadline.over:
                 log.warning(
                     "group %s: [%s] are let go with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
                     self._group_id,
                     _listed(going),
                 )
                 break
-            self._serve(min(left, POLL_INTERVAL_S))
+            self._serve(min(deadline.left, POLL_INTERVAL_S))
         self._observer.drained(self._clock() - began, in_time=self._closing or not self._holder.in_flight(going))
         self._move(State.MEMBER)
 

@@ -7,7 +7,6 @@ import errno
 import logging
 import socket
 import threading
-import time
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
@@ -15,13 +14,12 @@ from prometheus_client import CollectorRegistry, start_http_server
 from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics.exposition import TallyCollector
 from spark_groupsource.metrics.tally import Tally
+from spark_groupsource.patience import Deadline
 
 log = logging.getLogger(__name__)
 
 PORT_PATIENCE_S = 15.0
 """How long a port may be taken: Spark starts a query again while the process of its run before is still leaving the group."""
-
-LOOK_AGAIN_S = 0.2
 
 
 class _Handler(WSGIRequestHandler):
@@ -72,24 +70,24 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     """
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
-    deadline = time.monotonic() + PORT_PATIENCE_S
-    while True:
-        try:
-            served = MetricsServer(*start_http_server(port, host, registry))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE or time.monotonic() >= deadline:
-                raise _cannot_listen(error, host, port) from None
-            time.sleep(LOOK_AGAIN_S)
-        else:
-            if port:
-                log.info("group %s: metrics at %s", tally.group, served.url)
-            else:  # nobody knows it otherwise, and Python shows nothing below a warning unless it is told to
-                log.warning("group %s: metrics at %s", tally.group, served.url)
-            return served
+    try:
+        started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
+    except OSError as error:
+        raise _cannot_listen(error, host, port) from None
+    served = MetricsServer(*started)
+    if port:
+        log.info("group %s: metrics at %s", tally.group, served.url)
+    else:  # nobody knows it otherwise, and Python shows nothing below a warning by default
+        log.warning("group %s: metrics at %s", tally.group, served.url)
+    return served
+
+
+def _is_taken(error: Exception) -> bool:
+    return isinstance(error, OSError) and error.errno == errno.EADDRINUSE
 
 
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
-    if error.errno == errno.EADDRINUSE:
+    if _is_taken(error):
         return OptionError(
             f"metrics.port = {port}: the port is taken on {host}, by another source or another process. Each source of a driver "
             "serves its own metrics: give each a port of its own, or metrics.port=0 for a free one, which the log names."

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -23,10 +22,9 @@ from spark_groupsource.handoff.rules import too_new
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.patience import Deadline
 
 log = logging.getLogger(__name__)
-
-RETRY_INTERVAL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -160,15 +158,15 @@ def _of_all(
     options: Options,
 ) -> dict[TopicPartition, int]:
     """The offsets of all of them: asked for again while a leader is away."""
-    deadline = time.monotonic() + options.poll_timeout_ms / 1000
-    while missing := set(partitions) - (found := ask(partitions)).keys():
-        if time.monotonic() >= deadline:
-            raise BrokerUnavailable(
-                f"The leader of {min(missing)} has told no offset for {options.poll_timeout_ms} ms "
-                "(kafkaConsumer.pollTimeoutMs). Check that its broker is up and can be reached from the driver."
-            )
-        time.sleep(RETRY_INTERVAL_S)
-    return found
+    for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
+        found = ask(partitions)
+        missing = set(partitions) - found.keys()
+        if not missing:
+            return found
+    raise BrokerUnavailable(
+        f"The leader of {min(missing)} has told no offset for {options.poll_timeout_ms} ms "
+        "(kafkaConsumer.pollTimeoutMs). Check that its broker is up and can be reached from the driver."
+    )
 
 
 def _fetch_range(partition: TopicPartition, offsets: OffsetRange) -> FetchRange:

@@ -30,6 +30,7 @@ from spark_groupsource.dev_broker.java import find_java
 from spark_groupsource.errors import BrokerError, DemoFailed, GroupKafkaError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -194,14 +195,14 @@ class Story:
     # Watching.
 
     def _watch_for(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while time.monotonic() < end:
+        end = Deadline(seconds)
+        while not end.over:
             self._tick()
 
     def _until(self, condition: Callable[[], bool], what: str) -> None:
-        deadline = time.monotonic() + STEP_LIMIT_S
+        deadline = Deadline(STEP_LIMIT_S)
         while not condition():
-            if time.monotonic() > deadline:
+            if deadline.over:
                 logs = "\n".join(f"The end of {query.process.log}:\n{query.process.last_lines()}" for query in (self.a, self.b))
                 raise DemoFailed(f"Still waiting after {STEP_LIMIT_S:.0f} s: {what}.\n{logs}")
             self._tick()

@@ -1,0 +1,99 @@
+"""Trying again: how often, until when, and after which errors. Time is the tests' own."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline, Retries
+
+
+class Time:
+    """A clock that only sleeping moves."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+def deadline(time: Time, seconds: float) -> Deadline:
+    return Deadline(seconds, clock=time, sleep=time.sleep)
+
+
+def test_a_deadline_knows_what_is_left_and_when_it_is_over(time: Time) -> None:
+    limit = deadline(time, 2)
+    assert (limit.left, limit.over) == (2, False)
+    time.now += 2
+    assert (limit.left, limit.over) == (0, True)
+    time.now += 5
+    assert (limit.left, limit.over) == (0, True)
+
+
+@pytest.mark.parametrize(("seconds", "expected"), [(-1, 1), (0, 1), (0.5, 2), (1, 2), (2.5, 4)])
+def test_there_is_one_attempt_at_least_and_one_at_the_deadline(time: Time, seconds: float, expected: int) -> None:
+    assert list(deadline(time, seconds).attempts(interval_s=1)) == list(range(expected))
+
+
+def test_attempts_that_end_early_are_told_from_those_that_ran_out_of_time(time: Time) -> None:
+    for attempt in deadline(time, 10).attempts():
+        if attempt == 3:
+            break
+    else:
+        pytest.fail("the deadline is far away")
+    assert time.now == pytest.approx(100 + 3 * RETRY_INTERVAL_S)
+
+
+def failing(time: Time, until: float, error: Exception) -> str:
+    if time.now < until:
+        raise error
+    return "done"
+
+
+def test_an_error_that_passes_is_tried_again_until_it_is_gone(time: Time) -> None:
+    assert deadline(time, 10).retry(lambda: failing(time, 105, OSError()), lambda _: True, interval_s=1) == "done"
+    assert time.now == 105
+
+
+def test_an_error_that_stays_is_raised_at_the_deadline(time: Time) -> None:
+    with pytest.raises(OSError, match="taken"):
+        deadline(time, 10).retry(lambda: failing(time, 200, OSError("taken")), lambda _: True, interval_s=4)
+    assert time.now == 112
+
+
+def test_an_error_that_does_not_pass_is_raised_at_once(time: Time) -> None:
+    with pytest.raises(ValueError, match="wrong"):
+        deadline(time, 10).retry(lambda: failing(time, 200, ValueError("wrong")), lambda error: isinstance(error, OSError))
+    assert time.now == 100
+
+
+def test_what_failed_is_due_after_the_interval_or_when_there_is_something_new(time: Time) -> None:
+    retries = Retries(60, interval_s=2, clock=time)
+    assert retries.due
+    assert retries.failed()
+    assert not retries.due
+    time.now += 2
+    assert retries.due
+    retries.failed()
+    retries.make_due()
+    assert retries.due
+
+
+def test_the_patience_counts_from_the_first_failure_in_a_row(time: Time) -> None:
+    retries = Retries(60, clock=time)
+    assert retries.failed()
+    time.now += 50
+    retries.succeeded()
+    assert retries.failed(), "counted anew"
+    time.now += 60
+    assert retries.failed()
+    time.now += 1
+    assert not retries.failed()

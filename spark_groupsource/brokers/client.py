@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK, TokenCallback
+from spark_groupsource.brokers.oauth_callback import TokenCallback
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.secrets import without_secrets
+from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient

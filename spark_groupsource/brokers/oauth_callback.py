@@ -17,9 +17,6 @@ from spark_groupsource.errors import AuthenticationFailed, OptionError
 
 log = logging.getLogger(__name__)
 
-OAUTH_CALLBACK = "oauth_cb"
-"""The setting, without the `kafka.` prefix."""
-
 RETRY_S = 10.0
 """How soon after a failure librdkafka asks for a token again, when the last one has expired."""
 

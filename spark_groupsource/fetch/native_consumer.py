@@ -16,7 +16,6 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.client import refused_settings
-from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
 from spark_groupsource.fetch.consumer_cache import consumer_settings
 from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings
@@ -32,6 +31,7 @@ from spark_groupsource.fetch.native_api import (
     native,
 )
 from spark_groupsource.fetch.reading import read_range
+from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
 logger = logging.getLogger("spark_groupsource.fetch.librdkafka")

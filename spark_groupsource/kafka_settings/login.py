@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 
-from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.kafka_settings.draft import Draft, class_name
 from spark_groupsource.kafka_settings.jaas import JAAS_FORM, parse_jaas
 from spark_groupsource.kafka_settings.tables import (
@@ -14,6 +13,7 @@ from spark_groupsource.kafka_settings.tables import (
     LOGIN_MODULES,
     MECHANISM_NAMES,
     MECHANISMS,
+    OAUTH_CALLBACK,
     OAUTH_CALLBACK_HINT,
     OIDC_CLASSES,
 )

@@ -168,6 +168,8 @@ _BROKER_ONLY = "it is for brokers, which check tokens; remove it"
 _TOKEN_REFRESH = "librdkafka fetches and refreshes tokens at its own pace; remove it"  # noqa: S105
 _SHARE_GROUPS = "it is for share groups, and this source is a member of a consumer group; remove it"
 _UNREAD = "nothing in this source reads what it turns on; remove it"
+OAUTH_CALLBACK = "oauth_cb"
+"""The setting that names the function for tokens, without the `kafka.` prefix."""
 OAUTH_CALLBACK_HINT = "for tokens from elsewhere set kafka.oauth_cb=package.module:function, a Python function that returns one"
 _DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 

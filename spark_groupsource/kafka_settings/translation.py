@@ -12,7 +12,6 @@ import difflib
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spark_groupsource.brokers.oauth_callback import OAUTH_CALLBACK
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.draft import Draft, class_name
 from spark_groupsource.kafka_settings.key_stores import keystore, truststore
@@ -24,6 +23,7 @@ from spark_groupsource.kafka_settings.tables import (
     CALLBACKS,
     CLASSIC_ONLY,
     KNOWN_NAMES,
+    OAUTH_CALLBACK,
     PRODUCER_ONLY,
     PROPERTIES,
     REFUSED_SETTINGS,

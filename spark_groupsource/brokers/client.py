@@ -1,4 +1,4 @@
-"""Making a client of confluent-kafka, the driver's and the pure reader's; and what troubles the driver's."""
+"""How a client of confluent-kafka is made, and the errors that an AdminClient reports in the background."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ UNANSWERED = frozenset(
         KafkaError._NOENT,
     }
 )
-"""Codes of a request that nobody has answered. The last says that nobody has told who leads a partition."""
+"""Codes of a request that no broker has answered. `_NOENT` means that no broker has named the leader of a partition."""
 
 
 def make_client(
@@ -39,14 +39,17 @@ def make_client(
     """Make a `Consumer` or an `AdminClient`.
 
     Args:
-        kind: the class.
-        settings: librdkafka's, with the name of the token callback if there is one.
-        on_error: told of trouble that belongs to no request.
-        logger: where librdkafka's log goes.
+        kind: The class.
+        settings: librdkafka's settings, with the name of the token callback if there is one.
+        on_error: Called with each error that belongs to no request.
+        logger: Receives librdkafka's log lines.
+
+    Returns:
+        The client.
 
     Raises:
-        OptionError: librdkafka refuses a setting, or there is no such token callback. The text holds no secret.
-        AuthenticationFailed: the token callback gives no token.
+        OptionError: librdkafka refuses a setting, or the token callback does not exist. The text holds no secret.
+        AuthenticationFailed: The token callback returns no token.
     """
     given: dict[str, Any] = {**settings, "error_cb": on_error}
     if OAUTH_CALLBACK in given:
@@ -58,38 +61,48 @@ def make_client(
         raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
 
 
-class Trouble:
-    """What an AdminClient tells in the background, such as a login that is refused: its requests only say that nobody answers."""
+class LastError:
+    """The last error that an AdminClient reported in the background.
+
+    A refused login, for example, is reported only there. The requests themselves fail with a time-out.
+    """
 
     def __init__(self) -> None:
         self._newest: KafkaError | None = None
 
-    def note(self, error: KafkaError) -> None:
-        """librdkafka's error callback. That all brokers are down says less than the error that came before."""
+    def record(self, error: KafkaError) -> None:
+        """Keep an error. This is librdkafka's error callback.
+
+        `_ALL_BROKERS_DOWN` does not replace an earlier error, because the earlier error says more.
+        """
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self._newest is None:
             self._newest = error
 
-    def told(self, client: AdminClient) -> KafkaError | None:
-        """What the client has told, if anything."""
+    def newest(self, client: AdminClient) -> KafkaError | None:
+        """Return the last reported error, or `None`."""
         client.poll(0)
         return self._newest
 
-    def behind(self, error: KafkaError, client: AdminClient) -> KafkaError:
-        """What says most of why a request has failed: of one that nobody has answered, what the client told."""
-        return (self.told(client) if error.code() in UNANSWERED else None) or error
+    def reason(self, error: KafkaError, client: AdminClient) -> KafkaError:
+        """Return why a request failed: the last reported error if no broker answered the request, else `error` itself."""
+        return (self.newest(client) if error.code() in UNANSWERED else None) or error
 
-    def end(self, client: AdminClient) -> None:
-        """Forget what the client told before, or has still to tell: all whom it is for have answered.
+    def clear(self, client: AdminClient) -> None:
+        """Clear the recorded error. Call only when every broker has answered.
 
-        To be called only then: librdkafka tells the same trouble again after half a minute at the earliest.
+        librdkafka repeats a lasting error only after half a minute or more, so an error that is cleared too early is lost.
         """
         client.poll(0)
         self._newest = None
 
 
 def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
-    """The error for settings that librdkafka refuses, in its own words but for the secrets that it quotes.
+    """Return the error for settings that librdkafka refuses.
 
-    To be raised `from None`: the original's text may quote a secret.
+    Raise it `from None`: the original error may quote a secret.
+
+    Args:
+        text: What librdkafka says. The secrets that it quotes are masked.
+        settings: The refused settings, which say what the secrets are.
     """
     return OptionError(f"The Kafka client refuses a setting: {without_secrets(text, settings)}")

@@ -16,7 +16,8 @@ from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
-from spark_groupsource.brokers.group_view import GroupDescriber, GroupView
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
 from spark_groupsource.patience import Deadline
 
@@ -33,12 +34,12 @@ ANSWER_LIMIT_S = 40.0
 
 
 class GroupLook:
-    """A GroupDescriber in a child process that is started when it is needed. Not to be used by two threads at once."""
+    """A GroupAdmin in a child process that is started when it is needed. Not to be used by two threads at once."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
         """
         Args:
-            client_settings: as GroupDescriber takes them. They reach the child through a pipe.
+            client_settings: as GroupAdmin takes them. They reach the child through a pipe.
         """
         # Spawned: librdkafka's threads do not outlive a fork, and a forked client hangs.
         self._context = multiprocessing.get_context("spawn")
@@ -58,7 +59,7 @@ class GroupLook:
         return None if self._child is None else self._child.pid
 
     def describe(self, group: str) -> GroupView:
-        """As `GroupDescriber.describe`.
+        """As `GroupAdmin.describe`.
 
         Raises:
             what that raises, what making its client raises, and BrokerUnavailable when the child dies of it three times, or
@@ -68,7 +69,7 @@ class GroupLook:
         return view
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """As `GroupDescriber.operations`, and raises as `describe` does here."""
+        """As `GroupAdmin.operations`, and raises as `describe` does here."""
         allowed: frozenset[str] | None = self._answer("operations", group)
         return allowed
 
@@ -135,14 +136,14 @@ def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(os.devnull, "w") as nothing:  # what an abort says would stand in the middle of the parent's terminal
         os.dup2(nothing.fileno(), 2)
-    describer: GroupDescriber | None = None
+    describer: GroupAdmin | None = None
     while True:
         try:
             question, group = pipe.recv()
         except EOFError:
             return
         try:
-            describer = describer or GroupDescriber(settings)
+            describer = describer or GroupAdmin(settings)
             answer = describer.operations(group) if question == "operations" else describer.describe(group)
         except GroupKafkaError as failed:
             pipe.send(failed)

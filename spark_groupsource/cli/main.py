@@ -16,7 +16,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
-    from spark_groupsource.brokers.group_view import GroupDescriber
+    from spark_groupsource.brokers.group_admin import GroupAdmin
     from spark_groupsource.cli.group_look import GroupLook
 
 
@@ -70,10 +70,10 @@ def _client_settings(bootstrap_server: str, command_config: Path | None) -> dict
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})
 
 
-def _describer(bootstrap_server: str, command_config: Path | None) -> GroupDescriber:
-    from spark_groupsource.brokers.group_view import GroupDescriber
+def _describer(bootstrap_server: str, command_config: Path | None) -> GroupAdmin:
+    from spark_groupsource.brokers.group_admin import GroupAdmin
 
-    return GroupDescriber(_client_settings(bootstrap_server, command_config))
+    return GroupAdmin(_client_settings(bootstrap_server, command_config))
 
 
 def _look(bootstrap_server: str, command_config: Path | None) -> GroupLook:

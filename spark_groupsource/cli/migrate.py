@@ -18,7 +18,8 @@ import pyarrow as pa
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from pyarrow import fs
 
-from spark_groupsource.brokers.group_view import GroupDescriber, PartitionView, refuse_active
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import PartitionView, refuse_active
 from spark_groupsource.cli.offset_reset import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches, source_lines
 from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, OptionError, TopicNotFound
@@ -132,7 +133,7 @@ class Migration:
 
 
 def plan_migration(
-    describer: GroupDescriber, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
+    describer: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
 ) -> Migration:
     """What would be committed; nothing is written.
 
@@ -144,7 +145,7 @@ def plan_migration(
         OptionError, OffsetError, UncommittedBatch: see spark_checkpoint; OffsetError also when an offset is beyond the end of
             its log, or a topic has fewer partitions: it is another cluster's, or was made anew.
         GroupActive: the group has members.
-        BrokerError: see GroupDescriber.
+        BrokerError: see GroupAdmin.
     """
     last, committed_at = checkpoint.last_batches()
     batch = batch_to_carry(last, uncommitted)
@@ -177,7 +178,7 @@ def plan_migration(
     )
 
 
-def _partitions_of(describer: GroupDescriber, group: str) -> dict[TopicPartition, PartitionView]:
+def _partitions_of(describer: GroupAdmin, group: str) -> dict[TopicPartition, PartitionView]:
     try:
         view = describer.describe(group)
     except GroupNotFound:
@@ -186,7 +187,7 @@ def _partitions_of(describer: GroupDescriber, group: str) -> dict[TopicPartition
     return {one.partition: one for one in view.partitions}
 
 
-def _existing(describer: GroupDescriber, topics: set[str]) -> set[TopicPartition]:
+def _existing(describer: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
     there: set[TopicPartition] = set()
     for topic in sorted(topics):
         try:
@@ -241,17 +242,17 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         )
 
 
-def execute_migration(describer: GroupDescriber, checkpoint: Checkpoint, migration: Migration) -> None:
+def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: Migration) -> None:
     """Commit the offsets in the group.
 
     Raises:
         OffsetError: the checkpoint has changed since it was read: its query is running.
         GroupActive: a member has joined meanwhile.
-        BrokerError: see GroupDescriber.
+        BrokerError: see GroupAdmin.
     """
     if checkpoint.last_batches()[0] != migration.last:
         raise OffsetError("The checkpoint has changed since it was read: its query is running. Stop it, then migrate.")
     _partitions_of(describer, migration.group)
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
-        describer.move(migration.group, changed)
+        describer.alter_offsets(migration.group, changed)

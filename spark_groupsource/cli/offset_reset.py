@@ -13,7 +13,8 @@ from datetime import datetime, timezone
 
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.brokers.group_view import GroupDescriber, GroupView, refuse_active
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import GroupView, refuse_active
 from spark_groupsource.errors import ClaimsInTheWay, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.options.values import TOPIC_NAME
@@ -95,13 +96,13 @@ def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
     return name, frozenset(map(int, numbers.split(","))) if colon else None
 
 
-def plan_reset(describer: GroupDescriber, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
+def plan_reset(describer: GroupAdmin, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
     """What would be reset; nothing is written.
 
     Raises:
         OptionError: no topic is named, or one is malformed, or a partition does not exist.
         GroupActive: the group has members.
-        BrokerError: see GroupDescriber.
+        BrokerError: see GroupAdmin.
     """
     if not topics:
         raise OptionError("--topic is missing: name each topic to reset, as orders, or orders:0,1 for some of its partitions.")
@@ -135,13 +136,13 @@ def _resets(
     return resets
 
 
-def execute_reset(describer: GroupDescriber, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
+def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
     """Write the new offsets.
 
     Raises:
         ClaimsInTheWay: a partition has claims, and `drop_claims` is false.
         GroupActive: a member has joined meanwhile.
-        BrokerError: see GroupDescriber.
+        BrokerError: see GroupAdmin.
     """
     held = [(reset.partition, claim) for reset in resets for claim in reset.claims]
     if held and not drop_claims:
@@ -157,4 +158,4 @@ def execute_reset(describer: GroupDescriber, group: str, resets: Sequence[Offset
             "they had reached it, and records above are there twice if they had."
         )
     refuse_active(describer.describe(group))
-    describer.move(group, {reset.partition: reset.new for reset in resets})
+    describer.alter_offsets(group, {reset.partition: reset.new for reset in resets})

@@ -11,7 +11,8 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from spark_groupsource.brokers.group_view import GroupDescriber, refuse_active
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import refuse_active
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
@@ -42,7 +43,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
         OptionError: a start lies above its end, or offsets or times are not given for just the partitions that are there.
         DataLossError: the group's commits are of a topic that was made anew, or of a log that was cut (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
-        BrokerError: see topics.Topics and group_view.GroupDescriber.
+        BrokerError: see topics.Topics and group_admin.GroupAdmin.
     """
     for name in options.without_effect_on_a_batch:
         log.warning("%s has no effect on a batch read", name)
@@ -128,7 +129,7 @@ def _committing(
 
 
 def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
-    group = GroupDescriber(options.client_settings())
+    group = GroupAdmin(options.client_settings())
     if options.commit_offsets:
         with contextlib.suppress(GroupNotFound):  # it has no members then
             refuse_active(group.describe(options.group_id))

@@ -334,7 +334,7 @@ class Cycle:
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Member:
         if self._member is None:
-            topics = frozenset(_topics_of(self._topics.existing_partitions()))
+            topics = frozenset(_topics_of(self._topics.partitions(skip_missing=True)))
             refuse_shared_topics(Source(self._topics.cluster_id(), self._options.group_id, topics))
             self._began_with = newest.began_with()
             self._began_ids = newest.topics
@@ -358,7 +358,7 @@ class Cycle:
                 stream,
                 Coordinator(member.consumer, options.group_id, observer=self._observer),
                 starting_offsets=self._starting_offsets,
-                all_partitions=self._topics.existing_partitions,
+                all_partitions=lambda: self._topics.partitions(skip_missing=True),
                 topic_ids=self._topic_ids,
                 log_starts=self._topics.starts,
                 fail_on_data_loss=options.fail_on_data_loss,

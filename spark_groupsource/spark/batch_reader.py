@@ -50,7 +50,7 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
             self._commit(partition.task, partition.task.commit)
 
     def _commit(self, task: BatchTask, offset: int) -> None:
-        from spark_groupsource.brokers.group_view import GroupDescriber
+        from spark_groupsource.brokers.group_admin import GroupAdmin
 
         done = TopicPartition(task.ranges[0].topic, task.ranges[0].partition)
-        GroupDescriber(self._options.client_settings()).move(self._options.group_id, {done: offset})
+        GroupAdmin(self._options.client_settings()).alter_offsets(self._options.group_id, {done: offset})

@@ -8,9 +8,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers import group_view, topics
-from spark_groupsource.brokers.group_view import GroupDescriber
-from spark_groupsource.brokers.topics import EARLIEST_OFFSET, Topics
+from spark_groupsource.brokers import group_admin, topics
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.options.model import Options
@@ -28,7 +29,7 @@ def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
 
 def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
-    monkeypatch.setattr(group_view, "REQUEST_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
     with Cluster(nodes=3) as cluster:
         cluster.create_topic("orders", 3, replication=1)
         fill(cluster, "orders", 3, 30)
@@ -54,7 +55,7 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch:
                 lambda: cycle.plan(member, limited=True) is None and len(cycle._ledger.positions) == 2, "two of three partitions"
             )
             assert dict(cycle._ledger.positions) == {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 10}
-            describer = GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers})
+            describer = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
             ends = {one.partition.partition: one.end for one in describer.describe("billing").partitions}
             assert ends == {0: 10, 1: 10, 2: None}
             with pytest.raises(BrokerUnavailable, match=r"orders-2(:.* Leader not available| does not answer)"):

@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.brokers import topics
-from spark_groupsource.brokers.group_view import GroupDescriber
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
@@ -101,7 +101,7 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     assert "1 at the earliest (startingOffsets), having none; 10 offsets to read" in told.of("start")[0][2]
     assert f"has read 10 records of {topic}-0 [0, 10)" in told.of("fetch")[0][2]
     with pytest.raises(GroupNotFound):
-        GroupDescriber({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
+        GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
 
 
 def test_a_wrong_password_is_the_last_thing_told(secured: Secured, check: Check) -> None:
@@ -161,13 +161,13 @@ def test_a_live_member_with_another_assignor_is_told_and_not_disturbed(
     if protocol == "classic":
         options["kafka.partition.assignment.strategy"] = "range"
     with joined(cluster, group, name, 2, partition_assignment_strategy="cooperative-sticky") as member:
-        before = GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
+        before = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
         changed: list[object] = []
         member.subscribe([name], on_assign=lambda *all_: changed.append(all_), on_revoke=lambda *all_: changed.append(all_))
         told = check(options)
         member.poll(3)
         assert not changed
-        assert GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
+        assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
     assert told.exit_code == 1
     assert [line[1] for line in told.errors] == ["assignor"]
     assert "the group's member is classic, assignor cooperative-sticky" in told.errors[0][2]
@@ -218,7 +218,7 @@ def test_the_new_protocol_is_tried_without_a_member(
     assert told.exit_code == 0, told.output
     assert told.level("protocol") == "ok"
     with pytest.raises(GroupNotFound):
-        GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
+        GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
 
 
 def test_no_broker_is_told_and_nothing_more(check: Check) -> None:

@@ -12,12 +12,13 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers.group_view import GroupDescriber
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.properties_file import parse_properties
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, joined
@@ -140,6 +141,27 @@ def test_as_json_it_is_one_object(topic: MakeTopic, produce: Produce, cluster: C
     assert first["member_id"] == shown["members"][0]["member_id"]
 
 
+def test_a_topic_with_more_partitions_than_one_call_asks_for_is_described_whole(
+    topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster, describe: Describe
+) -> None:
+    name = topic(partitions=2500)
+    produce(name, [(None, "x")] * 3, 2400)
+    partitions = [TopicPartition(name, number) for number in range(2500)]
+    GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).alter_offsets(f"group-of-{name}", dict.fromkeys(partitions, 0))
+
+    def every_end_is_known() -> bool:
+        # The broker opens the logs of a new topic one by one, and says until then that it is not their leader.
+        return all(one["end"] is not None for one in json.loads(describe(f"group-of-{name}", "--json").output)["partitions"])
+
+    until(every_end_is_known, "the ends of 2,500 partitions", timeout_s=180)
+    shown = json.loads(describe(f"group-of-{name}", "--json").output)
+    admin.delete_topics([name])[name].result()
+    assert [one["partition"] for one in shown["partitions"]] == list(range(2500))
+    assert {one["committed"] for one in shown["partitions"]} == {0}
+    assert [one["end"] for one in shown["partitions"]] == [3 if number == 2400 else 0 for number in range(2500)]
+    assert shown["lag"] == 3
+
+
 def test_a_group_whose_members_have_gone_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
     name = topic()
     with joined(cluster, f"group-of-{name}", name, 1) as consumer:
@@ -164,7 +186,7 @@ def test_a_group_that_does_not_exist_is_an_error_that_names_it(describe: Describ
     assert "There is no consumer group 'no-such-group'" in shown.output
     assert "Traceback" not in shown.output
     with pytest.raises(GroupNotFound):
-        GroupDescriber({"bootstrap.servers": cluster.bootstrap_servers}).describe("no-such-group")
+        GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe("no-such-group")
 
 
 def test_no_broker_is_an_error_within_seconds() -> None:

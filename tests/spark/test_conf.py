@@ -8,7 +8,7 @@ from pathlib import Path
 
 import yaml
 
-from spark_groupsource.brokers.group_view import GroupDescriber
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.support.secured import PASSWORD, USER, Secured
 from tests.support.sinks import written
@@ -42,5 +42,5 @@ def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Cal
         log = pod.finish()
     assert written(tmp_path / "output") == [(0, offset) for offset in range(10)]
     assert not [secret for secret in secured.secrets() if secret in log]
-    view = GroupDescriber({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
+    view = GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
     assert not ADMISSION_CONTROL or (view.lag, view.held) == (0, 0)

@@ -1,0 +1,208 @@
+"""Requests about a group, through an AdminClient: describe it, read its commits, and write offsets while it has no members."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from confluent_kafka import (
+    ConsumerGroupState,
+    ConsumerGroupTopicPartitions,
+    KafkaError,
+    KafkaException,
+    TopicCollection,
+)
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, request_offsets
+from spark_groupsource.brokers.topics import names_of
+from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from spark_groupsource.partition import TopicPartition
+
+T = TypeVar("T")
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+class GroupAdmin:
+    """Describes groups and alters their offsets, through one AdminClient. Not to be used by two threads at once."""
+
+    def __init__(self, client_settings: Mapping[str, str]) -> None:
+        """Make the client. Nothing is asked yet.
+
+        Args:
+            client_settings: librdkafka settings that every client needs.
+
+        Raises:
+            OptionError: As `make_client` does.
+            AuthenticationFailed: As `make_client` does.
+        """
+        self._last_error = LastError()
+        self._admin = make_client(AdminClient, client_settings, self._last_error.record, librdkafka_log)
+
+    def describe(self, group: str) -> GroupView:
+        """Describe the group as it is now. Each request waits 10 s at most.
+
+        Raises:
+            GroupNotFound: The group does not exist.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+            NotAuthorized: The user may not describe the group.
+        """
+        doing = f"describing group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        description = self._answer(answers[group], doing, group)
+        commits = self.commits(group)
+        if description.state == ConsumerGroupState.DEAD and not commits:
+            raise _not_found(group)
+        members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
+        owners = {partition: member for member in members for partition in member.partitions}
+        partitions = sorted(commits.keys() | owners.keys())
+        ends = self._ends(partitions)
+        if len(ends) == len(partitions):
+            self._last_error.clear(self._admin)
+        node = description.coordinator
+        return GroupView(
+            group=group,
+            state=description.state.name.lower().replace("_", " "),
+            protocol=description.type.name.lower(),
+            assignor=description.partition_assignor,
+            coordinator=f"{node.host}:{node.port} (broker {node.id})" if node is not None else "",
+            members=members,
+            partitions=tuple(
+                PartitionView(partition, owners.get(partition), commits.get(partition), ends.get(partition))
+                for partition in partitions
+            ),
+        )
+
+    def operations(self, group: str) -> frozenset[str] | None:
+        """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
+
+        The group need not exist. The result is `None` when the broker does not say.
+
+        Raises:
+            NotAuthorized: The user may not even describe the group.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"asking what is allowed with group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups(
+                [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
+            ),
+            doing,
+            group,
+        )
+        return names_of(self._answer(answers[group], doing, group).authorized_operations)
+
+    def partitions_of(self, topic: str) -> list[TopicPartition]:
+        """Return every partition of a topic.
+
+        Raises:
+            TopicNotFound: The topic does not exist.
+            NotAuthorized: The user may not describe the topic.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"looking up topic {topic}"
+        asked = TopicCollection([topic])
+        answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
+        return [TopicPartition(topic, one.id) for one in self._answer(answers[topic], doing, "").partitions]
+
+    def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
+        """Return the offset of each partition that `spec` means: -1 where no record is as young as a timestamp.
+
+        Raises:
+            BrokerError: The offset of any one partition is not known.
+        """
+        found = {}
+        for partition, future in request_offsets(self._admin, dict.fromkeys(partitions, spec), REQUEST_TIMEOUT_S).items():
+            offset = self._answer(future, f"asking for an offset of {partition}", "").offset
+            if offset < NO_RECORD:
+                raise BrokerUnavailable(
+                    f"The leader of {partition} does not answer. Check that its broker is up and can be reached from here."
+                )
+            found[partition] = offset
+        return found
+
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commit these offsets, without metadata, for a group that has no members.
+
+        Raises:
+            BrokerError: The brokers refuse, as they do when the group has members.
+        """
+        doing = f"resetting the offsets of group {group}"
+        altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
+        asked = [ConsumerGroupTopicPartitions(group, altered)]
+        answers = self._ask(
+            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        for written in self._answer(answers[group], doing, group).topic_partitions or ():
+            if written.error is not None:
+                raise explain(written.error, f"{doing} ({written.topic}-{written.partition})")
+
+    def commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
+        """Return the group's commit of each partition that has one.
+
+        Raises:
+            NotAuthorized: The user may not read the group's commits.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"reading the commits of group {group}"
+        asked = [ConsumerGroupTopicPartitions(group)]
+        answers = self._ask(
+            lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        commits: dict[TopicPartition, GroupCommit] = {}
+        for found in self._answer(answers[group], doing, group).topic_partitions or ():
+            if found.error is not None:
+                raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
+            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata)
+        return commits
+
+    def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+        # A partition without a leader, of a deleted topic or without the ACL is left out: the rest is worth showing.
+        return {
+            partition: answer.result().offset
+            for partition, answer in answers.items()
+            if answer.exception() is None and answer.result().offset > NO_RECORD
+        }
+
+    def _answer(self, future: Future[T], doing: str, group: str) -> T:
+        return self._ask(future.result, doing, group)
+
+    def _ask(self, request: Callable[[], T], doing: str, group: str) -> T:
+        try:
+            return request()
+        except KafkaException as failed:
+            error: KafkaError = failed.args[0]
+        if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
+            raise _not_found(group)
+        raise explain(self._last_error.reason(error, self._admin), doing)
+
+
+def _not_found(group: str) -> GroupNotFound:
+    return GroupNotFound(
+        f"There is no consumer group {group!r} on these brokers: it has no members and no committed offsets. "
+        "Check the name (kafka.group.id of the query) and the brokers."
+    )
+
+
+def _member(description: Any) -> GroupMember:
+    return GroupMember(
+        member_id=description.member_id,
+        client_id=description.client_id,
+        instance_id=description.group_instance_id or None,
+        host=description.host.removeprefix("/"),
+        partitions=frozenset(TopicPartition(one.topic, one.partition) for one in description.assignment.topic_partitions),
+    )

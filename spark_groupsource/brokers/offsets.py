@@ -1,0 +1,56 @@
+"""Offsets of partitions, asked for with ListOffsets: where a log starts, where it ends, and the first record of a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import IsolationLevel
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+
+from spark_groupsource.partition import TopicPartition
+
+PARTITIONS_IN_A_CALL = 1000
+"""Partitions that one call asks for. The time that librdkafka takes for a call grows with the square of its partitions."""
+
+NO_RECORD = -1
+"""The offset that a broker returns when no record is as young as the given timestamp.
+
+If the leader of a partition does not answer, librdkafka returns -1001 for it, without an error.
+"""
+
+EARLIEST_OFFSET: OffsetSpec = OffsetSpec.earliest()  # type: ignore[no-untyped-call]
+LATEST_OFFSET: OffsetSpec = OffsetSpec.latest()  # type: ignore[no-untyped-call]
+
+
+def request_offsets(
+    admin: AdminClient,
+    specs: Mapping[TopicPartition, OffsetSpec],
+    timeout_s: float,
+    isolation: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+) -> dict[TopicPartition, Future[Any]]:
+    """Ask for one offset of each partition. All requests are sent before this returns.
+
+    Args:
+        admin: The client that asks.
+        specs: Which offset of each partition.
+        timeout_s: Seconds that each request waits for its answer.
+        isolation: Whether `LATEST_OFFSET` means the high watermark or the last stable offset.
+
+    Returns:
+        A future for each partition, in the order of `specs`. It holds a `ListOffsetsResultInfo` or raises `KafkaException`.
+    """
+    answers: dict[TopicPartition, Future[Any]] = {}
+    for portion in portions(list(specs), PARTITIONS_IN_A_CALL):
+        asked = {KafkaTopicPartition(*partition): specs[partition] for partition in portion}
+        futures = admin.list_offsets(asked, isolation_level=isolation, request_timeout=timeout_s)
+        answers.update(zip(portion, futures.values(), strict=True))
+    return answers
+
+
+def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequence[TopicPartition]]:
+    """Split the partitions into portions of `size`, in their order. The last portion may be smaller."""
+    for begin in range(0, len(partitions), size):
+        yield partitions[begin : begin + size]

@@ -7,14 +7,7 @@ for the executors: so a constructor joins nothing, and the pickled reader carrie
 
 from __future__ import annotations
 
-import functools
-import gc
-import os
-import signal
-import threading
-import time
 from collections.abc import Iterator
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -27,14 +20,13 @@ from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
+from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
 from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.worker_garbage import freeze_imports
 from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics.server import MetricsServer
-
-LOOK_AT_DRIVER_EVERY_S = 0.5
-COLLECT_AFTER_OBJECTS = 50_000
 
 
 class RangePartition(InputPartition):
@@ -81,7 +73,7 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
         log_to_stderr()
         records = fetch(partition.offsets, self._fetch_settings)
-        spare_what_is_imported()
+        freeze_imports()
         return records
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -120,8 +112,8 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
             log_to_stderr()
             collect_rarely()
             self._cycle = Cycle(self._options, observer=self._metered())
-            _leave_on_sigterm(self._cycle)
-            _leave_with_driver(self._cycle)
+            leave_on_sigterm(self._cycle)
+            leave_with_driver(self._cycle)
         return self._cycle
 
     def _metered(self) -> Observer:
@@ -134,52 +126,3 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         tally = Tally(self._options.group_id)
         self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)
         return tally
-
-
-def collect_rarely() -> None:
-    """In the runner's process: a plan of thousands of partitions makes many objects that all stay for a while, and Python's
-    collector, which looks after every 700 of them, took more than half of its time."""
-    gc.set_threshold(COLLECT_AFTER_OBJECTS)
-
-
-@functools.cache
-def spare_what_is_imported() -> None:
-    """Once in each Python worker: Spark collects its garbage after every task, and takes longer for that than a small task does.
-
-    What has been imported by now is not garbage, and needs no look.
-    """
-    gc.freeze()
-
-
-def _leave_on_sigterm(cycle: Cycle) -> None:
-    """Leave the group when Spark stops the query: the JVM sends SIGTERM to the runner and does not wait for `stop`."""
-    if threading.current_thread() is not threading.main_thread():
-        return
-    before = signal.getsignal(signal.SIGTERM)
-
-    def leave(number: int, frame: FrameType | None) -> None:
-        cycle.stop()
-        if callable(before):
-            before(number, frame)
-        else:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
-
-    signal.signal(signal.SIGTERM, leave)
-
-
-def _leave_with_driver(cycle: Cycle) -> None:
-    """Leave the group, and end this process, when the driver is gone.
-
-    Between Spark's calls the runner notices that by itself; in the middle of one that waits for a broker or for another
-    member it would keep the driver's partitions until the wait is over.
-    """
-    driver = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == driver:
-            time.sleep(LOOK_AT_DRIVER_EVERY_S)
-        cycle.stop()
-        os._exit(1)
-
-    threading.Thread(target=watch, name="groupkafka-driver-watch", daemon=True).start()

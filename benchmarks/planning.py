@@ -140,9 +140,9 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
     done = cycle.first()
     progress.print("joining the group", style="dim")
     try:
-        while cycle.plan(done, limited=True) is not None or len(cycle._ledger.positions) < count:
+        while cycle.plan(done, limited=True) is not None or cycle._joined is None or len(cycle._joined.positions) < count:
             time.sleep(0.1)
-        coordinator = cycle._ledger._coordinator
+        coordinator = cycle._joined._ledger._coordinator
         coordinator._consumer = TimedConsumer(coordinator._consumer, watch)  # type: ignore[assignment]
         found = []
         for name, step in (("all", 1), ("1 in 100", 100)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 
 
@@ -38,3 +38,8 @@ class OffsetRange(NamedTuple):
 
 Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
 """Ranges of each partition: ascending, and none overlaps another."""
+
+
+def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
+    """Return the names of the partitions' topics."""
+    return {partition.topic for partition in partitions}

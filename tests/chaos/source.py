@@ -21,7 +21,7 @@ from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import cycle
+from spark_groupsource.query import joining
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
@@ -126,5 +126,5 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
             if self.in_flight(partitions):
                 steps.come_to(Step.IN_DRAIN)
 
-    cycle.Coordinator = SteppedCoordinator  # type: ignore[attr-defined]
-    cycle.Ledger = SteppedLedger  # type: ignore[attr-defined]
+    joining.Coordinator = SteppedCoordinator  # type: ignore[attr-defined]
+    joining.Ledger = SteppedLedger  # type: ignore[attr-defined]

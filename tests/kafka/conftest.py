@@ -11,7 +11,9 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
+from spark_groupsource.query.joined import Joined
 from tests.support.waiting import until
 
 Claimed = dict[int, tuple[int, ...]]
@@ -50,12 +52,28 @@ class Query:
         self.finish()
         return claimed
 
+    @property
+    def joined(self) -> Joined:
+        """The run's membership; it has to have one."""
+        assert self.cycle._joined is not None
+        return self.cycle._joined
+
+    @property
+    def draining(self) -> frozenset[TopicPartition]:
+        """The partitions that the group has asked back; none before the query has joined."""
+        return self.cycle._joined.assignment.draining if self.cycle._joined is not None else frozenset()
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """Where the next plan goes on; empty before the query has joined."""
+        return self.cycle._joined.positions if self.cycle._joined is not None else {}
+
     def until_planning(self, partitions: int) -> None:
         """Wait until the query may plan exactly so many partitions."""
 
         def enough() -> bool:
             self.plan()
-            return len(self.cycle._ledger.positions) == partitions
+            return len(self.positions) == partitions
 
         until(enough, f"{partitions} partitions to plan")
 

@@ -94,11 +94,11 @@ def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confir
     assert a.plan()
     assert a.claim() == {0: (0, 10), 1: (0, 10)}
     joining = in_background(lambda: b.until_planning(1))
-    until(lambda: a.cycle._member is not None and a.cycle._member.assignment.draining, "a drains a partition")
-    (going,) = a.cycle._member.assignment.draining  # type: ignore[union-attr]
+    until(lambda: a.draining, "a drains a partition")
+    (going,) = a.draining
     produce(name, [(None, b"y")] * 3, partition=0)
     produce(name, [(None, b"y")] * 3, partition=1)
-    assert not b.cycle._ledger.positions, "b has nothing while a's micro-batch runs"
+    assert not b.positions, "b has nothing while a's micro-batch runs"
     a.finish()
     assert a.run_batch() == {1 - going.partition: (10, 13)}, "the partition that stays is read meanwhile"
     joining.join()
@@ -119,7 +119,7 @@ def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
     assert a.plan()
     a.claim()
     b.until_planning(1)
-    (moved,) = b.cycle._ledger.positions
+    (moved,) = b.positions
     record = record_of(name, moved.partition)
     assert isinstance(record, CommitRecord)
     (owed,) = record.owed
@@ -292,7 +292,7 @@ def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
         produce(name, [(None, b"x")] * 10, partition=partition)
     dead_with_a_claim(a)
     b.until_planning(2)
-    assert any(record.owed for record in b.cycle._ledger._records.values())
+    assert any(record.owed for record in b.joined._ledger._records.values())
     b.plan()
     b.plan()
 
@@ -331,7 +331,7 @@ def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_m
     a, b = query(name, handoff="immediate"), query(name)
     assert a.plan()
     b.until_planning(1)
-    (moved,) = b.cycle._ledger.positions
+    (moved,) = b.positions
     assert b.run_batch() == {moved.partition: (0, 10)}
     assert a.claim() == {1 - moved.partition: (0, 10)}
     record = record_of(name, moved.partition)
@@ -447,10 +447,10 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     a = query(name)
     produce(name, [(None, b"x")] * 110)
     until(a.plan, "the partition")
-    coordinator = a.cycle._ledger._coordinator
-    partition = next(iter(a.cycle._ledger.positions))
+    coordinator = a.joined._ledger._coordinator
+    partition = next(iter(a.positions))
     with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record takes \d+ bytes .* stream-that-never-came-back-099"):
-        a.cycle._member.call(lambda: coordinator.commit({partition: longer}))  # type: ignore[union-attr]
+        a.joined._member.call(lambda: coordinator.commit({partition: longer}))
 
 
 def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(
@@ -462,7 +462,7 @@ def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(
     assert a.plan()
     offset = a.logged.to_json()
     assert offset["ranges"] == {name: {"0": [[0, 0]], "1": [[0, 10]]}}
-    assert offset["generation"] == a.cycle._member.assignment.generation  # type: ignore[union-attr]
+    assert offset["generation"] == a.joined.assignment.generation
     assert PlanOffset.parse(json.loads(json.dumps(offset)), f"group-of-{name}") == a.logged
 
 

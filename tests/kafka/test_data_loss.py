@@ -12,7 +12,7 @@ from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.query import cycle
+from spark_groupsource.query import loss_watch
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf
 from tests.support.waiting import until
@@ -66,7 +66,7 @@ def brokers(cluster: Cluster, admin: AdminClient) -> Brokers:
 
 @pytest.fixture(autouse=True)
 def each_plan_asks_where_logs_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cycle, "LOOK_AT_STARTS_EVERY_S", 0.0)
+    monkeypatch.setattr(loss_watch, "LOOK_AT_STARTS_EVERY_S", 0.0)
 
 
 def ended(one: Query) -> str:

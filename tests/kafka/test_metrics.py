@@ -12,6 +12,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.cycle import Cycle
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query
 from tests.support.scraping import scraped
@@ -21,7 +22,7 @@ from tests.support.waiting import until
 def counted(query: Query) -> Tally:
     """Have a query that has not joined its group yet count what it does."""
     tally = Tally(query.cycle._options.group_id)
-    query.cycle._observer = tally
+    query.cycle = Cycle(query.cycle._options, observer=tally)
     return tally
 
 
@@ -158,8 +159,7 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(
     a = query(name)
     tally = counted(a)
     assert a.plan()
-    member, ledger = a.cycle._member, a.cycle._ledger
-    assert member is not None
+    member, ledger = a.joined._member, a.joined._ledger
     stranger = {TopicPartition("there-is-no-such-topic", 0): CommitRecord(stream="s", logged=-1, done=-1, next=0)}
     with pytest.raises(GroupKafkaError) as refused:
         member.call(lambda: ledger._coordinator.commit(stranger))

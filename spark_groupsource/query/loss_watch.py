@@ -1,0 +1,174 @@
+"""What has vanished from Kafka: looked for before each plan and each claim, then reported, or the end of the query.
+
+`handoff.losses` has the rules. This module asks the brokers, decides how often, and reports each loss once.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from spark_groupsource.brokers.topic_ids import TopicIds
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import (
+    Cause,
+    LogState,
+    PartitionLoss,
+    changed,
+    of_fixed_target,
+    of_partitions,
+    of_places,
+    of_plan,
+    refuse,
+    refuse_target,
+    warn,
+)
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition, topics_of
+from spark_groupsource.query.joined import Joined
+
+LOOK_AT_TOPICS_EVERY_S = 1.0
+"""How long a topic that was created again may go unnoticed when there is nothing to plan. Each plan looks at it before."""
+
+LOOK_AT_STARTS_EVERY_S = 10.0
+"""How long a plan may overlook records that expired. The tasks that should read them find out."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a run of Trigger.AvailableNow reads up to."""
+
+    ends: Mapping[TopicPartition, int]
+    """The end of each subscribed partition when the run started (exclusive)."""
+    ids: Mapping[str, str | None]
+    """The ids of their topics then."""
+
+
+class LossWatch:
+    """Compares what a query has read with what the logs have now. Used on the runner's main thread only."""
+
+    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+        """
+        Args:
+            options: the options of the source.
+            topics: the subscribed topics.
+            topic_ids: their ids.
+            clock: returns seconds, monotonic.
+        """
+        self._options = options
+        self._topics = topics
+        self._topic_ids = topic_ids
+        self._clock = clock
+        self._look_at = -math.inf
+        self._look_at_starts_at = -math.inf
+        self._reported: set[PartitionLoss] = set()
+        self._deleted: set[TopicPartition] = set()
+        self.target: Target | None = None
+        """Set once, before the first plan, under Trigger.AvailableNow."""
+        self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
+        """The end of each owned partition at the last look (exclusive)."""
+
+    def look(self, joined: Joined, stream: Stream) -> Mapping[TopicPartition, CommitRecord]:
+        """Return the records of the owned partitions, once what is lost was reported and is behind them; set `ends`.
+
+        Raises:
+            DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
+        """
+        while True:
+            records = joined.records()
+            last_ends = self.ends
+            for attempt in range(1 + self._options.fetch_offset_num_retries):
+                if attempt:  # a broker that just restarted may lag behind: one answer is not enough
+                    time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+                left = self._left(stream, records)
+                logs = self._logs(records, left, again=attempt > 0)
+                self.ends = logs.ends
+                of_target = [] if self.target is None else of_fixed_target(self.target.ends, self.target.ids, records, logs)
+                losses = of_partitions(records, logs, last_ends) + of_places(stream, left, logs.ids)
+                if not (losses or of_target):
+                    return {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
+            refuse_target(of_target)
+            self._report(joined, losses)
+            joined.go_on(losses)
+
+    def remaining(self, joined: Joined, stream: Stream) -> Stream:
+        """Return the stream without those ranges of its plan whose topic was deleted: nobody can read or adopt them.
+
+        A topic's id never comes back, so every later attempt leaves out the same ranges.
+
+        Raises:
+            DataLossError: as `look`.
+        """
+        topics = topics_of(partition for partition, planned in stream.ranges.items() if any(one.size for one in planned))
+        ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
+        losses = of_plan(stream, ids)
+        if not losses:
+            return stream
+        if self.target is not None:
+            target_ids = self.target.ids
+            refuse_target([loss for loss in losses if not changed(target_ids.get(loss.partition.topic), loss.was)])
+        self._report(joined, losses)
+        lost = {loss.partition for loss in losses}
+        return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in lost})
+
+    def leave_deleted(self, joined: Joined) -> bool:
+        """Give up the partitions whose topic was just deleted: brokers accept no commit for them.
+
+        Returns:
+            Whether there are any.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
+        records = joined.records()
+        ids = self._topic_ids.now({partition.topic: record.topic_id for partition, record in records.items()})
+        losses = of_partitions(records, LogState(ids), self.ends)
+        self._report(joined, losses)
+        joined.go_on(losses)
+        return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())
+
+    def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
+        """The partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
+        return frozenset(
+            partition
+            for partition in stream.ranges.keys() - records.keys() - self._deleted
+            if self._options.matches(partition.topic)
+        )
+
+    def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
+        """What is needed of the logs: always the ends; unless nothing has happened the ids, and now and then the starts."""
+        ends = self._topics.ends(records)
+        idle = all(ends.get(partition) == record.next for partition, record in records.items())
+        if idle and not again and self.target is None and self._clock() < self._look_at:
+            return LogState(ends=ends)
+        self._look_at = self._clock() + LOOK_AT_TOPICS_EVERY_S
+        # After the ends: those of a topic that was created again are then never taken for the ends of the one before.
+        expected: dict[str, str | None] = {partition.topic: None for partition in left}
+        expected |= {} if self.target is None else self.target.ids
+        ids = self._topic_ids.now(expected | {one.topic: record.topic_id for one, record in records.items()})
+        starting = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
+        if again or self._clock() >= self._look_at_starts_at:
+            self._look_at_starts_at = self._clock() + LOOK_AT_STARTS_EVERY_S
+            starting |= {partition for partition, end in ends.items() if end > records[partition].next}
+        starts = self._topics.starts([one for one in starting if ids.get(one.topic, "") is not None])
+        return LogState(ids, starts, ends)
+
+    def _report(self, joined: Joined, losses: Sequence[PartitionLoss]) -> None:
+        """End the query, or warn of each loss once."""
+        if losses and self._options.fail_on_data_loss:
+            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
+            joined.go_on([loss for loss in losses if loss.cause is Cause.DELETED])
+            refuse(losses)
+        warn(loss for loss in losses if loss not in self._reported)
+        self._reported |= set(losses)
+        self._deleted |= {loss.partition for loss in losses if loss.resume is None}
+
+
+def _with_id(record: CommitRecord, topic_id: str | None) -> CommitRecord:
+    """The record with its topic's id, also when no broker gave it at the adoption; the next claim writes it."""
+    return record if record.topic_id or not topic_id else record.model_copy(update={"topic_id": topic_id})

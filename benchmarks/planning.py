@@ -142,8 +142,8 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
     try:
         while cycle.plan(done, limited=True) is not None or cycle._joined is None or len(cycle._joined.positions) < count:
             time.sleep(0.1)
-        coordinator = cycle._joined._ledger._coordinator
-        coordinator._consumer = TimedConsumer(coordinator._consumer, watch)  # type: ignore[assignment]
+        commits = cycle._joined._ledger._commits
+        commits._consumer = TimedConsumer(commits._consumer, watch)  # type: ignore[assignment]
         found = []
         for name, step in (("all", 1), ("1 in 100", 100)):
             rounds = []

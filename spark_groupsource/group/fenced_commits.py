@@ -35,7 +35,7 @@ def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + more
 
 
-class Coordinator:
+class FencedCommits:
     """The group's registers, one for each partition, as this member may read and write them."""
 
     def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, observer: Observer = UNOBSERVED) -> None:

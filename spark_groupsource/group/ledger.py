@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
-from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, behind, of_commit, refuse, warn
-from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
 from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
@@ -39,12 +39,12 @@ class Claims:
 
 
 class Ledger:
-    """The records of the partitions that this member owns. It is the `Holder` of a `membership.Member`."""
+    """The records of the partitions that this member owns. It is the `RecordKeeper` of a `member.Member`."""
 
     def __init__(
         self,
         stream: Stream,
-        coordinator: Coordinator,
+        commits: FencedCommits,
         *,
         starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         all_partitions: Callable[[], Iterable[TopicPartition]],
@@ -60,7 +60,7 @@ class Ledger:
         """
         Args:
             stream: what the checkpoint says; `logged` below 0 is a stream without one.
-            coordinator: reads and writes the group's records.
+            commits: reads and writes the group's records.
             starting_offsets: where to start in partitions that the group has no commit for (inclusive); of those only whose
                 leaders can tell now.
             all_partitions: every partition that the group may hold a record for, owned by this member or not.
@@ -74,13 +74,13 @@ class Ledger:
             observer: receives the records whenever they change.
         """
         self._stream = stream
-        self._coordinator = coordinator
+        self._commits = commits
         self._starting_offsets = starting_offsets
         self._all_partitions = all_partitions
         self._topic_ids = topic_ids
         self._log_starts = log_starts
         self._fail_on_data_loss = fail_on_data_loss
-        self._holding = Holding(outstanding, fresh=stream.logged < 0)
+        self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
         self._clock = clock
         self._wall_clock = wall_clock
         self._observer = observer
@@ -95,7 +95,7 @@ class Ledger:
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
         """How many offsets are held for other streams, of each owned partition that has any. Read it from any thread."""
 
-    # The member's side (membership.Holder).
+    # The member's side (record_keeper.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Adopt the partitions; when a passing error forbids it now, `idle` tries again."""
@@ -173,7 +173,7 @@ class Ledger:
             ClaimsOutstanding: this stream has no checkpoint, and what was claimed before it came is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        return self._holding.to_reread(records, self._stream, self._clock())
+        return self._held_ranges.to_reread(records, self._stream, self._clock())
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Take note of a plan before Spark is told of it, so that its partitions are not let go before it is claimed.
@@ -195,11 +195,11 @@ class Ledger:
 
         Raises:
             CheckpointBehindGroup: see handoff.claim.
-            CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self._stream = stream
         wanted = _not_empty(stream.ranges)
-        elsewhere = self._coordinator.fetch(wanted.keys() - self._records.keys())
+        elsewhere = self._commits.fetch(wanted.keys() - self._records.keys())
         verdicts = {
             partition: claim(
                 stream,
@@ -221,7 +221,7 @@ class Ledger:
         """Close the claims of every durable plan; nothing is sent when nothing is open.
 
         Raises:
-            CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         writes = self._confirmed(self._records)
         published = max((record.done for record in (*self._records.values(), *writes.values())), default=self._stream.durable)
@@ -237,7 +237,7 @@ class Ledger:
         """Drop owed ranges that their streams have confirmed; looks at the group every SETTLE_INTERVAL_S at most.
 
         Raises:
-            CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         if self._clock() < self._settle_at or not any(record.owed for record in self._records.values()):
             return
@@ -252,7 +252,7 @@ class Ledger:
         Losses of partitions that have moved meanwhile are passed over.
 
         Raises:
-            CommitError, BrokerError, MemberFenced: see coordinator.Coordinator.
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         gone = set()
         writes = {}
@@ -277,10 +277,10 @@ class Ledger:
         return self._records[partition] if partition in self._records else elsewhere[partition]
 
     def _evidence(self) -> dict[str, int]:
-        return evidence(self._coordinator.fetch(self._all_partitions()).values())
+        return evidence(self._commits.fetch(self._all_partitions()).values())
 
     def _adopt(self) -> None:
-        commits = self._coordinator.fetch(self._acquired)
+        commits = self._commits.fetch(self._acquired)
         ids = self._ids_for(commits)
         anew = {
             partition
@@ -301,8 +301,8 @@ class Ledger:
         ]
         if self._fail_on_data_loss:
             refuse(losses)
-        if self._holding.looks_back:
-            self._holding.came(self._coordinator.fetch(self._all_partitions()))
+        if self._held_ranges.looks_back:
+            self._held_ranges.came(self._commits.fetch(self._all_partitions()))
         holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in commits.values())
         done = self._evidence() if holds_ranges else {}
         adopted = {
@@ -316,13 +316,13 @@ class Ledger:
             )
             for partition, commit in commits.items()
         }
-        for part in self._coordinator.parts({where: record for where, record in adopted.items() if record != commits[where]}):
-            self._coordinator.commit(part)
+        for part in self._commits.parts({where: record for where, record in adopted.items() if record != commits[where]}):
+            self._commits.commit(part)
         self._records |= adopted
         self._acquired -= adopted.keys()
         self._publish()
         warn(losses)
-        self._holding.warn(adopted)
+        self._held_ranges.warn(adopted)
         if leaderless:
             raise BrokerUnavailable(
                 f"where {min(leaderless)} begins is not known now: its leader does not answer, or it is gone."
@@ -361,8 +361,8 @@ class Ledger:
             log.warning("claims of durable micro-batches stay open: %s", error)
 
     def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        for part in self._coordinator.parts(records):
-            self._coordinator.commit(part)
+        for part in self._commits.parts(records):
+            self._commits.commit(part)
             self._records |= part
             self._publish()
 

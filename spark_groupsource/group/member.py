@@ -5,13 +5,8 @@ one thread polls, serves the other threads' commands between polls and, while it
 The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and what the group has given
 to this member is kept here.
 
-The life of a partition, as told to the `Holder`:
-
-    acquired    on_assign: the holder writes the group's record in its own name (handoff.adopt), now or in a later `idle`
-    draining    on_revoke: left out of new plans; the callback waits until the holder has nothing in flight for it, or
-                `drain_timeout_s` is over, or the member is closing
-    released    the end of on_revoke: the group may give it to another member
-    lost        on_lost: the member was thrown out; another member may have it already
+The package handoff describes a partition's life. Here are its callbacks: `on_assign` acquires, `on_revoke` drains and releases,
+`on_lost` loses.
 """
 
 from __future__ import annotations
@@ -20,10 +15,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from enum import Enum
-from queue import Empty, SimpleQueue
-from typing import Any, Protocol, TypeVar
+from queue import Empty
+from typing import TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -33,7 +26,10 @@ from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
 from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.commands import Commands
 from spark_groupsource.group.generation import generation_of
+from spark_groupsource.group.member_state import PREDECESSORS, State
+from spark_groupsource.group.record_keeper import RecordKeeper
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -49,59 +45,6 @@ TROUBLE_INTERVAL_S = 30.0
 """How often the same trouble with the brokers is logged while it lasts."""
 
 EAGER_STRATEGIES = frozenset({"range", "roundrobin"})
-
-
-class State(Enum):
-    """Where a member is in its life."""
-
-    NEW = "new"
-    JOINING = "joining"
-    MEMBER = "member"
-    DRAINING = "draining"
-    LEAVING = "leaving"
-    LEFT = "left"
-    FAILED = "failed"
-
-
-PREDECESSORS: Mapping[State, frozenset[State]] = {
-    State.NEW: frozenset(),
-    State.JOINING: frozenset({State.NEW, State.MEMBER, State.JOINING}),
-    State.MEMBER: frozenset({State.JOINING, State.MEMBER, State.DRAINING}),
-    State.DRAINING: frozenset({State.MEMBER}),
-    State.LEAVING: frozenset({State.NEW, State.JOINING, State.MEMBER, State.DRAINING}),
-    State.LEFT: frozenset({State.LEAVING}),
-    State.FAILED: frozenset({State.LEAVING}),
-}
-"""The states that each state may follow. Losing the partitions leads from MEMBER back to JOINING."""
-
-
-class Holder(Protocol):
-    """Who keeps the partitions' records. Every method is called on the consumer's thread, and must not raise for what passes."""
-
-    def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """The group gave these; called with none too, when only the generation changed."""
-
-    def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """The group asked these back: plan nothing new for them."""
-
-    def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Whether a planned or claimed range of these is not yet confirmed."""
-
-    def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are about to be given back; the last chance to commit for them."""
-
-    def lost(self, partitions: frozenset[TopicPartition]) -> None:
-        """These are another member's by now: forget them."""
-
-    def idle(self) -> None:
-        """Called between polls: do again what could not be done before."""
-
-
-@dataclass
-class _Command:
-    run: Callable[[], Any]
-    # A SimpleQueue: unlike a Future's lock it cannot be held by the very thread that a signal handler interrupts.
-    reply: SimpleQueue[tuple[bool, Any]] = field(default_factory=SimpleQueue)
 
 
 class Member:
@@ -136,7 +79,7 @@ class Member:
         self._drain_timeout_s = drain_timeout_s
         self._clock = clock
         self._observer = observer
-        self._commands: SimpleQueue[_Command | None] = SimpleQueue()
+        self._commands = Commands()
         self._state = State.NEW
         self._failure: GroupKafkaError | None = None
         self._closing = False
@@ -144,7 +87,7 @@ class Member:
         self._silent_until = 0.0
         self._has_joined = False
         self._assignment = Assignment()
-        self._holder: Holder
+        self._keeper: RecordKeeper
         self.consumer = make_client(Consumer, consumer_settings, self._on_error, librdkafka_log)
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-{self._group_id}", daemon=True)
 
@@ -165,9 +108,9 @@ class Member:
         """What librdkafka complained of last, to tell why nothing comes."""
         return self._last_trouble
 
-    def start(self, holder: Holder) -> None:
-        """Join the group; returns at once. `holder` is told of every change, on the consumer's thread."""
-        self._holder = holder
+    def start(self, keeper: RecordKeeper) -> None:
+        """Join the group; return at once. `keeper` is called on every change, on the consumer's thread."""
+        self._keeper = keeper
         self._thread.start()
 
     def wait_joined(self, timeout_s: float) -> bool:
@@ -189,8 +132,7 @@ class Member:
         Raises:
             MembershipClosed: the member has left; or whatever ended the member, or `run` raised.
         """
-        command = _Command(run)
-        self._commands.put(command)
+        command = self._commands.put(run)
         while True:
             try:
                 succeeded, value = command.reply.get(timeout=0.5)
@@ -198,7 +140,7 @@ class Member:
                 if self._thread.is_alive():
                     continue
                 self._raise_failure()
-                raise MembershipClosed(f"This driver has left the group {self._group_id}.") from None
+                raise self._left() from None
             if not succeeded:
                 raise value
             result: T = value
@@ -210,13 +152,16 @@ class Member:
         Waits at most `timeout_s` seconds. Safe in a signal handler, and when called again.
         """
         self._closing = True
-        self._commands.put(None)
+        self._commands.wake()
         if self._thread.is_alive() and threading.current_thread() is not self._thread:
             self._thread.join(timeout_s)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
+
+    def _left(self) -> MembershipClosed:
+        return MembershipClosed(f"This driver has left the group {self._group_id}.")
 
     # Everything below runs on the consumer's thread.
 
@@ -232,10 +177,10 @@ class Member:
                 self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             while not self._closing and self._failure is None:
-                self._serve(POLL_INTERVAL_S)
+                self._commands.serve(POLL_INTERVAL_S)
                 self._poll()
                 self._refresh_generation()
-                self._holder.idle()
+                self._keeper.idle()
         except GroupKafkaError as error:
             self._fail(error)
         except KafkaException as error:
@@ -255,34 +200,11 @@ class Member:
         self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
         self._has_joined = True
-        self._refuse_commands()
-
-    def _refuse_commands(self) -> None:
-        while True:
-            try:
-                command = self._commands.get_nowait()
-            except Empty:
-                return
-            if command is not None:
-                closed = MembershipClosed(f"This driver has left the group {self._group_id}.")
-                command.reply.put((False, self._failure or closed))
+        self._commands.refuse(self._failure or self._left())
 
     def _fail(self, error: GroupKafkaError) -> None:
         if self._failure is None:
             self._failure = error
-
-    def _serve(self, timeout_s: float) -> None:
-        """Run the commands that have come; wait at most `timeout_s` seconds for the first."""
-        try:
-            command = self._commands.get(timeout=timeout_s)
-            while command is not None:
-                try:
-                    command.reply.put((True, command.run()))
-                except Exception as error:  # noqa: BLE001 -- it is the caller's, on the other thread
-                    command.reply.put((False, error))
-                command = self._commands.get_nowait()
-        except Empty:
-            return
 
     def _poll(self) -> None:
         message = self.consumer.poll(0)
@@ -357,14 +279,14 @@ class Member:
         self._move(State.MEMBER)
         self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
         self._observer.rebalanced("assigned")
-        self._guarded(lambda: self._holder.acquired(gained))
+        self._guarded(lambda: self._keeper.acquired(gained))
         self._has_joined = True
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
         self._observer.rebalanced("revoked")
         self._guarded(lambda: self._drain(going))
-        self._guarded(lambda: self._holder.released(going))
+        self._guarded(lambda: self._keeper.released(going))
         if self._eager:
             consumer.unassign()
         else:
@@ -373,14 +295,14 @@ class Member:
             self._publish(self._assignment.partitions - going)
 
     def _drain(self, going: frozenset[TopicPartition]) -> None:
-        self._holder.draining(going)
-        if self._closing or not self._drain_timeout_s or not self._holder.in_flight(going):
+        self._keeper.draining(going)
+        if self._closing or not self._drain_timeout_s or not self._keeper.in_flight(going):
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)
         began = self._clock()
         deadline = Deadline(self._drain_timeout_s, clock=self._clock)
-        while not self._closing and self._holder.in_flight(going):
+        while not self._closing and self._keeper.in_flight(going):
             if deadline.over:
                 log.warning(
                     "group %s: [%s] are let go with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
@@ -388,15 +310,15 @@ class Member:
                     _listed(going),
                 )
                 break
-            self._serve(min(deadline.left, POLL_INTERVAL_S))
-        self._observer.drained(self._clock() - began, in_time=self._closing or not self._holder.in_flight(going))
+            self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
+        self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(going))
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
         gone = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning("group %s: thrown out of the group; [%s] are lost, and this driver rejoins", self._group_id, _listed(gone))
-        self._guarded(lambda: self._holder.lost(gone))
+        self._guarded(lambda: self._keeper.lost(gone))
         if self._eager:
             consumer.unassign()
         else:

@@ -34,7 +34,7 @@ class OutstandingClaims:
 HOLD = OutstandingClaims()
 
 
-class Holding:
+class HeldRanges:
     """How long this member has held what for other streams. Used on the consumer's thread; values are replaced, not edited."""
 
     def __init__(self, policy: OutstandingClaims, *, fresh: bool) -> None:

@@ -1,14 +1,8 @@
 """The rules of the hand-off, as pure functions: who reads a range, whatever dies when.
 
 The group's commit record of a partition is a register that only a member of the current generation can write. A stream
-decides from that record, and from what its own checkpoint says, and from nothing else:
-
-    acquired    `adopt`     on_assign: where to read on, and the record to write at once in the stream's own name
-    planned     (planner)   nothing is claimed yet, Spark may throw the plan away
-    claimed     `claim`     the plan is in Spark's offset log: take its ranges, leave them to others, or wait
-    confirmed   `confirm`   the plan is in Spark's commit log: the claim is closed
-    settled     `settle`    a range owed by another stream has been confirmed by it
-    reread      `owed_to_others`, `claimable`: a range owed by another stream is taken into a plan of one's own
+decides from that record, and from what its own checkpoint says, and from nothing else. The package handoff describes the life of
+a partition, in which these functions are the steps.
 
 docs/handoff.md explains why each rule is as it is. The simulation in tests/simulation drives these very functions.
 """

@@ -10,7 +10,7 @@ from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AssignmentTimeout, MemberFenced
-from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.losses import changed
@@ -110,7 +110,7 @@ class Joining:
         self._observer.joining(stream.name)
         ledger = Ledger(
             stream,
-            Coordinator(member.consumer, options.group_id, observer=self._observer),
+            FencedCommits(member.consumer, options.group_id, observer=self._observer),
             starting_offsets=start,
             all_partitions=lambda: self._topics.partitions(skip_missing=True),
             topic_ids=self._topic_ids.now,

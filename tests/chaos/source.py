@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.options.model import Options
@@ -109,7 +109,7 @@ def _has_records(offset: Mapping[str, Any]) -> bool:
 def _put_steps_below(steps: Steps, stream: str) -> None:
     """Have the cycle of this process, which is the runner of one query, made of parts with steps in them."""
 
-    class SteppedCoordinator(Coordinator):
+    class SteppedFencedCommits(FencedCommits):
         def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
             held = any(record.open for record in records.values()) and steps.come_to(Step.IN_CLAIM_COMMIT)
             try:
@@ -126,5 +126,5 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
             if self.in_flight(partitions):
                 steps.come_to(Step.IN_DRAIN)
 
-    joining.Coordinator = SteppedCoordinator  # type: ignore[attr-defined]
+    joining.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
     joining.Ledger = SteppedLedger  # type: ignore[attr-defined]

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, ClaimTimeout, CommitRefused, OptionError
-from spark_groupsource.group import fenced_commits as coordinator
+from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
@@ -26,7 +26,7 @@ from tests.support.waiting import until
 def test_more_records_than_one_commit_can_carry_take_several(
     monkeypatch: pytest.MonkeyPatch, topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    monkeypatch.setattr(coordinator, "MAX_COMMIT_BYTES", 2 * coordinator.RECORD_BYTES)
+    monkeypatch.setattr(fenced_commits, "MAX_COMMIT_BYTES", 2 * fenced_commits.RECORD_BYTES)
     name = topic(partitions=5)
     for partition in range(5):
         produce(name, [(None, b"x")] * 3, partition)
@@ -447,10 +447,10 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     a = query(name)
     produce(name, [(None, b"x")] * 110)
     until(a.plan, "the partition")
-    coordinator = a.joined._ledger._coordinator
+    commits = a.joined._ledger._commits
     partition = next(iter(a.positions))
     with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record takes \d+ bytes .* stream-that-never-came-back-099"):
-        a.joined._member.call(lambda: coordinator.commit({partition: longer}))
+        a.joined._member.call(lambda: commits.commit({partition: longer}))
 
 
 def test_offsets_of_the_plan_hold_every_owned_partition_and_the_generation(

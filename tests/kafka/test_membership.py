@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
-from spark_groupsource.group.member import PREDECESSORS, State
+from spark_groupsource.group.member_state import PREDECESSORS, State
 from tests.conftest import MakeTopic
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until

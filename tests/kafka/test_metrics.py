@@ -162,7 +162,7 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(
     member, ledger = a.joined._member, a.joined._ledger
     stranger = {TopicPartition("there-is-no-such-topic", 0): CommitRecord(stream="s", logged=-1, done=-1, next=0)}
     with pytest.raises(GroupKafkaError) as refused:
-        member.call(lambda: ledger._coordinator.commit(stranger))
+        member.call(lambda: ledger._commits.commit(stranger))
     assert scraped(tally).value("groupkafka_commit_errors_total", error=type(refused.value).__name__) == 1
 
     held, go_on = threading.Event(), threading.Event()

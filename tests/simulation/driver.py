@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, of_partitions, of_plan
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class FakeCoordinator(Coordinator):
+class FakeCommits(FencedCommits):
     """The group's registers as one driver reaches them."""
 
     def __init__(self, world: World, driver: Driver) -> None:
@@ -99,7 +99,7 @@ class Driver:
         self.stage = "claim" if replays else "durable"
         self.ledger = world.ledger_type(
             Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition, self.plan.topics),
-            FakeCoordinator(world, self),
+            FakeCommits(world, self),
             starting_offsets=_from_the_beginning,
             all_partitions=world.partitions,
             topic_ids=self.topic_ids,
@@ -120,8 +120,9 @@ class Driver:
         for attribute, value in vars(self.ledger).items():
             if isinstance(value, set | dict):
                 setattr(twin.ledger, attribute, copy.copy(value))
-        twin.ledger._holding = copy.copy(self.ledger._holding)
-        twin.ledger._coordinator = FakeCoordinator(world, twin)
+        twin.ledger._held_ranges = copy.copy(self.ledger._held_ranges)
+        twin.ledger._adoption = copy.copy(self.ledger._adoption)
+        twin.ledger._commits = FakeCommits(world, twin)
         twin.ledger._topic_ids = twin.topic_ids
         return twin
 

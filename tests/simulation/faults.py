@@ -27,7 +27,7 @@ from tests.simulation.counterexamples import (
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
-from tests.simulation.driver import Driver, FakeCoordinator
+from tests.simulation.driver import Driver, FakeCommits
 from tests.simulation.world import Setting, World
 
 
@@ -191,18 +191,18 @@ def _position_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, re
 # Mistakes in the ledger's steps.
 
 
-class _NothingWritten(FakeCoordinator):
+class _NothingWritten(FakeCommits):
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Nothing reaches the group."""
 
 
 class _NoAdoption(Ledger):
     def _adopt(self) -> None:
-        real = self._coordinator
-        assert isinstance(real, FakeCoordinator)
-        self._coordinator = _NothingWritten(real.world, real.driver)
+        real = self._commits
+        assert isinstance(real, FakeCommits)
+        self._commits = _NothingWritten(real.world, real.driver)
         super()._adopt()
-        self._coordinator = real
+        self._commits = real
 
 
 class _AdoptedAlthoughRefused(_NoAdoption):
@@ -229,7 +229,7 @@ class _OwedToItselfForEver(Ledger):
 
 class _RereadAlthoughHeld(Ledger):
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        self._holding.policy = OutstandingClaims(reread_after_s=0)
+        self._held_ranges.policy = OutstandingClaims(reread_after_s=0)
         return super().to_reread()
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.group.fenced_commits import Coordinator
+from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.handoff.rules import Stream
@@ -24,10 +24,10 @@ class MemberStream:
         topics = Topics(self.options.client_settings(), self.options, read_committed=False, patience_s=60)
         settings = {**self.options.member_settings(), **(callbacks or {})}
         self.member = Member(settings, self.options.subscription(), drain_timeout_s=self.options.drain_timeout_ms / 1000)
-        self.coordinator = Coordinator(self.member.consumer, self.options.group_id)
+        self.commits = FencedCommits(self.member.consumer, self.options.group_id)
         self.ledger = Ledger(
             Stream(name),
-            self.coordinator,
+            self.commits,
             starting_offsets=topics.starts,
             all_partitions=topics.partitions,
             topic_ids=topics.ids,

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
-from spark_groupsource.handoff.owed_ranges import HOLD, Holding, OutstandingClaims
+from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
@@ -22,17 +22,17 @@ def record(*owed: OwedRange) -> CommitRecord:
 
 
 def test_held_ranges_are_never_reread() -> None:
-    assert Holding(HOLD, fresh=True).to_reread({ORDERS: record(OWED)}, ME, 1e9) == {}
+    assert HeldRanges(HOLD, fresh=True).to_reread({ORDERS: record(OWED)}, ME, 1e9) == {}
 
 
 def test_rereading_takes_what_others_are_owed_at_once_and_not_what_this_stream_is_owed() -> None:
-    holding = Holding(OutstandingClaims(reread_after_s=0), fresh=False)
+    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
     records = {ORDERS: record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5)), RETURNS: record()}
     assert holding.to_reread(records, ME, 0.0) == {ORDERS: (OffsetRange(0, 5), OffsetRange(20, 60))}
 
 
 def test_a_range_is_reread_after_this_owner_has_held_it_so_long_each_by_itself() -> None:
-    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
     late = OwedRange("third", 1, 0, 5)
     assert holding.to_reread({ORDERS: record(OWED)}, ME, 1000.0) == {}
     assert holding.to_reread({ORDERS: record(OWED, late)}, ME, 1599.0) == {}
@@ -41,13 +41,13 @@ def test_a_range_is_reread_after_this_owner_has_held_it_so_long_each_by_itself()
 
 
 def test_the_rest_of_a_range_that_was_cut_does_not_wait_again() -> None:
-    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     assert holding.to_reread({ORDERS: record(OWED._replace(start=40))}, ME, 600.0) == {ORDERS: (OffsetRange(40, 60),)}
 
 
 def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
-    holding = Holding(OutstandingClaims(reread_after_s=600), fresh=False)
+    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     holding.to_reread({}, ME, 300.0)
     assert holding.to_reread({ORDERS: record(OWED)}, ME, 600.0) == {}
@@ -57,7 +57,7 @@ GRACE = OutstandingClaims(stop_after_s=120)
 
 
 def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
-    holding = Holding(GRACE, fresh=True)
+    holding = HeldRanges(GRACE, fresh=True)
     assert holding.looks_back
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
     holding.came({ORDERS: claimed, RETURNS: Foreign(7)})
@@ -75,14 +75,14 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
 
 
 def test_it_goes_on_once_they_are_confirmed() -> None:
-    holding = Holding(GRACE, fresh=True)
+    holding = HeldRanges(GRACE, fresh=True)
     holding.came({ORDERS: record(OWED)})
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     assert holding.to_reread({ORDERS: record()}, ME, 120.0) == {}
 
 
 def test_it_goes_on_beside_claims_of_later() -> None:
-    holding = Holding(GRACE, fresh=True)
+    holding = HeldRanges(GRACE, fresh=True)
     holding.came({ORDERS: record(), RETURNS: record(OWED)})
     for now in (0.0, 1e6):
         assert holding.to_reread({ORDERS: record(OWED)}, ME, now) == {}
@@ -90,7 +90,7 @@ def test_it_goes_on_beside_claims_of_later() -> None:
 
 @pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
 def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
-    assert not Holding(policy, fresh=fresh).looks_back
+    assert not HeldRanges(policy, fresh=fresh).looks_back
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_each_range_is_told_in_the_log_with_what_becomes_of_it(
     policy: OutstandingClaims, fate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        Holding(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()})
+        HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()})
     (told,) = caplog.messages
     assert told.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
     assert fate in told
@@ -117,7 +117,7 @@ class TestAStreamThatIsAlive:
     """Its micro-batch may last longer than the grace: a trigger of an hour, or a backlog."""
 
     def test_is_spared_by_the_stop_and_the_grace_counts_from_its_death(self) -> None:
-        holding = Holding(GRACE, fresh=True)
+        holding = HeldRanges(GRACE, fresh=True)
         claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
         holding.came({ORDERS: claimed})
         for now in (0.0, 500.0, 3600.0):
@@ -128,6 +128,6 @@ class TestAStreamThatIsAlive:
             holding.to_reread({ORDERS: record(OWED)}, ME, 3721.0)
 
     def test_is_not_reread_until_it_is_dead(self) -> None:
-        holding = Holding(OutstandingClaims(reread_after_s=0), fresh=False)
+        holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
         assert holding.to_reread({ORDERS: record(OWED)}, ME, 0.0, {"gone"}) == {}
         assert holding.to_reread({ORDERS: record(OWED)}, ME, 1.0, {"another"}) == {ORDERS: (OffsetRange(20, 60),)}

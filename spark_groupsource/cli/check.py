@@ -9,20 +9,27 @@ starts a rebalance.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import click
 from confluent_kafka import Consumer, KafkaError
+from rich.console import Console
+from rich.text import Text
 
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
+from spark_groupsource.cli.as_json import Json, json_text
 from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
 from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.render import console_for, printable
+from spark_groupsource.cli.shared_options import json_option
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
 from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, fetch
@@ -42,8 +49,64 @@ REFUSED_ASSIGNOR = "groupkafka-check"
 
 TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
 
+_STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold red"}
 
-def check(path: Path) -> Iterator[Finding]:
+
+@click.command()
+@click.option(
+    "--conf",
+    required=True,
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The source's options as a Java properties file: kafka.group.id=orders, one a line.",
+)
+@json_option
+def check(conf: Path, as_json: bool) -> None:
+    """Try an options file as a query would use it, and tell what is wrong and what to do.
+
+    It looks at the options, the brokers, TLS and login, topics, group, ACLs, the assignor beside the group's members, a static
+    member's name, where a query with a new checkpoint would start, claims that other queries left behind, and reads a record.
+    It joins no group and writes nothing. The exit code is 1 when there is an error, which keeps the query from running.
+
+    \b
+    Example of a file:
+      kafka.bootstrap.servers=localhost:9092
+      kafka.group.id=orders
+      subscribe=orders
+
+    \b
+    Example:
+      groupkafka check --conf orders.properties
+    """
+    console = console_for(sys.stdout)
+    found = []
+    for finding in findings_of(conf):
+        found.append(finding)
+        if not as_json:
+            print_finding(finding, console)
+    if as_json:
+        click.echo(json_text(json_shape(str(conf), found)))
+    if any(finding.level is Level.ERROR for finding in found):
+        sys.exit(1)
+
+
+def json_shape(file: str, found: Sequence[Finding]) -> Json:
+    """`groupkafka check --json`; the findings in the order of the steps."""
+    return {
+        "file": file,
+        "errors": sum(finding.level is Level.ERROR for finding in found),
+        "warnings": sum(finding.level is Level.WARNING for finding in found),
+        "findings": [{"level": finding.level.value, "check": finding.check, "text": finding.text} for finding in found],
+    }
+
+
+def print_finding(finding: Finding, console: Console) -> None:
+    """Print one line of `groupkafka check`."""
+    text = Text(f"{finding.level.value:<8} ", style=_STYLES[finding.level] if console.is_terminal else "")
+    console.print(text.append(Text(f"{finding.check:<11} {printable(finding.text)}", style="default")))
+
+
+def findings_of(path: Path) -> Iterator[Finding]:
     """Yield what is found, as it is found."""
     try:
         options = Options.parse(read_properties(path), "stream")

@@ -19,7 +19,7 @@ Kind = Literal["state", "coordinator", "joined", "left", "moved", "reset", "owed
 
 
 @dataclass(frozen=True)
-class Event:
+class GroupEvent:
     """One change. The text may hold names that clients chose."""
 
     kind: Kind
@@ -73,7 +73,7 @@ class Changes:
         self._before: GroupView | None = None
         self._settled: GroupView | None = None
 
-    def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[Event]]:
+    def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
         """Take the next look, so many seconds after the one before: its rates and events, none for the first one."""
         before, settled = self._before, self._settled
         self._before = view
@@ -87,43 +87,43 @@ class Changes:
         return rates(before, view, seconds), [*events, *_of_offsets(before, view)]
 
 
-def _of_group(before: GroupView, after: GroupView) -> Iterator[Event]:
+def _of_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
     kinds = [(view.protocol, view.assignor) for view in (before, after)]
     if before.state != after.state:
-        yield Event("state", f"{before.state} -> {after.state}")
+        yield GroupEvent("state", f"{before.state} -> {after.state}")
     if kinds[0] != kinds[1] and before.members and after.members and before.assignor and after.assignor:
-        yield Event("state", f"{before.protocol}, assignor {before.assignor} -> {after.protocol}, assignor {after.assignor}")
+        yield GroupEvent("state", f"{before.protocol}, assignor {before.assignor} -> {after.protocol}, assignor {after.assignor}")
     if before.coordinator != after.coordinator:
-        yield Event("coordinator", f"{before.coordinator or 'none'} -> {after.coordinator or 'none'}")
+        yield GroupEvent("coordinator", f"{before.coordinator or 'none'} -> {after.coordinator or 'none'}")
 
 
-def _of_members(before: GroupView, after: GroupView) -> Iterator[Event]:
+def _of_members(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
     were, are = ({_identity(member): member for member in view.members} for view in (before, after))
-    yield from (Event("left", member.name) for identity, member in were.items() if identity not in are)
-    yield from (Event("joined", member.name) for identity, member in are.items() if identity not in were)
+    yield from (GroupEvent("left", member.name) for identity, member in were.items() if identity not in are)
+    yield from (GroupEvent("joined", member.name) for identity, member in are.items() if identity not in were)
 
 
-def _moves(before: GroupView, after: GroupView) -> Iterator[Event]:
+def _moves(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
     were, are = ({one.partition: one.member for one in view.partitions} for view in (before, after))
     for partition in sorted(were.keys() | are.keys()):
         was, is_now = were.get(partition), are.get(partition)
         if _identity(was) != _identity(is_now):
-            yield Event("moved", f"{partition}: {_name_or_nobody(was)} -> {_name_or_nobody(is_now)}")
+            yield GroupEvent("moved", f"{partition}: {_name_or_nobody(was)} -> {_name_or_nobody(is_now)}")
 
 
-def _of_offsets(before: GroupView, after: GroupView) -> Iterator[Event]:
+def _of_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
     earlier = {one.partition: one for one in before.partitions}
     for now in after.partitions:
         then = earlier.get(now.partition)
         if then is None:
             continue
         if then.committed is not None and now.committed is not None and now.committed < then.committed:
-            yield Event("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
+            yield GroupEvent("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
         were, are = ({(claim.stream, claim.plan, claim.range) for claim in one.owed} for one in (then, now))
         for stream, plan, offsets in sorted(are - were):
-            yield Event("owed", f"{now.partition} {offsets}: owed to stream {stream}, plan {plan}")
+            yield GroupEvent("owed", f"{now.partition} {offsets}: owed to stream {stream}, plan {plan}")
         for stream, plan, offsets in sorted(were - are):
-            yield Event("settled", f"{now.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
+            yield GroupEvent("settled", f"{now.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
 
 
 def _identity(member: GroupMember | None) -> str | None:

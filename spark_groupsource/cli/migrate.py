@@ -6,106 +6,89 @@ is only read: as long as the new query has not started, the old one can go on in
 
 from __future__ import annotations
 
-import json
-import os
-import re
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+import sys
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timezone
+from pathlib import Path
 
-import pyarrow as pa
+import click
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
-from pyarrow import fs
+from rich.console import Console
+from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import PartitionView, refuse_active
-from spark_groupsource.cli.offset_reset import OffsetReset
-from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source, last_batches, source_lines
-from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, OptionError, TopicNotFound
+from spark_groupsource.cli.as_json import Json, iso, json_text, place
+from spark_groupsource.cli.checkpoint_files import Checkpoint, without_password
+from spark_groupsource.cli.render import DRY_RUN, console_for, printable, time_and_age
+from spark_groupsource.cli.reset_offsets import OffsetReset, print_moves
+from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
+from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source
+from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
+STATE_STAYS = """\
+The old query keeps state (aggregation, deduplication, join): it stays behind, and the new query begins without any."""
 
-class Checkpoint:
-    """The files of a checkpoint: on a local path, or at a URI that PyArrow reads (`s3`, `gs`, `hdfs`, `abfss`)."""
+STOP_FIRST = """\
+The old query has to be stopped: Spark's source joins no group, so nothing here can tell whether it still runs."""
 
-    def __init__(self, location: str) -> None:
-        """
-        Raises:
-            OptionError: not a place that can be read.
-        """
-        self.location = location
-        with self._reading():
-            if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", location):
-                # Hadoop's names for S3.
-                self._files, path = fs.FileSystem.from_uri(re.sub(r"^s3[an]:", "s3:", location))
-            else:
-                self._files, path = fs.LocalFileSystem(), os.path.abspath(location)
-        self._path = path.rstrip("/")
-
-    def query_id(self) -> str | None:
-        """Spark's id of the query; `None` when the file with it is not there, or holds something else."""
-        try:
-            found = json.loads(self._read("metadata"))
-        except (OptionError, ValueError, RecursionError):
-            return None
-        known = found.get("id") if isinstance(found, dict) else None
-        return known if isinstance(known, str) and re.fullmatch(r"[0-9a-fA-F-]{36}", known) else None
-
-    def last_batches(self) -> tuple[LastBatches, datetime | None]:
-        """The last micro-batches, and when the committed one was.
-
-        Raises:
-            OptionError: the files cannot be listed.
-            OffsetError: see spark_checkpoint.
-        """
-        offsets, commits = self._batches("offsets"), self._batches("commits")
-        if not offsets and not commits:
-            raise OptionError(
-                f"--checkpoint {without_password(self.location)}: that is no checkpoint of a streaming query, which has the "
-                "folders offsets and commits, with a file for each micro-batch. It is where the query's checkpointLocation says."
-            )
-        last = last_batches(offsets, commits)
-        return last, commits[last.committed].mtime
-
-    def offsets(self, batch: int) -> dict[str, str]:
-        """The offset of each source at the end of this micro-batch.
-
-        Raises:
-            OptionError: the file cannot be read.
-            OffsetError: see spark_checkpoint.
-        """
-        return source_lines(self._read(f"offsets/{batch}"))
-
-    def has_state(self) -> bool:
-        """Whether the query aggregates, joins or deduplicates."""
-        with self._reading():
-            return bool(self._files.get_file_info(fs.FileSelector(f"{self._path}/state", allow_not_found=True)))
-
-    def _batches(self, log: str) -> dict[int, fs.FileInfo]:
-        with self._reading():
-            found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
-        # Beside them stand checksums (.17.crc) and what was being written when a driver died.
-        return {int(one.base_name): one for one in found if re.fullmatch(r"[0-9]{1,19}", one.base_name)}
-
-    def _read(self, name: str) -> str:
-        with self._reading(), self._files.open_input_stream(f"{self._path}/{name}") as stream:
-            return bytes(stream.read()).decode("utf-8")
-
-    @contextmanager
-    def _reading(self) -> Iterator[None]:
-        try:
-            yield
-        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
-            raise OptionError(without_password(f"--checkpoint {self.location} cannot be read: {error}")) from None
+NEXT = """\
+done. Start the groupkafka query with kafka.group.id={group}, a checkpoint of its own, startingOffsets=earliest for partitions and
+topics that are created before its first micro-batch, and an output that does not know its micro-batches yet: they count from 0
+again, and a sink that ignores the ids that it has (files, Delta Lake's txnVersion) would ignore these. The old query is not to
+run again."""
 
 
-def without_password(text: str) -> str:
-    """The text without the user and the password that a URI may have before its host; keys of S3 have slashes in them.
+@click.command()
+@group_options
+@click.option(
+    "--checkpoint", required=True, metavar="PATH", help="checkpointLocation of the old query: a path, or a URI such as s3://..."
+)
+@click.option("--source", metavar="ID", help="Which source, when the query has several that read Kafka.")
+@click.option(
+    "--uncommitted",
+    type=click.Choice(["reread", "skip"]),
+    help="What becomes of a last micro-batch that was not committed; without this it is an error.",
+)
+@click.option("--overwrite", is_flag=True, help="Also replace other offsets that the group has committed.")
+@execute_option
+@json_option
+def migrate(
+    bootstrap_server: str,
+    group: str,
+    command_config: Path | None,
+    checkpoint: str,
+    source: str | None,
+    uncommitted: str | None,
+    overwrite: bool,
+    execute: bool,
+    as_json: bool,
+) -> None:
+    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group, for a groupkafka query to go on there.
 
-    A port and a path, as of `hdfs://host:8020/a@b`, are none.
+    The checkpoint is only read. The old query has to be stopped, with its last micro-batch committed; the group may have no
+    members. Partitions that were added to the topics later start at their beginning, as they would in Spark.
+
+    \b
+    Example:
+      groupkafka migrate --checkpoint /data/checkpoints/billing \\
+        --bootstrap-server localhost:9092 --group billing --execute
     """
-    return re.sub(r"://[^/@:\s]*:(?![0-9]+/)\S*@", "://***@", text)
+    files = Checkpoint(checkpoint)
+    describer = GroupAdmin(client_settings(bootstrap_server, command_config))
+    migration = plan_migration(describer, group, files, source=source, uncommitted=uncommitted)
+    if not as_json:
+        console = console_for(sys.stdout)
+        print_migration(migration, console, datetime.now(timezone.utc))
+    refuse_to_replace(migration, overwrite=overwrite)
+    if execute:
+        execute_migration(describer, files, migration)
+    if as_json:
+        click.echo(json_text(json_shape(migration, executed=execute)))
+    else:
+        print_next(group, console, executed=execute)
 
 
 @dataclass(frozen=True)
@@ -256,3 +239,60 @@ def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: 
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
         describer.alter_offsets(migration.group, changed)
+
+
+def json_shape(planned: Migration, *, executed: bool) -> Json:
+    """`groupkafka migrate --json`: offsets are the first ones that are not processed."""
+    return {
+        "group": planned.group,
+        "checkpoint": planned.checkpoint,
+        "query": planned.query,
+        "batch": planned.batch,
+        "committed_batch": planned.last.committed,
+        "planned_batch": planned.last.planned,
+        "committed_at": None if planned.committed_at is None else iso(planned.committed_at),
+        "source": planned.source,
+        "partitions": [
+            {
+                **place(reset.partition),
+                "current": reset.current,
+                "new": reset.new,
+                "added": reset.partition in planned.added,
+                "expired": planned.expired[reset.partition].size if reset.partition in planned.expired else 0,
+            }
+            for reset in planned.resets
+        ],
+        "stateful": planned.stateful,
+        "gone": [place(partition) for partition in planned.gone],
+        "executed": executed,
+    }
+
+
+def print_migration(migration: Migration, console: Console, now: datetime) -> None:
+    """Print the plan of `groupkafka migrate`, and what to know of it."""
+    last, when = migration.last, migration.committed_at
+    console.print(Text(f"checkpoint   {printable(migration.checkpoint)}, source {printable(migration.source)}"))
+    console.print(Text(f"query        {migration.query or 'not known'}"))
+    committed = "" if when is None else f", committed {time_and_age(int(when.timestamp()), now)}"
+    console.print(Text(f"micro-batch  {last.committed}{committed}"))
+    if last.planned != last.committed:
+        what = "read again" if migration.batch == last.committed else "skipped"
+        console.print(Text(f"             {last.planned} was planned and not committed: its records are {what}"))
+    console.print(Text(f"group        {printable(migration.group)}"))
+    console.print()
+    print_moves(migration.resets, console)
+    for partition in sorted(migration.added):
+        console.print(Text(f"added after the checkpoint, from its beginning: {printable(str(partition))}"))
+    for partition, lost in migration.expired.items():
+        where = f"{printable(str(partition))} {lost} {lost.size} offsets"
+        console.print(Text(f"no longer in Kafka: {where}; the query will stop and say so, or go on with failOnDataLoss=false"))
+    for partition in migration.gone:
+        console.print(Text(f"no longer in Kafka, left out: {printable(str(partition))}"))
+    if migration.stateful:
+        console.print(Text(STATE_STAYS))
+
+
+def print_next(group: str, console: Console, *, executed: bool) -> None:
+    """Print what to do once `groupkafka migrate` has shown its plan, or has done it."""
+    # As Text: brackets in the group's name are none of rich's markup.
+    console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

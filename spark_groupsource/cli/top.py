@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol
 
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli import as_json
-from spark_groupsource.cli.group_changes import Changes, Event, Rates
-from spark_groupsource.cli.render import make_table, number, printable
+from spark_groupsource.cli.as_json import Json, iso, json_text
+from spark_groupsource.cli.describe import json_group
+from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
+from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.render import console_for, make_table, number, printable
+from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
 if TYPE_CHECKING:
@@ -26,6 +34,39 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 12
 """Events that the live view shows."""
+
+
+@click.command()
+@group_options
+@click.option(
+    "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="Between looks."
+)
+@json_option
+def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
+    """Watch a group until Ctrl-C: members, partitions, lag, rates, and what happens: joins, leaves, moves, claims left behind.
+
+    On a terminal the view is live. Elsewhere each look is a line, and each change is one before it; with --json each look is
+    one JSON object on a line. Brokers that do not answer are told, and asked again. While a group of the classic protocol
+    rebalances, its coordinator does not tell who has what.
+
+    \b
+    PRODUCED/S   offsets per second that the partition's end moves
+    COMMITTED/S  offsets per second that the group's committed offset moves
+    The other columns are those of groupkafka describe.
+
+    \b
+    Example:
+      groupkafka top --bootstrap-server localhost:9092 --group orders
+    """
+    console = console_for(sys.stdout)
+    with suppress(KeyboardInterrupt), ExitStack() as ends:
+        look = ends.enter_context(GroupLook(client_settings(bootstrap_server, command_config)))
+        show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
+        if console.is_terminal and not as_json:
+            # Also for whoever is told to end: the view gives the terminal back as it was.
+            signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
+            show = ends.enter_context(LiveView(console))
+        watch(look.describe, group, show, interval)
 
 
 @dataclass(frozen=True)
@@ -36,7 +77,7 @@ class Look:
     at: datetime
     view: GroupView | None = None
     rates: Rates = field(default_factory=Rates)
-    events: tuple[Event, ...] = ()
+    events: tuple[GroupEvent, ...] = ()
     trouble: str | None = None
 
 
@@ -73,7 +114,7 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
 
 
 class JsonLines:
-    """One JSON object on one line for each look (as_json.look)."""
+    """One JSON object on one line for each look (json_look)."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
@@ -81,10 +122,10 @@ class JsonLines:
     def show(self, look: Look) -> None:
         """See `Show`."""
         if look.trouble is not None or look.view is None:
-            shown = as_json.no_look(datetime.now(timezone.utc), look.group, look.trouble or "")
+            shown = json_failure(datetime.now(timezone.utc), look.group, look.trouble or "")
         else:
-            shown = as_json.look(look.at, look.view, look.rates, look.events)
-        self._write(as_json.text(shown, lines=True))
+            shown = json_look(look.at, look.view, look.rates, look.events)
+        self._write(json_text(shown, lines=True))
 
 
 class PlainLines:
@@ -109,7 +150,7 @@ class PlainLines:
         self._line(look.at, _summary(look.view, look.rates))
 
     def _line(self, at: datetime, text: str) -> None:
-        self._write(f"{as_json.iso(at)} {printable(text)}")
+        self._write(f"{iso(at)} {printable(text)}")
 
 
 class LiveView:
@@ -195,3 +236,23 @@ def _partitions(view: GroupView, rates: Rates, room: int) -> list[Text | Table]:
         table.add_row(Text(printable(one.partition.topic)), *(Text(number(cell)) for cell in cells), Text(member))
     left = len(view.partitions) - len(shown)
     return [table, Text(f"and {left} more, with less lag", style="dim")] if left else [table]
+
+
+def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
+    """One line of `groupkafka top --json`: `describe --json` with the rates since the look before, and what has happened."""
+    shown = json_group(view)
+    for partition, one in zip(shown["partitions"], view.partitions, strict=True):
+        partition["produced_per_second"] = rates.produced.get(one.partition)
+        partition["committed_per_second"] = rates.committed.get(one.partition)
+    return {
+        "at": iso(at),
+        **shown,
+        "produced_per_second": rates.all_produced,
+        "committed_per_second": rates.all_committed,
+        "events": [{"event": event.kind, "text": event.text} for event in events],
+    }
+
+
+def json_failure(at: datetime, group_id: str, why: str) -> Json:
+    """A line of `groupkafka top --json` for a look that failed."""
+    return {"at": iso(at), "group": group_id, "error": why}

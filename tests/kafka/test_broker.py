@@ -288,7 +288,7 @@ def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
     assert not node.running
 
 
-COMMAND = [sys.executable, "-c", "from spark_groupsource.dev_broker.command import broker; broker()"]
+COMMAND = [sys.executable, "-c", "from spark_groupsource.cli.main import main; main()", "broker"]
 
 
 class TestTheCommand:

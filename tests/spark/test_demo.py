@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
-from spark_groupsource.cli.demo.check import check, committed_files
+from spark_groupsource.cli.demo.count import committed_files, count_records
 from spark_groupsource.cli.main import main
 from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
 
@@ -173,7 +173,7 @@ def outputs(sinks: dict[str, Sink]) -> dict[str, Path]:
 def test_each_record_in_one_output_is_exactly_once(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 2]), sinks["A"].file("a1", [4], partition=1))
     sinks["B"].list("0", sinks["B"].file("b0", [1, 3]))
-    result = check(5, outputs(sinks))
+    result = count_records(5, outputs(sinks))
     assert result.exactly_once
     assert result.read == 5
     assert result.rows == {("A", 0): 2, ("A", 1): 1, ("B", 0): 2}
@@ -181,7 +181,7 @@ def test_each_record_in_one_output_is_exactly_once(sinks: dict[str, Sink]) -> No
 
 def test_a_removed_record_is_lost(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 3]))
-    result = check(4, outputs(sinks))
+    result = count_records(4, outputs(sinks))
     assert not result.exactly_once
     assert (result.lost, result.doubled) == ((2,), ())
 
@@ -189,14 +189,14 @@ def test_a_removed_record_is_lost(sinks: dict[str, Sink]) -> None:
 def test_a_record_in_both_outputs_is_doubled(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 2]))
     sinks["B"].list("0", sinks["B"].file("b0", [2]))
-    result = check(3, outputs(sinks))
+    result = count_records(3, outputs(sinks))
     assert not result.exactly_once
     assert (result.lost, result.doubled, result.read) == ((), (2,), 4)
 
 
 def test_a_record_that_was_lost_is_not_made_up_for_by_a_doubled_one(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 1]))
-    result = check(3, outputs(sinks))
+    result = count_records(3, outputs(sinks))
     assert result.read == result.produced
     assert not result.exactly_once
     assert (result.lost, result.doubled) == ((2,), (1,))
@@ -204,7 +204,7 @@ def test_a_record_that_was_lost_is_not_made_up_for_by_a_doubled_one(sinks: dict[
 
 def test_a_record_that_was_never_produced_is_told(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 7]))
-    result = check(1, outputs(sinks))
+    result = count_records(1, outputs(sinks))
     assert not result.exactly_once
     assert result.unknown == (7,)
 
@@ -213,7 +213,7 @@ def test_files_that_the_sink_has_not_committed_do_not_count(sinks: dict[str, Sin
     sinks["A"].list("0", sinks["A"].file("a0", [0]))
     sinks["A"].file("cut-off", [0])
     (sinks["A"].log / ".1.tmp").write_text("v1\n" + sinks["A"].file("half", [0]))
-    assert check(1, outputs(sinks)).exactly_once
+    assert count_records(1, outputs(sinks)).exactly_once
 
 
 def test_a_compact_file_of_the_log_stands_for_all_before_it(sinks: dict[str, Sink]) -> None:
@@ -224,8 +224,8 @@ def test_a_compact_file_of_the_log_stands_for_all_before_it(sinks: dict[str, Sin
     sink.list("2.compact", *lines[:3])
     sink.list("3", lines[3])
     assert [file.name for file in committed_files(sink.folder)] == ["a0", "a1", "a2", "a3"]
-    assert check(4, outputs(sinks)).exactly_once
+    assert count_records(4, outputs(sinks)).exactly_once
 
 
 def test_a_query_that_has_committed_nothing_has_no_rows(tmp_path: Path) -> None:
-    assert check(0, {"A": tmp_path / "nowhere"}).exactly_once
+    assert count_records(0, {"A": tmp_path / "nowhere"}).exactly_once

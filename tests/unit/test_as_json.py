@@ -11,11 +11,12 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli import as_json, group_changes
+from spark_groupsource.cli import check, claims, describe, group_changes, migrate, reset_offsets, top
+from spark_groupsource.cli.as_json import json_text
 from spark_groupsource.cli.findings import Finding, Level
-from spark_groupsource.cli.group_changes import Event, Rates
+from spark_groupsource.cli.group_changes import GroupEvent, Rates
 from spark_groupsource.cli.migrate import Migration
-from spark_groupsource.cli.offset_reset import OffsetReset
+from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
@@ -63,18 +64,18 @@ MIGRATION = Migration(
 )
 
 SHOWN = {
-    "describe": [as_json.group(VIEW)],
-    "claims": [as_json.claims(VIEW)],
+    "describe": [describe.json_group(VIEW)],
+    "claims": [claims.json_shape(VIEW)],
     "reset-offsets": [
-        as_json.resets(
+        reset_offsets.json_shape(
             "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].in_flight + VIEW.partitions[0].owed)], executed=False
         )
     ],
-    "migrate": [as_json.migration(MIGRATION, executed=False)],
-    "check": [as_json.findings("file", [Finding(Level.OK, "brokers", "yes")])],
+    "migrate": [migrate.json_shape(MIGRATION, executed=False)],
+    "check": [check.json_shape("file", [Finding(Level.OK, "brokers", "yes")])],
     "top": [
-        as_json.look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [Event("joined", "a")]),
-        as_json.no_look(AT, "billing", "why"),
+        top.json_look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
+        top.json_failure(AT, "billing", "why"),
     ],
 }
 
@@ -100,7 +101,7 @@ def test_the_fields_are_those_of_the_page(command: str) -> None:
 
 
 def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> None:
-    shown = as_json.group(VIEW)
+    shown = describe.json_group(VIEW)
     first, second = shown["partitions"]
     assert [(one["kind"], one["start"], one["since"]) for one in first["claims"]] == [
         ("owed", 2, None),
@@ -111,7 +112,7 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
 
 def test_no_character_that_could_steer_a_terminal_is_raw() -> None:
     for lines in (False, True):
-        text = as_json.text(SHOWN["describe"][0], lines=lines)
+        text = json_text(SHOWN["describe"][0], lines=lines)
         assert "\x1b" not in text
         assert json.loads(text) == SHOWN["describe"][0]
         assert ("\n" in text) is not lines

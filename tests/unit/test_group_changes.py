@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.group_changes import Changes, Event, Rates, rates
+from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, rates
 from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts, watch
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OwedRange
@@ -39,7 +39,7 @@ def view(*members: GroupMember, commits: dict[int, GroupCommit] | None = None, e
 def told(*looks: GroupView) -> list[tuple[str, str]]:
     """The events of the last look."""
     changes = Changes()
-    events: list[Event] = []
+    events: list[GroupEvent] = []
     for look in looks:
         _, events = changes.since_last(look, 2)
     return [(event.kind, event.text) for event in events]
@@ -173,7 +173,7 @@ def test_looks_go_on_after_one_that_no_broker_answers() -> None:
 def test_json_lines_hold_the_look_with_its_rates_and_events() -> None:
     lines: list[str] = []
     show = JsonLines(lines.append)
-    look = Look("billing", AT, view(member("a", 0)), Rates({place(0): 1.5}, {place(0): -2.0}), (Event("joined", "a@host"),))
+    look = Look("billing", AT, view(member("a", 0)), Rates({place(0): 1.5}, {place(0): -2.0}), (GroupEvent("joined", "a@host"),))
     show.show(look)
     show.show(Look("billing", AT, trouble="all down"))
     one, other = map(json.loads, lines)

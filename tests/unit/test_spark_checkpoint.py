@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_groupsource.cli.migrate import without_password
+from spark_groupsource.cli.checkpoint_files import without_password
 from spark_groupsource.cli.spark_checkpoint import (
     LastBatches,
     batch_to_carry,

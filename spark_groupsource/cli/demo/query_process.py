@@ -14,7 +14,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO, Any
 
-Event = Mapping[str, Any]
+QueryEvent = Mapping[str, Any]
 
 
 class QueryProcess:
@@ -29,7 +29,7 @@ class QueryProcess:
         temporary = folder / "tmp"
         temporary.mkdir(exist_ok=True)
         self.log = folder / "query.log"
-        self._events: SimpleQueue[Event] = SimpleQueue()
+        self._events: SimpleQueue[QueryEvent] = SimpleQueue()
         self._ended = threading.Event()
         with open(self.log, "ab") as log:
             self._process = subprocess.Popen(
@@ -56,7 +56,7 @@ class QueryProcess:
             self._process.stdin.write(json.dumps(dict(options)).encode() + b"\n")
             self._process.stdin.flush()
 
-    def events(self) -> list[Event]:
+    def events(self) -> list[QueryEvent]:
         """What it has told since the last call."""
         told = []
         while not self._events.empty():

@@ -7,7 +7,7 @@ from collections import deque
 from datetime import datetime
 from pathlib import Path
 
-from spark_groupsource.cli.demo.query_process import Event, QueryProcess
+from spark_groupsource.cli.demo.query_process import QueryEvent, QueryProcess
 from spark_groupsource.cli.demo.view import QueryScene, listed
 from spark_groupsource.errors import DemoFailed
 from spark_groupsource.partition import TopicPartition
@@ -67,7 +67,7 @@ class Query:
         for process in (self.process, *self._ended):
             process.close()
 
-    def take(self, event: Event) -> str | None:
+    def take(self, event: QueryEvent) -> str | None:
         """Take note of what its process told; returns a sentence when its partitions have changed.
 
         Raises:
@@ -104,7 +104,7 @@ class Query:
         """What the view shows of it."""
         return QueryScene(self.name, self.status, self.generation, self.partitions, self.rate.per_second(), self.rows, self.lag)
 
-    def _take_progress(self, event: Event) -> str | None:
+    def _take_progress(self, event: QueryEvent) -> str | None:
         # A replay plans nothing, so there is no report and no `latest`; Spark before 4.2 asks for none.
         end, latest = event["end"], event["latest"] or {}
         if end["plan"] < 0:

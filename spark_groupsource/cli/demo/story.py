@@ -6,28 +6,20 @@ B comes back on its checkpoint and reads that; the producer stops, both drain, a
 
 from __future__ import annotations
 
-import importlib.util
-import shutil
-import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.demo.check import Check, check
+from spark_groupsource.cli.demo.count import Count, count_records
 from spark_groupsource.cli.demo.producer import LiveProducer
 from spark_groupsource.cli.demo.query_state import Query, Rate
-from spark_groupsource.cli.demo.view import Scene, View, listed, print_check, print_next_steps
+from spark_groupsource.cli.demo.view import Scene, View, listed
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for
 from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.dev_broker.java import find_java
-from spark_groupsource.errors import BrokerError, DemoFailed, GroupKafkaError
+from spark_groupsource.errors import BrokerError, DemoFailed
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -80,7 +72,7 @@ class Story:
             query.close()
         self._cleanup.close()
 
-    def tell(self) -> Check:
+    def tell(self) -> Count:
         """Run from the first record to the count.
 
         Raises:
@@ -174,7 +166,7 @@ class Story:
         self._until(lambda: self._both_share() and (self.b.generation or 0) > generation, "A and B share the topic again")
         self._view.event(f"both share again: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}")
 
-    def _finish(self) -> Check:
+    def _finish(self) -> Count:
         assert self._producer is not None  # noqa: S101
         produced = self._producer.stop()
         self._view.event(f"producer stopped after {produced} records; both queries read to the end")
@@ -184,7 +176,7 @@ class Story:
             query.process.stop()
         self._until(lambda: self.a.has_stopped and self.b.has_stopped, "both queries stop")
         self._until(lambda: self._group is not None and not self._group.members, "both members leave the group")
-        return check(produced, {query.name: query.output for query in (self.a, self.b)})
+        return count_records(produced, {query.name: query.output for query in (self.a, self.b)})
 
     def _drained(self) -> bool:
         group = self._group
@@ -232,40 +224,3 @@ class Story:
             # There is no group yet, or its coordinator is busy: the next look will tell.
             with suppress(BrokerError):
                 self._group = self._group_look.describe(GROUP)
-
-
-def run() -> None:
-    """Run the demo on this terminal.
-
-    Raises:
-        GroupKafkaError: something is missing, or failed, or not every record was counted once. What the queries wrote, their
-            logs included, then stays, and the message tells where.
-    """
-    _require_pyspark()
-    find_java()
-    signal.signal(signal.SIGTERM, _interrupt)
-    console = console_for(sys.stdout)
-    folder = Path(tempfile.mkdtemp(prefix="groupkafka-demo-"))
-    try:
-        with View(console) as view, Story(view, folder) as story:
-            result = story.tell()
-    except GroupKafkaError as failed:
-        raise DemoFailed(f"{failed}\nAll logs: {folder}") from failed
-    except KeyboardInterrupt:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    print_check(result, console)
-    if not result.exactly_once:
-        raise DemoFailed(f"The outputs, the checkpoints and the logs: {folder}")
-    shutil.rmtree(folder, ignore_errors=True)
-    print_next_steps(console)
-
-
-def _require_pyspark() -> None:
-    if importlib.util.find_spec("pyspark") is None:
-        raise GroupKafkaError("The demo needs PySpark, which is not installed: pip install 'spark-groupsource[spark]'")
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # The same way out as Ctrl-C: whatever was started is ended.
-    raise KeyboardInterrupt

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.demo.check import Check
-from spark_groupsource.cli.render import partition_table, printable
+from spark_groupsource.cli.demo.count import Count
+from spark_groupsource.cli.describe import partition_table
+from spark_groupsource.cli.render import printable
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -151,27 +152,27 @@ def listed(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(map(str, sorted(partitions)))
 
 
-def print_check(check: Check, console: Console) -> None:
+def print_count(count: Count, console: Console) -> None:
     """Print the figures, by query and partition and in all."""
-    names = sorted({name for name, _partition in check.rows})
+    names = sorted({name for name, _partition in count.rows})
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("PARTITION")
     for name in names:
         table.add_column(f"READ BY {name}", justify="right")
     table.add_column("READ", justify="right")
-    for partition in sorted({partition for _name, partition in check.rows}):
-        rows = [check.rows.get((name, partition), 0) for name in names]
+    for partition in sorted({partition for _name, partition in count.rows}):
+        rows = [count.rows.get((name, partition), 0) for name in names]
         table.add_row(str(partition), *map(str, rows), str(sum(rows)))
     console.print()
     console.print(table)
     console.print()
-    verdict = "every record counted once" if check.exactly_once else "NOT every record was counted once"
+    verdict = "every record counted once" if count.exactly_once else "NOT every record was counted once"
     console.print(
-        Text(f"produced {check.produced}, read {check.read}, lost {len(check.lost)}, doubled {len(check.doubled)}: {verdict}"),
-        style="bold green" if check.exactly_once else "bold red",
+        Text(f"produced {count.produced}, read {count.read}, lost {len(count.lost)}, doubled {len(count.doubled)}: {verdict}"),
+        style="bold green" if count.exactly_once else "bold red",
         soft_wrap=True,
     )
-    for what, numbers in (("lost", check.lost), ("doubled", check.doubled), ("never produced", check.unknown)):
+    for what, numbers in (("lost", count.lost), ("doubled", count.doubled), ("never produced", count.unknown)):
         if numbers:
             more = ", ..." if len(numbers) > MOST_NUMBERS else ""
             console.print(f"{what}: {', '.join(map(str, numbers[:MOST_NUMBERS]))}{more}", soft_wrap=True)

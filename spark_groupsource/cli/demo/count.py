@@ -24,8 +24,8 @@ _COLUMNS = ["number", "partition"]
 
 
 @dataclass(frozen=True)
-class Check:
-    """The count. `rows` is by query and partition; `lost` and `doubled` name records by their numbers."""
+class Count:
+    """The result. `rows` is by query and partition; `lost` and `doubled` name records by their numbers."""
 
     produced: int
     rows: Mapping[tuple[str, int], int]
@@ -45,7 +45,7 @@ class Check:
         return not self.lost and not self.doubled and not self.unknown and self.read == self.produced
 
 
-def check(produced: int, outputs: Mapping[str, Path]) -> Check:
+def count_records(produced: int, outputs: Mapping[str, Path]) -> Count:
     """Count the numbers 0 to `produced` (exclusive) in the outputs of the queries.
 
     Args:
@@ -62,7 +62,7 @@ def check(produced: int, outputs: Mapping[str, Path]) -> Check:
             table: pa.Table = pq.read_table(file, columns=_COLUMNS, partitioning=None)
             seen.update(table.column("number").to_pylist())
             rows.update((name, partition) for partition in table.column("partition").to_pylist())
-    return Check(
+    return Count(
         produced=produced,
         rows=dict(sorted(rows.items())),
         lost=tuple(number for number in range(produced) if number not in seen),

@@ -7,18 +7,72 @@ them, and a query that restarts on its checkpoint leaves a range that is no long
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 
+import click
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from rich.console import Console
+from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView, refuse_active
+from spark_groupsource.cli.as_json import Json, json_claim, json_text, place
+from spark_groupsource.cli.render import DRY_RUN, console_for, make_table, number, print_table, printable
+from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
 from spark_groupsource.errors import ClaimsInTheWay, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.options.values import TOPIC_NAME
 from spark_groupsource.partition import OffsetRange, TopicPartition
+
+
+@click.command("reset-offsets")
+@group_options
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions; repeatable.")
+@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
+@click.option("--to-latest", is_flag=True, help="To the end: only records that are still to come.")
+@click.option("--to-datetime", metavar="ISO8601", help="To the first record of that time or later; without a zone, UTC.")
+@click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest that is there.")
+@execute_option
+@click.option("--drop-claims", is_flag=True, help="Also forget ranges that are claimed and not confirmed.")
+@json_option
+def reset_offsets(
+    bootstrap_server: str,
+    group: str,
+    command_config: Path | None,
+    topics: tuple[str, ...],
+    to_earliest: bool,
+    to_latest: bool,
+    to_datetime: str | None,
+    to_offset: int | None,
+    execute: bool,
+    drop_claims: bool,
+    as_json: bool,
+) -> None:
+    """Move the committed offsets of a group whose members are all stopped.
+
+    The options are those of kafka-consumer-groups.sh --reset-offsets. Ranges that are claimed and not confirmed (see
+    groupkafka claims) are in the way: restart their queries first, or give --drop-claims.
+
+    \b
+    Example:
+      groupkafka reset-offsets --bootstrap-server localhost:9092 --group orders \\
+        --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
+    """
+    to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
+    describer = GroupAdmin(client_settings(bootstrap_server, command_config))
+    resets = plan_reset(describer, group, topics, to)
+    if not as_json:
+        print_resets(resets, console_for(sys.stdout))
+    if execute:
+        execute_reset(describer, group, resets, drop_claims=drop_claims)
+    if as_json:
+        click.echo(json_text(json_shape(group, resets, executed=execute)))
+    else:
+        click.echo("done" if execute else DRY_RUN)
 
 
 @dataclass(frozen=True)
@@ -159,3 +213,40 @@ def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetRese
         )
     refuse_active(describer.describe(group))
     describer.alter_offsets(group, {reset.partition: reset.new for reset in resets})
+
+
+def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool) -> Json:
+    """`groupkafka reset-offsets --json`."""
+    return {
+        "group": group_id,
+        "executed": executed,
+        "resets": [
+            {
+                **place(reset.partition),
+                "current": reset.current,
+                "new": reset.new,
+                "difference": reset.difference,
+                "claims": [json_claim(claim) for claim in sorted(reset.claims, key=lambda claim: claim.start)],
+            }
+            for reset in planned
+        ],
+    }
+
+
+def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
+    """Print the plan of `groupkafka reset-offsets`, and the claims that it would forget."""
+    print_moves(resets, console)
+    for reset in resets:
+        for claim in reset.claims:
+            where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
+            console.print(Text(f"claimed, and forgotten by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+
+
+def print_moves(resets: Iterable[OffsetReset], console: Console) -> None:
+    """Print the committed offset of each partition as it is, and as it is to be."""
+    table = make_table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
+    for reset in resets:
+        difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"
+        numbers = (str(reset.partition.partition), number(reset.current), str(reset.new), difference)
+        table.add_row(*map(Text, (printable(reset.partition.topic), *numbers)))
+    print_table(table, console)

@@ -10,7 +10,6 @@ from types import FrameType
 import click
 
 from spark_groupsource.dev_broker.cluster import Cluster
-from spark_groupsource.errors import BrokerStartError
 
 _LOOK_EVERY_S = 0.5
 
@@ -35,8 +34,6 @@ def broker(nodes: str, version_: str | None, data: str | None, port: int | None)
             _wait_for_the_end(cluster)
     except KeyboardInterrupt:
         _say("stopped")
-    except BrokerStartError as error:
-        raise click.ClickException(str(error)) from error
 
 
 def _wait_for_the_end(cluster: Cluster) -> None:

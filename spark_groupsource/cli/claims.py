@@ -1,0 +1,93 @@
+"""`groupkafka claims`: what streams have claimed in a group and not yet confirmed."""
+
+from __future__ import annotations
+
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.text import Text
+
+from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
+from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.render import console_for, make_table, print_table, printable, time_and_age
+from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+
+IN_FLIGHT = """\
+in flight: a micro-batch is running with it; or its query has stopped, and nobody has taken the partition over yet."""
+
+OWED = """\
+owed: its query stopped, or lost the partition, before it confirmed the range. One of these ends that:
+  1. Restart the query of that stream ({streams}) on its checkpoint: it reads the range, and every record reaches the output
+     once. Which checkpoint is it? grep -rl STREAM CHECKPOINT/offsets
+  2. If that checkpoint is gone, restart the queries that are running now with outstandingClaims=reread: they read the range;
+     records that had reached the output before are there twice.
+  3. Or say by hand where to go on: stop every member, then (this only shows what it would do)
+     groupkafka reset-offsets --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
+
+
+@click.command()
+@group_options
+@json_option
+def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
+    """List the ranges that streams have claimed and not yet confirmed, since when, and what can be done.
+
+    \b
+    KIND    in flight: the micro-batch of the stream that has the partition
+            owed: its query stopped, or lost the partition, before it
+            confirmed the range; only that query reads it, when it restarts
+    STREAM  the query's name; it stands in each file of CHECKPOINT/offsets
+    PLAN    the stream's micro-batch
+    SINCE   when it was claimed, by the clock of that query's driver
+
+    \b
+    Example:
+      groupkafka claims --bootstrap-server localhost:9092 --group orders
+    """
+    with GroupLook(client_settings(bootstrap_server, command_config)) as look:
+        view = look.describe(group)
+    if as_json:
+        click.echo(json_text(json_shape(view)))
+    else:
+        print_claims(view, console_for(sys.stdout), datetime.now(timezone.utc))
+
+
+def json_shape(view: GroupView) -> Json:
+    """`groupkafka claims --json`."""
+    return {
+        "group": view.group,
+        "state": view.state,
+        "held": view.held,
+        "claims": [{**place(one.partition), **claim} for one in view.partitions for claim in json_claims(one)],
+    }
+
+
+def print_claims(view: GroupView, console: Console, now: datetime) -> None:
+    """Print what `groupkafka claims` shows: each range that is claimed and not confirmed, and what can be done about it."""
+    rows = [
+        (one.partition, kind, claim)
+        for one in view.partitions
+        for claims, kind in ((one.in_flight, "in flight"), (one.owed, "owed"))
+        for claim in claims
+    ]
+    group = printable(view.group)
+    if not rows:
+        console.print(Text(f"group {group}: nothing is claimed; every record below the committed offsets has been confirmed."))
+        return
+    table = make_table(
+        ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal
+    )
+    for partition, kind, claim in sorted(rows, key=lambda row: (row[0], row[2].start)):
+        cells = (printable(partition.topic), partition.partition, claim.range, claim.range.size, kind, claim.stream, claim.plan)
+        table.add_row(*(Text(str(cell)) for cell in cells), Text(time_and_age(claim.since, now)))
+    print_table(table, console)
+    count = f"{len(rows)} {'range' if len(rows) == 1 else 'ranges'}"
+    console.print(Text(f"group {group}, {view.state}: {count}, {view.held} offsets claimed and not yet confirmed"))
+    console.print()
+    if any(kind == "in flight" for _, kind, _ in rows):
+        console.print(Text(IN_FLIGHT))
+    if owed := sorted({claim.stream for _, kind, claim in rows if kind == "owed"}):
+        console.print(Text(OWED.format(streams=" or ".join(owed), group=group)))

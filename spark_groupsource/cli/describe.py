@@ -1,0 +1,135 @@
+"""`groupkafka describe`: a group's members, partitions, offsets and lag."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
+from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.render import console_for, make_table, number, print_table, printable
+from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+
+
+@click.command()
+@group_options
+@json_option
+def describe(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
+    """Show a group's members, partitions, offsets and lag.
+
+    \b
+    COMMITTED  the first offset not known to be durably processed
+    END        the partition's end (high watermark)
+    LAG        offsets between the two
+    HELD       offsets that a stream has claimed and not yet confirmed: its
+               micro-batch in flight, or owed to a query that was stopped in
+               the middle of one and reads them when it restarts
+    MEMBER     client id, instance id of a static member, host
+    STREAM     the query that wrote the commit; - for another client
+
+    \b
+    Example:
+      groupkafka describe --bootstrap-server localhost:9092 --group orders
+    """
+    with GroupLook(client_settings(bootstrap_server, command_config)) as look:
+        view = look.describe(group)
+    if as_json:
+        click.echo(json_text(json_group(view)))
+    else:
+        print_group(view, console_for(sys.stdout))
+
+
+def json_group(view: GroupView) -> Json:
+    """`groupkafka describe --json`."""
+    return {
+        "group": view.group,
+        "state": view.state,
+        "protocol": view.protocol,
+        "assignor": view.assignor or None,
+        "coordinator": view.coordinator or None,
+        "lag": view.lag,
+        "held": view.held,
+        "members": [_member(member) for member in view.members],
+        "partitions": [_partition(one) for one in view.partitions],
+    }
+
+
+def _member(member: GroupMember) -> Json:
+    return {
+        "member_id": member.member_id,
+        "client_id": member.client_id,
+        "instance_id": member.instance_id,
+        "host": member.host,
+        "partitions": [place(partition) for partition in sorted(member.partitions)],
+    }
+
+
+def _partition(one: PartitionView) -> Json:
+    return {
+        **place(one.partition),
+        "committed": one.committed,
+        "end": one.end,
+        "lag": one.lag,
+        "held": one.held,
+        "member_id": None if one.member is None else one.member.member_id,
+        "stream": one.stream,
+        "claims": json_claims(one),
+    }
+
+
+def print_group(view: GroupView, console: Console) -> None:
+    """Print what `groupkafka describe` shows."""
+    console.print(Text(f"group        {printable(view.group)}"))
+    console.print(Text(f"state        {view.state}, {len(view.members)} {'member' if len(view.members) == 1 else 'members'}"))
+    console.print(Text(f"coordinator  {printable(view.coordinator) or '-'}"))
+    console.print(Text(f"protocol     {view.protocol}, assignor {printable(view.assignor) or '-'}"))
+    console.print()
+    if view.partitions:
+        print_table(partition_table(view.partitions, terminal=console.is_terminal), console)
+        console.print(Text(f"lag {view.lag}, held {view.held}, partitions {len(view.partitions)}"))
+    else:
+        console.print("No partition has a committed offset or a member.")
+    _print_held(view.partitions, console)
+    _print_idle([member for member in view.members if not member.partitions], console)
+
+
+def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:
+    """One row for each partition."""
+    table = make_table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
+    for one in partitions:
+        numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
+        member = "-" if one.member is None else printable(one.member.name)
+        texts = (printable(one.partition.topic), *map(number, numbers), member, one.stream or "-")
+        table.add_row(*map(Text, texts))
+    return table
+
+
+def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:
+    lines = []
+    for one in partitions:
+        for claims, meaning in ((one.owed, "owed: its query reads them when it restarts"), (one.in_flight, "in flight")):
+            lines += [
+                f"  {printable(str(one.partition))} {claim.range} {claim.range.size} offsets: "
+                f"stream {claim.stream}, plan {claim.plan} ({meaning})"
+                for claim in claims
+            ]
+    if lines:
+        console.print()
+        console.print("held, claimed and not yet confirmed:")
+        for line in lines:
+            console.print(Text(line))
+
+
+def _print_idle(members: list[GroupMember], console: Console) -> None:
+    if members:
+        console.print()
+        console.print("members without partitions:")
+        for member in members:
+            console.print(Text(f"  {printable(member.name)}  {printable(member.member_id)}"))

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli import check
 from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.fetch import native_consumer, pure_consumer
+from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
@@ -130,3 +133,9 @@ def test_no_claims() -> None:
 def test_long_lists_are_cut() -> None:
     assert listed(range(5)) == "0, 1, 2, 3, 4"
     assert listed(range(8)) == "0, 1, 2, 3, 4, and 3 more"
+
+
+@pytest.mark.parametrize(("reader", "named"), [(native_consumer.read, "native"), (pure_consumer.read, "pure Python")])
+def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPatch, reader: Reader, named: str) -> None:
+    monkeypatch.setattr(check, "reader_for", lambda _settings: reader)
+    assert f"the {named} reader" in check._of_fetch(options(), None).text

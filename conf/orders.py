@@ -14,14 +14,12 @@ from __future__ import annotations
 import signal
 import sys
 import threading
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource import register
-from spark_groupsource.options.properties_file import read_properties
+from spark_groupsource import read_properties, register
 
 
 def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> StreamingQuery:
@@ -39,7 +37,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
     register(spark)
-    orders = spark.readStream.format("groupkafka").options(**read_properties(Path(options))).load()
+    orders = spark.readStream.format("groupkafka").options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
     while query.isActive and not stopping.wait(1):
         pass

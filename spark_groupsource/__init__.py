@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
+    from spark_groupsource.options.properties_file import read_properties
     from spark_groupsource.spark.datasource import GroupKafkaDataSource, register
     from spark_groupsource.spark.lag_listener import LagListener, LagSnapshot
 
-__all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", "register"]
+__all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", "read_properties", "register"]
 
 
 def __getattr__(name: str) -> object:
@@ -23,4 +24,8 @@ def __getattr__(name: str) -> object:
         from spark_groupsource.spark import lag_listener
 
         return getattr(lag_listener, name)
+    if name == "read_properties":
+        from spark_groupsource.options.properties_file import read_properties
+
+        return read_properties
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -19,16 +19,23 @@ _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
-def read_properties(path: Path) -> dict[str, str]:
-    """Read the file as `java.util.Properties.load` does; of a key that stands twice, the last one counts.
+def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
+    """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
 
-    `${env:NAME}` in a value is that environment variable.
+    The file is read as `java.util.Properties.load` reads it, in UTF-8. If a key is duplicated, its last value counts.
+    `${env:NAME}` in a value is replaced by that environment variable.
+
+    Args:
+        path: the file. `groupkafka check --conf` reads it in the same way.
+
+    Returns:
+        Each key with its value.
 
     Raises:
         OptionError: the file cannot be read, or an environment variable is not set. The message shows no value.
     """
     try:
-        text = path.read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise OptionError(f"{path} cannot be read: {reason}.") from None

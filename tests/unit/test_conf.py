@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 import yaml
 
+from spark_groupsource import read_properties
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
-from spark_groupsource.options.properties_file import read_properties
 
 CONF = Path(__file__).parents[2] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}

@@ -55,7 +55,7 @@ docs: $(STAMP)
 $(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@echo "installing into $(DELTA_VENV)"
 	@$(PYTHON) -m venv $(DELTA_VENV)
-	@$(DELTA_VENV)/bin/python -m pip install --progress-bar off -e '.[notebooks]' '$(DELTA)' 'deltalake>=1.6' > $(DELTA_VENV)/install.log 2>&1 || { cat $(DELTA_VENV)/install.log; exit 1; }
+	@$(DELTA_VENV)/bin/python -m pip install --progress-bar off -e '.[cli,notebooks]' '$(DELTA)' 'deltalake>=1.6' > $(DELTA_VENV)/install.log 2>&1 || { cat $(DELTA_VENV)/install.log; exit 1; }
 	@touch $@
 
 # Runs the notebooks and writes their outputs into them.

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
 from spark_groupsource.cli.demo.story import GROUP, Story
-from spark_groupsource.cli.demo.view import Scene, View, print_check
+from spark_groupsource.cli.demo.view import Scene, View, print_count
 from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.top import LiveView, Look, watch
 
@@ -138,7 +138,7 @@ def main() -> int:
                 watching.join()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    print_check(result, screen)
+    print_count(result, screen)
     if not (view.has_table and top.has_picture and result.exactly_once):
         print("This run held nothing for the stopped query, or was over too soon: run it again.", file=sys.stderr)
         return 1

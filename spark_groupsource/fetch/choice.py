@@ -7,8 +7,9 @@ import logging
 
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchSettings, Reader
+from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.fetch.settings import FetchSettings
 
 logger = logging.getLogger(__name__)
 

@@ -15,7 +15,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 from confluent_kafka import KafkaError
 
@@ -23,36 +22,6 @@ from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
 
 # A worker may serve several queries; the consumers of those that ended must not pile up.
 _MOST_KEPT = 4
-
-# What only a member of the group needs; the executors are none.
-_FOR_MEMBERS = (
-    "group.instance.id",
-    "group.protocol",
-    "group.protocol.type",
-    "group.remote.assignor",
-    "heartbeat.interval.ms",
-    "max.poll.interval.ms",
-    "partition.assignment.strategy",
-    "session.timeout.ms",
-)
-_DEFAULTS: dict[str, Any] = {
-    # Java's default, hence Spark's; librdkafka's is read_committed.
-    "isolation.level": "read_uncommitted",
-    # A Fetch that waits for records at the end of a log holds up all requests on its connection for so long (500 ms by
-    # default), the next range's among them.
-    "fetch.wait.max.ms": 10,
-    # The next Fetch goes out when fewer records than this are left. With the 100,000 of librdkafka all that is fetched ahead
-    # (a structure for each record, and memory for it) falls out of the processor's caches before it is read: twice the CPU time.
-    "queued.min.messages": 5000,
-    "fetch.queue.backoff.ms": 1,
-}
-_FIXED: dict[str, Any] = {
-    "enable.auto.commit": False,
-    "enable.auto.offset.store": False,
-    # Offsets that are gone must be an error, never a silent jump.
-    "auto.offset.reset": "error",
-    "enable.partition.eof": True,
-}
 
 
 @dataclass(frozen=True)
@@ -98,14 +67,6 @@ def close_kept() -> None:
     while _kept:
         _key, consumer = _kept.popitem()
         _close(consumer)
-
-
-def consumer_settings(client: Mapping[str, str]) -> dict[str, Any]:
-    """Return the librdkafka settings of an executor's consumer: the user's, between our defaults and what must be so."""
-    settings: dict[str, Any] = {**_DEFAULTS, **client, **_FIXED}
-    for name in _FOR_MEMBERS:
-        settings.pop(name, None)
-    return settings
 
 
 def most_telling(told: Mapping[int, KafkaError]) -> KafkaError | None:

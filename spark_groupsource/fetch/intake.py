@@ -110,5 +110,5 @@ class FetchConsumer(Protocol):
         """In a forked child, see to it that what the parent made is never freed: its threads are not here."""
 
 
-# Makes a consumer of librdkafka settings (the user's: see `consumer_settings`); raises OptionError when it refuses them.
+# Makes a consumer of finished librdkafka settings; raises OptionError when it refuses them.
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]

@@ -17,8 +17,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.client import refused_settings
 from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
-from spark_groupsource.fetch.consumer_cache import consumer_settings
-from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.native_api import (
     CONF_OK,
@@ -31,6 +30,7 @@ from spark_groupsource.fetch.native_api import (
     native,
 )
 from spark_groupsource.fetch.reading import read_range
+from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
@@ -150,9 +150,10 @@ class NativeConsumer:
     def _new(self, client: Mapping[str, str]) -> int:
         conf = self._kafka.conf_new()
         try:
-            # With `log.queue` no other thread than ours comes into the callback.
-            for name, value in {**consumer_settings(client), "log.queue": True}.items():
+            for name, value in client.items():
                 self._set(conf, name, value, client)
+            # No other thread than ours then comes into the log callback.
+            self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._tell)
             self._kafka.conf_set_log_cb(conf, _log)
             text = ctypes.create_string_buffer(_TEXT_BYTES)
@@ -165,11 +166,9 @@ class NativeConsumer:
         # From here on the settings are the consumer's.
         return handle
 
-    def _set(self, conf: int, name: str, value: Any, client: Mapping[str, str]) -> None:
-        form = str(value).lower() if isinstance(value, bool) else str(value)
+    def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
         text = ctypes.create_string_buffer(_TEXT_BYTES)
-        given = None if value is None else form.encode()
-        if self._kafka.conf_set(conf, name.encode(), given, text, _TEXT_BYTES) != CONF_OK:
+        if self._kafka.conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES) != CONF_OK:
             raise refused_settings(_text(text.value), client)
 
     def _with_list(self, call: Any, partition: TopicPartition, offset: int) -> int:

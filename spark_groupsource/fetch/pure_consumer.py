@@ -13,11 +13,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import make_client
-from spark_groupsource.fetch.consumer_cache import consumer_settings
-from spark_groupsource.fetch.contract import BATCH_ROWS, FetchRange, FetchSettings
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Event, Intake, Taken
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
+from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.partition import TopicPartition
 
 
@@ -36,7 +36,7 @@ class PureConsumer:
         self.pid = os.getpid()
         self.consumer = make_client(
             Consumer,
-            consumer_settings(client),
+            client,
             lambda error: told.__setitem__(error.code(), error),
             logging.getLogger("spark_groupsource.fetch.librdkafka"),
         )

@@ -22,10 +22,11 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed, most_telling
-from spark_groupsource.fetch.contract import FetchRange, FetchSettings
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.gone import LogBounds, Loss, losses, report, without
 from spark_groupsource.fetch.intake import Event, FetchConsumer, MakeConsumer, Taken
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, refusal, timed_out
+from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 
 logger = logging.getLogger(__name__)
@@ -46,12 +47,7 @@ _LONGEST_PAUSE_S = 5.0
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
     """Hold the contract of `spark_groupsource.fetch.contract.fetch` with a consumer that `make` made."""
     if fetch_range.start < fetch_range.end:
-        client = {
-            "queued.max.messages.kbytes": str(settings.prefetch_kbytes),
-            "max.partition.fetch.bytes": str(settings.response_bytes),
-            **settings.client,
-        }
-        with borrowed(make, client) as consumer:
+        with borrowed(make, settings.client) as consumer:
             reading = _Reading(consumer, fetch_range, settings)
             try:
                 yield from reading.batches()

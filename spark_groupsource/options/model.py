@@ -7,7 +7,6 @@ started, and no error and no `repr` shows a secret.
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
@@ -16,12 +15,21 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
 
-from spark_groupsource.fetch.contract import BUFFER_BYTES, FetchSettings
+from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.kafka_settings.secrets import Settings, shown
-from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
-from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position
+from spark_groupsource.options.client_settings import EVERY_MEMBER, client_settings, consumer_settings, member_settings
+from spark_groupsource.options.names import (
+    BATCH_ONLY,
+    IGNORED,
+    STREAM_ONLY,
+    is_kafka,
+    missing_options,
+    unusable_names,
+    wrong_servers,
+)
+from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
 from spark_groupsource.options.topic_pattern import TopicPattern, parse_topic_pattern
 from spark_groupsource.options.values import (
     EARLIEST,
@@ -39,88 +47,6 @@ from spark_groupsource.options.values import (
     whole_number,
 )
 from spark_groupsource.partition import TopicPartition
-
-REFUSED: Mapping[str, str] = {
-    "assign": (
-        "a consumer group assigns the partitions itself. Write subscribe with the topics' names, or read fixed partitions with "
-        'Spark\'s own source, format("kafka")'
-    ),
-}
-"""Options that are known and not taken, and why."""
-
-IGNORED = frozenset({"groupidprefix"})
-"""Options without effect, in lower case: Spark ignores it too as soon as kafka.group.id is set."""
-
-BATCH_ONLY: Mapping[str, str] = {
-    "endingOffsets": "a stream has no end",
-    "endingOffsetsByTimestamp": "a stream has no end",
-    "endingTimestamp": "a stream has no end",
-    "commitOffsets": "a stream commits after each micro-batch",
-}
-"""Options that `spark.readStream` refuses, and why."""
-
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "metrics.port", "metrics.host")
-"""Options that `spark.read` ignores, with a warning."""
-
-REQUIRED: Mapping[str, str] = {
-    "bootstrap.servers": "kafka.bootstrap.servers is missing: name one or more brokers, as host:port,host:port.",
-    "group.id": (
-        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Name the group; queries and other "
-        "consumers with the same name share the topics' partitions."
-    ),
-}
-
-CLIENT_DEFAULTS: Mapping[str, str] = {
-    "client.id": "groupkafka",
-    "isolation.level": "read_uncommitted",  # as Java's; librdkafka's own default is read_committed
-    "log_level": "4",  # warnings; librdkafka tells more, on stderr
-}
-"""What every client is given unless the user says otherwise."""
-
-MEMBER_DEFAULTS: Mapping[str, str] = {
-    "group.protocol": "classic",
-    "max.poll.interval.ms": "300000",
-    "topic.metadata.refresh.interval.ms": "10000",  # new topics and partitions are noticed within 10 s, not 5 minutes
-}
-
-CLASSIC_DEFAULTS: Mapping[str, str] = {
-    "heartbeat.interval.ms": "1000",  # a member learns of a rebalance by its next heartbeat
-    "partition.assignment.strategy": "cooperative-sticky",
-}
-
-POSITIONS_ARE_OURS: Mapping[str, str] = {
-    "auto.offset.reset": "error",
-    "enable.auto.commit": "false",
-    "enable.auto.offset.store": "false",
-}
-"""No client may choose or commit an offset by itself."""
-
-MEMBER_ONLY = frozenset(
-    {
-        "coordinator.query.interval.ms",
-        "group.id",
-        "group.instance.id",
-        "group.protocol",
-        "group.remote.assignor",
-        "heartbeat.interval.ms",
-        "max.poll.interval.ms",
-        "partition.assignment.strategy",
-        "session.timeout.ms",
-    }
-)
-FETCH_ONLY = frozenset(
-    {
-        "check.crcs",
-        "fetch.error.backoff.ms",
-        "fetch.max.bytes",
-        "fetch.min.bytes",
-        "fetch.queue.backoff.ms",
-        "fetch.wait.max.ms",
-        "max.partition.fetch.bytes",
-        "queued.max.messages.kbytes",
-        "queued.min.messages",
-    }
-)
 
 INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
 """Kafka's own topics, which Java's consumer leaves out of a pattern (`exclude.internal.topics`)."""
@@ -263,11 +189,11 @@ class Options(BaseModel):
         given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
         problems: list[str] = []
         values = {name: given.pop(name.lower()) for name in _option_names() if name.lower() in given}
-        translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if _is_kafka(name)})
-        problems += _unusable_names(name for name in given if not _is_kafka(name))
-        problems += _missing(set(values), {name.removeprefix("kafka.") for name in given if _is_kafka(name)}, set(given))
+        translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)})
+        problems += unusable_names((name for name in given if not is_kafka(name)), _option_names())
+        problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
         problems += translation.problems
-        problems += _wrong_servers(translation.settings.get("bootstrap.servers"))
+        problems += wrong_servers(translation.settings.get("bootstrap.servers"))
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:
@@ -330,7 +256,7 @@ class Options(BaseModel):
             yield "startingOffsets: a batch read cannot start at the latest; earliest, committed, offsets or a time are expected."
         if isinstance(end, ByOffset) and EARLIEST in end.offsets.values():
             yield "endingOffsets: a batch read cannot end at the earliest (-2); latest, offsets or a time are expected."
-        yield from _start_after_end(start, end)
+        yield from start_after_end(start, end)
         if self.commit_offsets and start != "committed":
             yield "commitOffsets=true needs startingOffsets=committed: only then is everything before the new commit processed."
         if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
@@ -412,7 +338,7 @@ class Options(BaseModel):
     @property
     def max_poll_interval_ms(self) -> int:
         """The longest time between two polls of the member, in ms."""
-        return int(self.kafka.get("max.poll.interval.ms", MEMBER_DEFAULTS["max.poll.interval.ms"]))
+        return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def outstanding(self) -> OutstandingClaims:
         """What to do with ranges that are owed to other streams."""
@@ -421,37 +347,23 @@ class Options(BaseModel):
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
-        """What every client is made with; of a consumer's own settings only `isolation.level`. Contains secrets."""
-        theirs = {name: value for name, value in self.kafka.items() if name not in MEMBER_ONLY | FETCH_ONLY}
-        return {**CLIENT_DEFAULTS, **theirs}
+        """Return the settings of a client that only asks; see `client_settings.client_settings`. They contain secrets."""
+        return client_settings(self.kafka)
 
     def member_settings(self) -> dict[str, str]:
-        """What the driver's group member is made with; it fetches no records. Contains secrets."""
-        return {
-            **CLIENT_DEFAULTS,
-            **MEMBER_DEFAULTS,
-            **(CLASSIC_DEFAULTS if self.group_protocol == "classic" else {}),
-            **self._left_out(),
-            **self.kafka,
-            **POSITIONS_ARE_OURS,
-        }
+        """Return the settings of the driver's group member; see `client_settings.member_settings`. They contain secrets."""
+        leaves_out = self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
+        return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self) -> FetchSettings:
-        """How executors read: consumers that are assigned ranges and never join the group. Contains secrets."""
-        theirs = {name: value for name, value in self.kafka.items() if name not in MEMBER_ONLY or name == "group.id"}
+        """Return how tasks read; see `client_settings.consumer_settings`. They contain secrets."""
         return FetchSettings(
-            client={**CLIENT_DEFAULTS, **theirs, **POSITIONS_ARE_OURS},
+            client=consumer_settings(self.kafka, self.buffer_bytes),
             include_headers=self.include_headers,
             fail_on_data_loss=self.fail_on_data_loss,
             poll_timeout_ms=self.poll_timeout_ms,
             buffer_bytes=self.buffer_bytes,
         )
-
-    def _left_out(self) -> dict[str, str]:
-        # Under KIP-848 the broker resolves the pattern, and topics that librdkafka ignores would stay assigned to nobody.
-        if self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic":
-            return {"topic.blacklist": ",".join(f"^{topic}$" for topic in INTERNAL_TOPICS)}
-        return {}
 
     def subscription(self) -> list[str]:
         """What to give to `Consumer.subscribe`: topics, or one pattern."""
@@ -481,65 +393,6 @@ def _option_names() -> list[str]:
     return [_alias(name) for name in Options.model_fields if name != "kafka"]
 
 
-def _is_kafka(name: str) -> bool:
-    return name.startswith("kafka.")
-
-
 def _sentence(error: ErrorDetails, values: Mapping[str, str]) -> str:
     name = str(error["loc"][0])
     return f"{name} = {shown(name, values[name])}: {error.get('ctx', {}).get('error', error['msg'])}."
-
-
-def _start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
-    """Starts and ends that are both given by partition, for different ones, or the wrong way round."""
-    match start, end:
-        case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
-            ByTime(starting, Mapping() as starts),
-            ByTime(ending, Mapping() as ends),
-        ):
-            if different := sorted(starts.keys() ^ ends.keys()):
-                yield f"{starting} and {ending} name different partitions; in one of them only: {', '.join(map(str, different))}."
-            for partition in sorted(starts.keys() & ends.keys()):
-                if starts[partition] > ends[partition] >= 0:
-                    yield f"{partition}: {starting} ({starts[partition]}) is above {ending} ({ends[partition]})."
-
-
-def _missing(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """What has to be there and is not, and what excludes each other."""
-    if {"subscribe", "subscribePattern"} <= options:
-        yield "subscribe and subscribePattern exclude each other: give one of them."
-    elif not options & {"subscribe", "subscribePattern"} and "assign" not in given:
-        yield "subscribe or subscribePattern is missing: name the topics to read, or give a regular expression for them."
-    aliases = {"bootstrap.servers": "metadata.broker.list"}
-    for name, message in REQUIRED.items():
-        if name not in kafka and aliases.get(name) not in kafka:
-            yield message
-
-
-def _unusable_names(names: Iterator[str]) -> Iterator[str]:
-    """Names that are no options here; their values are not shown, for they might be secrets of misspelt names."""
-    refused = {name.lower(): name for name in REFUSED}
-    known = {name.lower(): name for name in _option_names()}
-    for name in sorted(names):
-        if name in refused:
-            yield f"{refused[name]}: {REFUSED[refused[name]]}."
-        elif name in KNOWN_NAMES or name in PRODUCER_ONLY:
-            yield f"{name}: there is no option of this name. Did you mean kafka.{name}?"
-        else:
-            nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-            hint = f"Did you mean {' or '.join(known[near] for near in nearest)}?" if nearest else _list_of_options(known)
-            yield f"{name}: there is no option of this name. {hint}"
-
-
-def _list_of_options(known: Mapping[str, str]) -> str:
-    names = sorted(name for name in known.values() if not _is_kafka(name))
-    return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
-
-
-def _wrong_servers(servers: str | None) -> Iterator[str]:
-    """Servers without a port: librdkafka would take 9092, where Java's client refuses."""
-    for server in (servers or "").split(","):
-        address = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip())
-        if servers is not None and (not address or not 0 < int(address[1]) < 65536):
-            yield f"kafka.bootstrap.servers = {servers!r}: host:port, with commas between several, is expected."
-            return

@@ -6,7 +6,7 @@ and a time at which a partition has no record is an error, or means its end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
@@ -36,7 +36,7 @@ class ByTime:
 Position = Literal["earliest", "latest"] | ByOffset | ByTime
 
 
-class Logs(Protocol):
+class OffsetLookup(Protocol):
     """The brokers, as they tell offsets; a partition whose leader cannot tell now is left out."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -49,7 +49,7 @@ class Logs(Protocol):
         """The first offset whose record is not older than so many ms since 1970; `None` when there is no such record."""
 
 
-def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: Logs) -> dict[TopicPartition, int]:
+def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
     """The offset of each partition that the position means; of those only whose leaders can tell now.
 
     Raises:
@@ -93,6 +93,20 @@ def refuse_unknown(position: Position, there: Collection[TopicPartition]) -> Non
         raise OptionError(
             f"{option} names partitions that do not exist: {_names(unknown)}. There are {_names(sorted(there)) or 'none'}."
         )
+
+
+def start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
+    """Starts and ends that are both given by partition, for different ones, or the wrong way round."""
+    match start, end:
+        case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
+            ByTime(starting, Mapping() as starts),
+            ByTime(ending, Mapping() as ends),
+        ):
+            if different := sorted(starts.keys() ^ ends.keys()):
+                yield f"{starting} and {ending} name different partitions; in one of them only: {', '.join(map(str, different))}."
+            for partition in sorted(starts.keys() & ends.keys()):
+                if starts[partition] > ends[partition] >= 0:
+                    yield f"{partition}: {starting} ({starts[partition]}) is above {ending} ({ends[partition]})."
 
 
 def _require_named(option: str, partitions: Collection[TopicPartition], named: Collection[TopicPartition]) -> None:

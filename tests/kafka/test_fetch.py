@@ -43,10 +43,12 @@ from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import BATCH_BYTES, BATCH_ROWS, FetchRange, FetchSettings, Reader, fetch
+from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
 from spark_groupsource.fetch.gone import LogBounds, losses, without
 from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.refusals import refusal
+from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
 from tests.conftest import MakeTopic, Produce
 
 Row = dict[str, Any]
@@ -55,6 +57,7 @@ MakeSettings = Callable[..., FetchSettings]
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 MEGABYTE = 1_000_000
+NOWHERE = consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES)
 
 
 NATIVE = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
@@ -70,9 +73,10 @@ def read(request: pytest.FixtureRequest) -> Reader:
 def using(cluster: Cluster) -> MakeSettings:
     """Make settings: client settings as a mapping, all others by name."""
 
-    def make(client: Mapping[str, str] | None = None, **others: Any) -> FetchSettings:
-        base = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "fetch-tests"}
-        return FetchSettings(client={**base, **(client or {})}, **{"poll_timeout_ms": 30_000, **others})
+    def make(client: Mapping[str, str] | None = None, buffer_bytes: int = BUFFER_BYTES, **others: Any) -> FetchSettings:
+        given = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "fetch-tests", **(client or {})}
+        finished = consumer_settings(given, buffer_bytes)
+        return FetchSettings(client=finished, buffer_bytes=buffer_bytes, **{"poll_timeout_ms": 30_000, **others})
 
     return make
 
@@ -155,7 +159,9 @@ def test_ranges_meet_without_a_gap_or_an_overlap(read: Reader, using: MakeSettin
 
 
 def test_an_empty_range_gives_nothing_and_asks_no_broker(read: Reader) -> None:
-    nowhere = FetchSettings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, poll_timeout_ms=1)
+    nowhere = FetchSettings(
+        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=1
+    )
 
     assert rows(read, FetchRange("any", 0, 7, 7), nowhere) == []
 
@@ -275,7 +281,7 @@ def test_a_task_holds_no_more_than_its_buffer(read: Reader, using: MakeSettings,
 
     assert sum(sizes) == 2_000 * len(value)
     assert max(sizes) <= how.batch_bytes <= MEGABYTE // 8
-    assert how.prefetch_kbytes * 1024 + 3 * how.batch_bytes < MEGABYTE
+    assert int(how.client["queued.max.messages.kbytes"]) * 1024 + 3 * how.batch_bytes < MEGABYTE
 
 
 binary = st.none() | st.just(b"") | st.binary(max_size=30)
@@ -709,9 +715,12 @@ def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, topic: MakeTopi
 
 FORKING = """
 import os, sys
-from spark_groupsource.fetch.contract import FetchRange, FetchSettings, fetch
+from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
 
-settings = FetchSettings({"bootstrap.servers": sys.argv[1], "group.id": "fork"}, poll_timeout_ms=20000)
+client = consumer_settings({"bootstrap.servers": sys.argv[1], "group.id": "fork"}, BUFFER_BYTES)
+settings = FetchSettings(client, poll_timeout_ms=20000)
 def count():
     return sum(batch.num_rows for batch in fetch(FetchRange(sys.argv[2], 0, 0, 10), settings))
 
@@ -780,7 +789,9 @@ def test_a_broker_that_does_not_answer_is_an_error_in_time(
 
 
 def test_no_broker_at_all_is_an_error_in_time(read: Reader) -> None:
-    nowhere = FetchSettings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, poll_timeout_ms=500)
+    nowhere = FetchSettings(
+        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=500
+    )
 
     with pytest.raises(BrokerUnavailable, match="refused"):
         list(read(FetchRange("any", 0, 7, 8), nowhere))

@@ -16,8 +16,8 @@ import pytest
 from spark_groupsource.fetch import choice
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchSettings
 from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.fetch.settings import FetchSettings
 
 PROJECT = Path(__file__).parents[2]
 

@@ -51,8 +51,7 @@ def written(default: str) -> str:
 
 def client_settings() -> dict[str, str]:
     """What the clients are created with when the user sets nothing."""
-    fetch = parsed().fetch_settings()
-    return {"max.partition.fetch.bytes": str(fetch.response_bytes), **fetch.client, **parsed().member_settings()}
+    return {**parsed().fetch_settings().client, **parsed().member_settings()}
 
 
 def test_every_line_of_a_table_is_a_row() -> None:

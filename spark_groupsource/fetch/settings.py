@@ -1,0 +1,45 @@
+"""How a task reads: the finished settings that travel from the driver to the executors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BATCH_ROWS = 10_000
+"""The most rows of one record batch."""
+
+BATCH_BYTES = 7 * 1024 * 1024 // 4
+"""The most bytes of keys, values and headers in one record batch, except for a single larger record.
+
+With its other columns such a batch has about 2 MiB. Arrow's memory pools, here and in the JVM, then reuse the same memory. The
+system would have to provide new pages for a larger batch. The batch's 32-bit offsets cannot overflow: only a single record
+makes a larger batch, and Kafka has no record of 2 GiB.
+"""
+
+BUFFER_BYTES = 64 * 1024 * 1024
+"""The default of `FetchSettings.buffer_bytes`."""
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How to read one range. It is pickled with the reader, and its repr shows no client setting.
+
+    Args:
+        client: All settings of the task's consumer in librdkafka's names, secrets included. `options.client_settings` merges
+            them on the driver. A task adds nothing that a user can set.
+        include_headers: Whether the batches have the column `headers`.
+        fail_on_data_loss: True: lost records are an error. False: they are a warning, and the rest is read.
+        poll_timeout_ms: The longest wait for the next record, or for any progress, in ms.
+        buffer_bytes: The most bytes of records in memory at a time, except for a single larger record.
+    """
+
+    client: Mapping[str, str] = field(repr=False)
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    poll_timeout_ms: int = 120_000
+    buffer_bytes: int = BUFFER_BYTES
+
+    @property
+    def batch_bytes(self) -> int:
+        """The most bytes of one batch, which exists as messages, as Arrow, and as the previous batch in Spark."""
+        return min(BATCH_BYTES, self.buffer_bytes // 8)

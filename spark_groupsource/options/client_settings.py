@@ -1,0 +1,141 @@
+"""The settings of each Kafka client: the one place where the user's settings and ours are merged.
+
+The source makes three kinds of clients. Each gets finished settings from here, and adds only callbacks:
+
+- `client_settings`: the driver's clients that ask brokers for topics, offsets and groups.
+- `member_settings`: the driver's member of the consumer group. It fetches no records.
+- `consumer_settings`: the consumers of the tasks. They are assigned ranges and never join the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+EVERY_CLIENT: Mapping[str, str] = {
+    "client.id": "groupkafka",
+    "isolation.level": "read_uncommitted",
+    "log_level": "4",
+}
+"""Our defaults for every client.
+
+The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
+4 is warnings; by default librdkafka writes more to stderr.
+"""
+
+EVERY_MEMBER: Mapping[str, str] = {
+    "group.protocol": "classic",
+    "max.poll.interval.ms": "300000",
+    "topic.metadata.refresh.interval.ms": "10000",
+}
+"""Our defaults for the member. New topics and partitions are noticed within 10 s instead of 5 minutes."""
+
+CLASSIC_MEMBER: Mapping[str, str] = {
+    "heartbeat.interval.ms": "1000",
+    "partition.assignment.strategy": "cooperative-sticky",
+}
+"""Our defaults for a member under the classic protocol, which learns of a rebalance with its next heartbeat."""
+
+CONSUMER: Mapping[str, str] = {
+    "fetch.wait.max.ms": "10",
+    "queued.min.messages": "5000",
+    "fetch.queue.backoff.ms": "1",
+}
+"""Our defaults for a task's consumer.
+
+- `fetch.wait.max.ms`: a Fetch that waits at the end of a log delays all requests on its connection, the next range's among
+  them. librdkafka's default is 500 ms.
+- `queued.min.messages`: librdkafka sends the next Fetch when fewer records than this are left. With its default of 100,000, the
+  records that are fetched ahead fall out of the processor's caches before they are read. That doubles the CPU time.
+"""
+
+OFFSETS_ARE_OURS: Mapping[str, str] = {
+    "auto.offset.reset": "error",
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+}
+"""Fixed for every consumer: it may neither choose nor commit an offset by itself. A lost offset is an error, never a jump."""
+
+FIXED_OF_A_CONSUMER: Mapping[str, str] = {"enable.partition.eof": "true"}
+"""Fixed for a task's consumer, which has to know when it is at the end of the partition."""
+
+FOR_MEMBERS_ONLY = frozenset(
+    {
+        "coordinator.query.interval.ms",
+        "group.id",
+        "group.instance.id",
+        "group.protocol",
+        "group.remote.assignor",
+        "heartbeat.interval.ms",
+        "max.poll.interval.ms",
+        "partition.assignment.strategy",
+        "session.timeout.ms",
+    }
+)
+"""Settings of the user's that only the member needs. A task's consumer also gets `group.id`, for which the ACLs are granted."""
+
+FOR_CONSUMERS_ONLY = frozenset(
+    {
+        "check.crcs",
+        "fetch.error.backoff.ms",
+        "fetch.max.bytes",
+        "fetch.min.bytes",
+        "fetch.queue.backoff.ms",
+        "fetch.wait.max.ms",
+        "max.partition.fetch.bytes",
+        "queued.max.messages.kbytes",
+        "queued.min.messages",
+    }
+)
+"""Settings of the user's that only clients which fetch records have."""
+
+
+def client_settings(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a client that is neither the member nor a task's consumer. They contain secrets.
+
+    Args:
+        kafka: The user's `kafka.*`, translated for librdkafka.
+    """
+    theirs = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY | FOR_CONSUMERS_ONLY}
+    return {**EVERY_CLIENT, **theirs}
+
+
+def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = ()) -> dict[str, str]:
+    """Return the settings of the driver's group member. They contain secrets.
+
+    Args:
+        kafka: The user's `kafka.*`, translated for librdkafka.
+        ignored_topics: Topics that a pattern must not match. Under KIP-848 the broker resolves the pattern: there, a topic that
+            only librdkafka ignores would stay assigned and never be read.
+    """
+    return {
+        **EVERY_CLIENT,
+        **EVERY_MEMBER,
+        **(CLASSIC_MEMBER if kafka.get("group.protocol") != "consumer" else {}),
+        **({"topic.blacklist": ",".join(f"^{topic}$" for topic in ignored_topics)} if ignored_topics else {}),
+        **kafka,
+        **OFFSETS_ARE_OURS,
+    }
+
+
+def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, str]:
+    """Return the settings of a task's consumer. They contain secrets.
+
+    The buffer is split: librdkafka fetches up to a quarter of it ahead, and exceeds that by one response at most. Records
+    beyond the range's end that are fetched ahead are dropped. One response has at most a 256th of the buffer, compressed as it
+    is in the log, except for a single batch of a producer. librdkafka decompresses a whole response at once: with 1 MiB of
+    well compressed small records a worker grew to hundreds of MB.
+
+    Args:
+        kafka: The user's `kafka.*`, translated for librdkafka.
+        buffer_bytes: How many bytes of records a task may hold (`kafkaConsumer.bufferBytes`).
+    """
+    theirs = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY or name == "group.id"}
+    return {
+        **EVERY_CLIENT,
+        **CONSUMER,
+        "queued.max.messages.kbytes": str(buffer_bytes // 4 // 1024),
+        "max.partition.fetch.bytes": str(buffer_bytes // 256),
+        **theirs,
+        **OFFSETS_ARE_OURS,
+        **FIXED_OF_A_CONSUMER,
+    }

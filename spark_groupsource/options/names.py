@@ -1,0 +1,84 @@
+"""The names of the options that were given: missing, refused, misspelt, or for the other kind of read."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Iterator, Mapping
+
+from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
+
+REFUSED_OPTIONS: Mapping[str, str] = {
+    "assign": (
+        "a consumer group assigns the partitions itself. Write subscribe with the topics' names, or read fixed partitions with "
+        'Spark\'s own source, format("kafka")'
+    ),
+}
+"""Options that are known and not taken, and why."""
+
+IGNORED = frozenset({"groupidprefix"})
+"""Options without effect, in lower case: Spark ignores it too as soon as kafka.group.id is set."""
+
+BATCH_ONLY: Mapping[str, str] = {
+    "endingOffsets": "a stream has no end",
+    "endingOffsetsByTimestamp": "a stream has no end",
+    "endingTimestamp": "a stream has no end",
+    "commitOffsets": "a stream commits after each micro-batch",
+}
+"""Options that `spark.readStream` refuses, and why."""
+
+STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "metrics.port", "metrics.host")
+"""Options that `spark.read` ignores, with a warning."""
+
+REQUIRED: Mapping[str, str] = {
+    "bootstrap.servers": "kafka.bootstrap.servers is missing: name one or more brokers, as host:port,host:port.",
+    "group.id": (
+        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Name the group; queries and other "
+        "consumers with the same name share the topics' partitions."
+    ),
+}
+
+
+def is_kafka(name: str) -> bool:
+    return name.startswith("kafka.")
+
+
+def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
+    """What has to be there and is not, and what excludes each other."""
+    if {"subscribe", "subscribePattern"} <= options:
+        yield "subscribe and subscribePattern exclude each other: give one of them."
+    elif not options & {"subscribe", "subscribePattern"} and "assign" not in given:
+        yield "subscribe or subscribePattern is missing: name the topics to read, or give a regular expression for them."
+    aliases = {"bootstrap.servers": "metadata.broker.list"}
+    for name, message in REQUIRED.items():
+        if name not in kafka and aliases.get(name) not in kafka:
+            yield message
+
+
+def unusable_names(names: Iterator[str], options: Collection[str]) -> Iterator[str]:
+    """Names that are no options here; their values are not shown, for they might be secrets of misspelt names."""
+    refused = {name.lower(): name for name in REFUSED_OPTIONS}
+    known = {name.lower(): name for name in options}
+    for name in sorted(names):
+        if name in refused:
+            yield f"{refused[name]}: {REFUSED_OPTIONS[refused[name]]}."
+        elif name in KNOWN_NAMES or name in PRODUCER_ONLY:
+            yield f"{name}: there is no option of this name. Did you mean kafka.{name}?"
+        else:
+            nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            hint = f"Did you mean {' or '.join(known[near] for near in nearest)}?" if nearest else _list_of_options(known)
+            yield f"{name}: there is no option of this name. {hint}"
+
+
+def _list_of_options(known: Mapping[str, str]) -> str:
+    names = sorted(name for name in known.values() if not is_kafka(name))
+    return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
+
+
+def wrong_servers(servers: str | None) -> Iterator[str]:
+    """Servers without a port: librdkafka would take 9092, where Java's client refuses."""
+    for server in (servers or "").split(","):
+        address = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip())
+        if servers is not None and (not address or not 0 < int(address[1]) < 65536):
+            yield f"kafka.bootstrap.servers = {servers!r}: host:port, with commas between several, is expected."
+            return

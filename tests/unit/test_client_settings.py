@@ -1,0 +1,141 @@
+"""What each Kafka client is made with."""
+
+from __future__ import annotations
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.options.client_settings import CONSUMER, FOR_CONSUMERS_ONLY, FOR_MEMBERS_ONLY
+from spark_groupsource.options.model import Options
+from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse
+
+SETUPS: dict[str, dict[str, str]] = {
+    "by name": BASE,
+    "by pattern": {**NEEDED, "subscribePattern": "orders-.*"},
+    "KIP-848": {
+        **BASE,
+        "kafka.group.protocol": "consumer",
+        "kafka.group.remote.assignor": "uniform",
+        "kafka.max.poll.interval.ms": "40000",
+    },
+    "static member": {**BASE, "kafka.group.instance.id": "driver-1", "kafka.session.timeout.ms": "6000"},
+    "transactions": {**BASE, "kafka.isolation.level": "read_committed"},
+    "with a password": {**BASE, **WITH_PASSWORD},
+    "fetch sizes": {
+        **BASE,
+        "kafka.fetch.max.bytes": "2000000",
+        "kafka.receive.message.max.bytes": "3000000",
+        "kafka.fetch.max.wait.ms": "10",
+    },
+}
+
+
+@pytest.mark.parametrize("setup", SETUPS)
+def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.CaptureFixture[str]) -> None:
+    options = Options.parse({name: value for name, value in SETUPS[setup].items() if name != "kafka.ssl.key.password"})
+    Consumer(dict(options.member_settings())).close()
+    Consumer(dict(options.fetch_settings().client)).close()
+    client = options.client_settings()
+    del client["isolation.level"]  # which only consumers have
+    AdminClient(dict(client))
+    assert "CONFWARN" not in capfd.readouterr().err
+
+
+def test_a_member_never_commits_or_moves_by_itself() -> None:
+    options = Options.parse(BASE)
+    for settings in (options.member_settings(), options.fetch_settings().client):
+        assert settings["enable.auto.commit"] == settings["enable.auto.offset.store"] == "false"
+        assert settings["auto.offset.reset"] == "error"
+        assert settings["group.id"] == "billing"
+
+
+def test_the_isolation_level_is_always_written_out_because_librdkafkas_default_is_not_javas() -> None:
+    for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings().client):
+        assert settings["isolation.level"] == "read_uncommitted"
+
+
+def test_rebalances_and_new_topics_are_noticed_within_seconds_unless_the_user_says_otherwise() -> None:
+    member = parse().member_settings()
+    assert (member["heartbeat.interval.ms"], member["topic.metadata.refresh.interval.ms"]) == ("1000", "10000")
+    member = parse(**{"kafka.heartbeat.interval.ms": "3000", "kafka.metadata.max.age.ms": "60000"}).member_settings()
+    assert (member["heartbeat.interval.ms"], member["topic.metadata.refresh.interval.ms"]) == ("3000", "60000")
+
+
+def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
+    options = Options.parse(SETUPS["KIP-848"])
+    assert {"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"} & set(
+        options.member_settings()
+    ) == set()
+    assert (options.group_protocol, options.assignment_strategy) == ("consumer", "uniform")
+
+
+def test_clients_that_are_no_members_are_not_given_a_members_settings() -> None:
+    options = Options.parse({**SETUPS["static member"], **SETUPS["fetch sizes"]})
+    assert options.fetch_settings().client["fetch.wait.max.ms"] == "10"
+    assert not {"group.instance.id", "session.timeout.ms", "group.protocol"} & set(options.fetch_settings().client)
+    assert not {"group.id", "group.instance.id", "fetch.max.bytes"} & set(options.client_settings())
+
+
+def test_librdkafka_warns_and_says_no_more_unless_it_is_asked_to() -> None:
+    assert parse().client_settings()["log_level"] == "4"
+    assert parse(**{"kafka.log_level": "7"}).client_settings()["log_level"] == "7"
+
+
+ALL_KINDS: dict[str, str] = {
+    **BASE,
+    "kafka.client.id": "billing-1",
+    "kafka.coordinator.query.interval.ms": "1000",
+    "kafka.fetch.max.wait.ms": "33",
+    "kafka.group.instance.id": "driver-1",
+    "kafka.isolation.level": "read_committed",
+    "kafka.queued.min.messages": "7",
+    "kafka.session.timeout.ms": "20000",
+    "kafka.ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
+    "kafkaConsumer.bufferBytes": "8388608",
+}
+OF_THE_USER = {
+    "bootstrap.servers": "127.0.0.1:1",
+    "client.id": "billing-1",
+    "isolation.level": "read_committed",
+    "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
+}
+OFFSETS = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"}
+
+
+def test_each_client_gets_exactly_these_settings() -> None:
+    options = Options.parse(ALL_KINDS)
+    assert options.client_settings() == {**OF_THE_USER, "log_level": "4"}
+    assert options.member_settings() == {
+        **OF_THE_USER,
+        **OFFSETS,
+        "coordinator.query.interval.ms": "1000",
+        "fetch.wait.max.ms": "33",
+        "group.id": "billing",
+        "group.instance.id": "driver-1",
+        "group.protocol": "classic",
+        "heartbeat.interval.ms": "1000",
+        "log_level": "4",
+        "max.poll.interval.ms": "300000",
+        "partition.assignment.strategy": "cooperative-sticky",
+        "queued.min.messages": "7",
+        "session.timeout.ms": "20000",
+        "topic.metadata.refresh.interval.ms": "10000",
+    }
+    assert options.fetch_settings().client == {
+        **OF_THE_USER,
+        **OFFSETS,
+        "enable.partition.eof": "true",
+        "fetch.queue.backoff.ms": "1",
+        "fetch.wait.max.ms": "33",
+        "group.id": "billing",
+        "log_level": "4",
+        "max.partition.fetch.bytes": "32768",
+        "queued.max.messages.kbytes": "2048",
+        "queued.min.messages": "7",
+    }
+
+
+def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:
+    assert not FOR_MEMBERS_ONLY & FOR_CONSUMERS_ONLY
+    assert set(CONSUMER) <= FOR_CONSUMERS_ONLY

@@ -1,0 +1,248 @@
+"""Options that are refused: the error names the option, what is allowed and what to write, and shows no secret."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import pickle
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark_groupsource.errors import OptionError
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.names import REFUSED_OPTIONS
+from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse, refusal
+
+REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
+    "nothing at all": (
+        {},
+        ("subscribe or subscribePattern is missing", "kafka.bootstrap.servers is missing", "kafka.group.id is missing"),
+    ),
+    "no group": ({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, ("kafka.group.id is missing", "consumer group")),
+    "no servers": ({"kafka.group.id": "g", "subscribe": "t"}, ("kafka.bootstrap.servers is missing", "host:port")),
+    "a blank group": ({**BASE, "kafka.group.id": " "}, ("kafka.group.id = ' '", "not empty")),
+    "servers without a port": ({**BASE, "kafka.bootstrap.servers": "a:1,b"}, ("kafka.bootstrap.servers = 'a:1,b'", "host:port")),
+    "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern exclude each other",)),
+    "assign": ({**NEEDED, "assign": '{"t":[0]}'}, ("assign: a consumer group assigns", "Write subscribe", 'format("kafka")')),
+    "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "names of topics")),
+    "a pattern as a topic": ({**BASE, "subscribe": "^orders.*"}, ("subscribe = '^orders.*'", "subscribePattern")),
+    "a blank pattern": ({**NEEDED, "subscribePattern": " "}, ("subscribePattern = ' '", "regular expression")),
+    "misspelt": ({**BASE, "startingOffset": "earliest"}, ("startingoffset", "Did you mean startingOffsets")),
+    "without its prefix": ({**BASE, "group.id": "g"}, ("group.id", "Did you mean kafka.group.id?")),
+    "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
+    "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
+    "no partitions": ({**BASE, "minPartitions": "0"}, ("minPartitions = '0'", "whole number from 1")),
+    "no records": ({**BASE, "maxrecordsperpartition": "-1"}, ("maxRecordsPerPartition = '-1'", "whole number from 1")),
+    "a least above the most": (
+        {**BASE, "minOffsetsPerTrigger": "11", "maxOffsetsPerTrigger": "10"},
+        ("minOffsetsPerTrigger (11) is higher than maxOffsetsPerTrigger (10)",),
+    ),
+    "no time to start at": (
+        {**BASE, "startingTimestamp": "now"},
+        ("startingTimestamp = 'now'", "whole number from 0"),
+    ),
+    "a time before 1970": (
+        {**BASE, "startingOffsetsByTimestamp": '{"orders":{"0":-1}}'},
+        ("-1 is not a time for orders-0", "milliseconds since 1970"),
+    ),
+    "times of other topics": (
+        {**BASE, "startingOffsetsByTimestamp": '{"payments":{"0":1}}'},
+        ("startingOffsetsByTimestamp names topics that are not subscribed to: payments",),
+    ),
+    "no such strategy": (
+        {**BASE, "startingOffsetsByTimestampStrategy": "earliest"},
+        ("startingOffsetsByTimestampStrategy = 'earliest'", "error or latest"),
+    ),
+    "an end that is no end": ({**BASE, "endingOffsets": "earliest"}, ("endingOffsets = 'earliest'", "latest or JSON such as")),
+    "outstanding claims": (
+        {**BASE, "outstandingClaims": "re-read"},
+        ("outstandingClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
+    ),
+    "reread after nothing": ({**BASE, "outstandingClaims": "reread-after"}, ("hold, reread or reread-after with",)),
+    "reread after no time": ({**BASE, "outstandingClaims": "reread-after 0s"}, ("a duration such as 500ms",)),
+    "a grace that is no time": ({**BASE, "outstandingClaims.grace": "soon"}, ("outstandingClaims.grace = 'soon'",)),
+    "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),
+    "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
+    "zero offsets": ({**BASE, "maxOffsetsPerTrigger": "0"}, ("maxOffsetsPerTrigger = '0'",)),
+    "above a long": ({**BASE, "maxOffsetsPerTrigger": str(2**63)}, ("maxOffsetsPerTrigger",)),
+    "negative retries": ({**BASE, "fetchOffset.numRetries": "-1"}, ("fetchOffset.numRetries = '-1'",)),
+    "no such hand-off": ({**BASE, "handoff": "later"}, ("handoff = 'later'", "drain or immediate")),
+    "no such unit": ({**BASE, "assignmentTimeout": "2 weeks"}, ("assignmentTimeout = '2 weeks'", "30s")),
+    "no time": ({**BASE, "assignmentTimeout": "0s"}, ("assignmentTimeout = '0s'",)),
+    "under a millisecond": ({**BASE, "assignmentTimeout": "10us"}, ("assignmentTimeout = '10us'",)),
+    "draining for too long": (
+        {**BASE, "handoff.drainTimeout": "5m"},
+        ("handoff.drainTimeout (300000 ms)", "below kafka.max.poll.interval.ms (300000 ms)"),
+    ),
+    "draining longer than a short poll interval": (
+        {**BASE, "kafka.max.poll.interval.ms": "20000", "kafka.session.timeout.ms": "10000"},
+        ("handoff.drainTimeout (30000 ms)", "kafka.max.poll.interval.ms (20000 ms)"),
+    ),
+    "not JSON": ({**BASE, "startingOffsets": "{"}, ("startingOffsets = '{'", "earliest, latest, committed or JSON")),
+    "no word": ({**BASE, "startingOffsets": "newest"}, ("startingOffsets = 'newest'", "earliest, latest, committed or JSON")),
+    "another JSON": ({**BASE, "startingOffsets": '{"orders":[0]}'}, ("startingOffsets", "earliest, latest, committed or JSON")),
+    "JSON of nothing": ({**BASE, "startingOffsets": "{}"}, ("names no partition",)),
+    "a partition by name": (
+        {**BASE, "startingOffsets": '{"orders":{"first":0}}'},
+        ("'first' is not a partition of topic 'orders'",),
+    ),
+    "an offset below -2": ({**BASE, "startingOffsets": '{"orders":{"0":-3}}'}, ("-3 is not an offset of orders-0",)),
+    "a fraction": ({**BASE, "startingOffsets": '{"orders":{"0":1.5}}'}, ("1.5 is not an offset of orders-0",)),
+    "a boolean offset": ({**BASE, "startingOffsets": '{"orders":{"0":true}}'}, ("True is not an offset of orders-0",)),
+    "a partition twice": ({**BASE, "startingOffsets": '{"orders":{"0":1,"0":2}}'}, ("startingOffsets", "twice")),
+    "nested for ever": ({**BASE, "startingOffsets": "[" * 100_000}, ("earliest, latest, committed or JSON",)),
+    "offsets of other topics": (
+        {**BASE, "startingOffsets": '{"orders":{"0":1},"payments":{"0":1}}'},
+        ("startingOffsets names topics that are not subscribed to: payments",),
+    ),
+    "auto.offset.reset": ({**BASE, "kafka.auto.offset.reset": "earliest"}, ("kafka.auto.offset.reset", "startingOffsets")),
+    "Kafka's own topics under KIP-848": (
+        {**NEEDED, "subscribePattern": ".*", "kafka.group.protocol": "consumer"},
+        ("subscribePattern = '.*'", "__consumer_offsets", "[^_]"),
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSALS.values(), ids=REFUSALS)
+def test_the_error_names_the_option_the_value_and_what_is_allowed(options: dict[str, str], told: tuple[str, ...]) -> None:
+    message = refusal(options)
+    assert [fragment for fragment in told if fragment not in message] == []
+
+
+REFUSALS_OF_A_STREAM: dict[str, tuple[dict[str, str], str]] = {
+    "an end": ({"endingOffsets": "latest"}, "endingOffsets is for spark.read only: a stream has no end"),
+    "an end by time": ({"endingoffsetsbytimestamp": '{"orders":{"0":1}}'}, "endingOffsetsByTimestamp is for spark.read only"),
+    "a time to end at": ({"endingTimestamp": "1"}, "endingTimestamp is for spark.read only"),
+    "commits of its own": ({"commitOffsets": "false"}, "commitOffsets is for spark.read only"),
+    "what is committed": ({"startingOffsets": "committed"}, "startingOffsets = 'committed' is for spark.read only"),
+}
+
+REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
+    "a start at the latest": ({"startingOffsets": "latest"}, "startingOffsets: a batch read cannot start at the latest"),
+    "a partition's start at the latest": ({"startingOffsets": '{"orders":{"0":-1}}'}, "cannot start at the latest"),
+    "a partition's end at the earliest": ({"endingOffsets": '{"orders":{"0":-2}}'}, "cannot end at the earliest"),
+    "other partitions": (
+        {"startingOffsets": '{"orders":{"0":1,"1":1}}', "endingOffsets": '{"orders":{"0":2}}'},
+        "startingOffsets and endingOffsets name different partitions; in one of them only: orders-1",
+    ),
+    "the wrong way round": (
+        {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},
+        "orders-0: startingOffsets (5) is above endingOffsets (4)",
+    ),
+    "times the wrong way round": (
+        {"startingOffsetsByTimestamp": '{"orders":{"0":5}}', "endingOffsetsByTimestamp": '{"orders":{"0":4}}'},
+        "orders-0: startingOffsetsByTimestamp (5) is above endingOffsetsByTimestamp (4)",
+    ),
+    "commits of what was not read": ({"commitOffsets": "true"}, "commitOffsets=true needs startingOffsets=committed"),
+    "commits of pieces": (
+        {"commitOffsets": "true", "startingOffsets": "committed", "minPartitions": "8"},
+        "commitOffsets=true excludes minPartitions",
+    ),
+}
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_STREAM.values(), ids=REFUSALS_OF_A_STREAM)
+def test_what_a_stream_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+    Options.parse({**BASE, **options})
+    with pytest.raises(OptionError, match=re.escape(told)):
+        Options.parse({**BASE, **options}, "stream")
+
+
+@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_BATCH.values(), ids=REFUSALS_OF_A_BATCH)
+def test_what_a_batch_read_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+    Options.parse({**BASE, **options})
+    with pytest.raises(OptionError, match=re.escape(told)):
+        Options.parse({**BASE, **options}, "batch")
+
+
+@pytest.mark.parametrize("name", sorted(REFUSED_OPTIONS))
+def test_every_refused_option_is_named_once_with_its_reason(name: str) -> None:
+    options = {**(NEEDED if name == "assign" else BASE), name: "hunter2"}
+    assert refusal(options) == f"{name}: {REFUSED_OPTIONS[name]}."
+
+
+def test_all_mistakes_are_in_one_error() -> None:
+    message = refusal(
+        {**BASE, "handoff": "x", "startingOffset": "x", "minPartitions": "x", "kafka.acks": "x", "kafka.check.crcs": "x"}
+    )
+    assert message.startswith("5 options are wrong:")
+    assert message.count("\n  - ") == 5
+
+
+def test_the_nearest_names_are_those_that_a_typist_meant() -> None:
+    for name in (
+        "subscribePatern",
+        "failOnDataLos",
+        "maxOffsetPerTrigger",
+        "includeHeader",
+        "handoff.drainTimeOuts",
+        "asignmentTimeout",
+    ):
+        told = re.search(r"Did you mean (\w[\w.]*)", refusal({**BASE, name: "1"}))
+        assert told
+        assert difflib.SequenceMatcher(None, told[1].lower(), name.lower()).ratio() > 0.9
+
+
+def test_secrets_reach_the_clients_and_no_text() -> None:
+    options = parse(**WITH_PASSWORD)
+    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings().client):
+        assert settings["sasl.password"] == settings["ssl.key.password"] == "hunter2"
+    again = pickle.loads(pickle.dumps(options))  # noqa: S301
+    for text in (
+        repr(options),
+        str(options),
+        f"{options}",
+        repr(again),
+        repr(options.kafka),
+        options.model_dump_json(),
+        repr(options.model_dump()),
+    ):
+        assert "hunter2" not in text
+    assert "alice" in repr(options)
+
+
+SECRET_OPTIONS = (
+    "kafka.sasl.jaas.config",
+    "kafka.sasl.password",
+    "kafka.ssl.key.password",
+    "kafka.ssl.keystore.key",
+    "kafka.ssl.keystore.password",
+    "kafka.ssl.truststore.password",
+    "kafka.ssl.key.pem",
+    "kafka.sasl.oauthbearer.client.secret",
+    "kafka.sasl.oauthbearer.config",
+    # misspelt, or where it does not belong
+    "kafka.sasl.passwrod",
+    "kafka.sasl.jass.config",
+    "sasl.password",
+    "pasword",
+    "assign",
+)
+
+
+@given(
+    st.dictionaries(st.sampled_from(SECRET_OPTIONS), st.text(max_size=12).map(lambda text: f"hunter2{text}"), min_size=1),
+    st.sampled_from(sorted(REFUSALS)),
+)
+def test_no_secret_is_in_any_error(secrets: dict[str, str], case: str) -> None:
+    assert "hunter2" not in refusal({**REFUSALS[case][0], **secrets})
+
+
+@given(st.dictionaries(st.text(max_size=12), st.text(max_size=12)))
+def test_nonsense_ends_in_an_option_error(options: dict[str, str]) -> None:
+    with pytest.raises(OptionError):
+        Options.parse(options)
+
+
+NAMES = [field.alias or name for name, field in Options.model_fields.items()]
+
+
+@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=12) | st.just(json.dumps({"orders": {"0": 1}}))))
+def test_any_value_is_taken_or_refused_by_an_option_error(options: dict[str, str]) -> None:
+    try:
+        Options.parse({**BASE, **options})
+    except OptionError:
+        return

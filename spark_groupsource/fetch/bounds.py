@@ -7,10 +7,9 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.errors import BrokerError
-from spark_groupsource.fetch.consumer_cache import most_telling
-from spark_groupsource.fetch.gone import LogBounds
 from spark_groupsource.fetch.intake import FetchConsumer
-from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, refusal, timed_out
+from spark_groupsource.fetch.lost_ranges import LogBounds
+from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 
@@ -58,21 +57,21 @@ def wait_for_bounds(
     wait = _FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
     while True:
-        earlier.update(consumer.told)
-        consumer.told.clear()
+        earlier.update(consumer.errors)
+        consumer.errors.clear()
         try:
             return ask_bounds(consumer, partition, end, max(_SHORTEST_WAIT_S, min(wait, deadline.left)), doing)
         except NoAnswer as silence:
             consumer.serve()
             overdue = deadline.over
-            if overdue and not consumer.told:
+            if overdue and not consumer.errors:
                 # Some troubles are told every 10 s only: that no token is to be had.
-                consumer.told.update(earlier)
+                consumer.errors.update(earlier)
             # A broker that goes down may break off a handshake, which looks like a refusal: one that stays is believed.
             if overdue or wait > _FIRST_WAIT_S:
                 raise_if_refused(consumer, doing)
             if overdue:
-                raise timed_out(doing, timeout_ms, most_telling(consumer.told) or silence.error, answers=False) from None
+                raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
         # A request that is given up has to be sent anew: the next one gets more time, for a broker that is slow.
         wait *= 2
         time.sleep(_SHORTEST_WAIT_S)
@@ -80,7 +79,7 @@ def wait_for_bounds(
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
     """Raise what the consumer has told by callback, if waiting cannot mend it (refused credentials above all)."""
-    for error in list(consumer.told.values()):
+    for error in list(consumer.errors.values()):
         refused = refusal(error, doing)
         if refused is not None:
             raise refused

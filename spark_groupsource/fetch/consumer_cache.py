@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from confluent_kafka import KafkaError
-
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
 
 # A worker may serve several queries; the consumers of those that ended must not pile up.
@@ -47,7 +45,7 @@ def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchCon
         _give_memory_back()
         consumer = make(client)
     _living[id(consumer)] = consumer
-    consumer.told.clear()
+    consumer.errors.clear()
     clean = False
     try:
         yield consumer
@@ -67,12 +65,6 @@ def close_kept() -> None:
     while _kept:
         _key, consumer = _kept.popitem()
         _close(consumer)
-
-
-def most_telling(told: Mapping[int, KafkaError]) -> KafkaError | None:
-    """Return the error that says most of those told by callback: `all brokers down` only repeats the others."""
-    errors = sorted(told.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)
-    return errors[0] if errors else None
 
 
 def _give_back(key: _Key, consumer: FetchConsumer) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Event:
+class PartitionEvent:
     """What came in the place of a record: an error, or the end of the partition.
 
     Args:
@@ -44,7 +44,7 @@ class Taken:
     first: int | None
     next: int
     full: bool = False
-    event: Event | None = None
+    event: PartitionEvent | None = None
 
     @property
     def nothing(self) -> bool:
@@ -75,11 +75,11 @@ class Intake(Protocol):
 class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, in the hands of one task at a time.
 
-    `told` has the errors that it told by callback: the last of each code, since they were last cleared. `pid` is the
+    `errors` has those that librdkafka reported by callback: the last of each code, since they were last cleared. `pid` is the
     process that made it, the only one that may touch it.
     """
 
-    told: dict[int, KafkaError]
+    errors: dict[int, KafkaError]
     pid: int
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

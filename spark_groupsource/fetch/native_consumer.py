@@ -16,9 +16,8 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.client import refused_settings
-from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Event, Intake, Taken
+from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.native_api import (
     CONF_OK,
     CONSUMER,
@@ -29,6 +28,7 @@ from spark_groupsource.fetch.native_api import (
     PartitionListStruct,
     native,
 )
+from spark_groupsource.fetch.native_arrow import NativeBatches
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
@@ -39,8 +39,6 @@ logger = logging.getLogger("spark_groupsource.fetch.librdkafka")
 _NO_ERROR = 0
 # For librdkafka's error texts.
 _TEXT_BYTES = 512
-# `enum section` of _native.c.
-_SECTIONS = 16
 # By syslog's severities, which librdkafka uses.
 _LEVELS = (
     logging.CRITICAL,
@@ -72,7 +70,7 @@ class NativeConsumer:
         self.pid = os.getpid()
         # The callback must not refer to `self`: a cycle would keep it from being freed.
         told: dict[int, KafkaError] = {}
-        self.told = told
+        self.errors = told
 
         def tell(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
             told[code] = KafkaError(code, _text(reason))
@@ -194,8 +192,6 @@ class _NativeIntake:
         both = native()
         self._ours = both.ours
         self._pid = os.getpid()
-        self._partition = partition
-        self._include_headers = include_headers
         self._messages = (ctypes.c_void_p * BATCH_ROWS)()
         self._state = IntakeStruct(
             library=both.functions,
@@ -205,9 +201,7 @@ class _NativeIntake:
             byte_limit=batch_bytes,
             with_headers=include_headers,
         )
-        # The same in every batch, which has a slice of them.
-        self._topics = pa.repeat(pa.scalar(partition.topic, pa.string()), 0)
-        self._partitions = pa.repeat(pa.scalar(partition.partition, pa.int32()), 0)
+        self._batches = NativeBatches(both.ours, partition, include_headers)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
@@ -216,7 +210,7 @@ class _NativeIntake:
         first = None if state.first < 0 else state.first
         event = None
         if state.event:
-            event = Event(KafkaError(state.event_error, _text(state.event_text)), state.event_offset)
+            event = PartitionEvent(KafkaError(state.event_error, _text(state.event_text)), state.event_offset)
         return Taken(first, state.next, bool(state.full), event)
 
     def forget_fetched(self) -> None:
@@ -225,51 +219,12 @@ class _NativeIntake:
 
     def batch(self) -> pa.RecordBatch | None:
         """See `Intake`."""
-        rows = self._state.rows
-        if not rows:
-            return None
-        columns = self._columns(rows)
-        if len(self._topics) < rows:
-            self._topics = pa.repeat(pa.scalar(self._partition.topic, pa.string()), rows)
-            self._partitions = pa.repeat(pa.scalar(self._partition.partition, pa.int32()), rows)
-        columns[2:2] = [self._topics.slice(0, rows), self._partitions.slice(0, rows)]
-        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self._include_headers))
+        return self._batches.batch(self._state) if self._state.rows else None
 
     def close(self) -> None:
         """See `Intake`. In a forked child nothing is freed: it would need locks that another thread may have held."""
         if self._pid == os.getpid():
             self._ours.close(self._state)
-
-    def _columns(self, rows: int) -> list[pa.Array]:
-        """Return all columns but those that are the same in every row."""
-        state = self._state
-        headers = state.headers
-        null_keys, null_values = state.null_keys, state.null_values
-        without_headers, null_header_values, odd_keys = state.without_headers, state.null_header_values, state.odd_header_keys
-        begins, sizes = (ctypes.c_int64 * _SECTIONS)(), (ctypes.c_int64 * _SECTIONS)()
-        block = pa.allocate_buffer(self._ours.layout(state, begins, sizes))
-        self._ours.fill(state, block.address, begins, sizes)
-        parts = [block.slice(begin, size) for begin, size in zip(begins, sizes, strict=True)]
-
-        def bitmap(section: int) -> pa.Buffer | None:
-            return parts[section] if sizes[section] else None
-
-        columns = [
-            pa.Array.from_buffers(pa.binary(), rows, [bitmap(0), *parts[1:3]], null_keys),
-            pa.Array.from_buffers(pa.binary(), rows, [bitmap(3), *parts[4:6]], null_values),
-            pa.Array.from_buffers(pa.int64(), rows, [None, parts[6]], 0),
-            pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, parts[7]], 0),
-            pa.Array.from_buffers(pa.int32(), rows, [None, parts[8]], 0),
-        ]
-        if self._include_headers:
-            keys = pa.Array.from_buffers(pa.binary() if odd_keys else pa.string(), headers, [None, *parts[11:13]], 0)
-            if odd_keys:
-                # As Java reads them, hence Spark.
-                keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
-            values = pa.Array.from_buffers(pa.binary(), headers, [bitmap(13), *parts[14:16]], null_header_values)
-            each = pa.Array.from_buffers(HEADERS_TYPE.value_type, headers, [None], 0, children=[keys, values])
-            columns.append(pa.Array.from_buffers(HEADERS_TYPE, rows, [bitmap(9), parts[10]], without_headers, children=[each]))
-        return columns
 
 
 def _text(reason: bytes | None) -> str:

@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import make_client
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Event, Intake, Taken
+from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
@@ -32,7 +32,7 @@ class PureConsumer:
     def __init__(self, client: Mapping[str, str]) -> None:
         # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets for ever.
         told: dict[int, KafkaError] = {}
-        self.told = told
+        self.errors = told
         self.pid = os.getpid()
         self.consumer = make_client(
             Consumer,
@@ -112,7 +112,7 @@ class _PureIntake:
             error = message.error()
             if error is not None:
                 self._fetched.popleft()
-                return Taken(first, next_offset, event=Event(error, offset))
+                return Taken(first, next_offset, event=PartitionEvent(error, offset))
             if offset < next_offset:
                 self._fetched.popleft()
                 continue

@@ -21,11 +21,11 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
-from spark_groupsource.fetch.consumer_cache import borrowed, most_telling
+from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.gone import LogBounds, Loss, losses, report, without
-from spark_groupsource.fetch.intake import Event, FetchConsumer, MakeConsumer, Taken
-from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, refusal, timed_out
+from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
+from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, lost_ranges, remaining, report
+from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 
@@ -146,7 +146,7 @@ class _Reading:
         if taken.event is not None:
             self._accept_event(taken.event)
 
-    def _accept_event(self, event: Event) -> None:
+    def _accept_event(self, event: PartitionEvent) -> None:
         if event.error.code() == KafkaError._PARTITION_EOF:
             self._position_is_ours = True
             if event.offset >= self._end:
@@ -179,7 +179,7 @@ class _Reading:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
             if bounds is not None:
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
-            self._report(losses(self._assigned_at, first, bounds))
+            self._report(lost_ranges(self._assigned_at, first, bounds))
 
     def _no_progress(self) -> None:
         now = time.monotonic()
@@ -200,7 +200,7 @@ class _Reading:
                 return
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
-            raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_telling(self._consumer.told), answers)
+            raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
         self._look_at = now + _SILENCE_S
         if self._in_doubt:
             # The log has what the broker has just refused to read: its leader moved, or the log was cut and has grown again.
@@ -211,12 +211,12 @@ class _Reading:
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
         """Report what is gone of the rest of the range, and leave it out; return whether that was anything."""
-        found = losses(self._next, self._end, bounds)
+        found = lost_ranges(self._next, self._end, bounds)
         self._report(found)
-        self._next, self._end = without(found, self._next, self._end)
+        self._next, self._end = remaining(found, self._next, self._end)
         return bool(found)
 
-    def _report(self, found: list[Loss]) -> None:
+    def _report(self, found: list[LostRange]) -> None:
         report(self._range, found, self._settings.fail_on_data_loss)
 
     def _progress(self) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
@@ -76,3 +78,9 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
         f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor reaches kafka.bootstrap.servers and "
         "the brokers' advertised.listeners, that the partition has a leader, and kafkaConsumer.pollTimeoutMs."
     )
+
+
+def most_specific(errors: Mapping[int, KafkaError]) -> KafkaError | None:
+    """Return the error that says most, None if there is none: `all brokers down` only repeats the others."""
+    found = sorted(errors.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)
+    return found[0] if found else None

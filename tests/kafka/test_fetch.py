@@ -44,7 +44,7 @@ from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
-from spark_groupsource.fetch.gone import LogBounds, losses, without
+from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
 from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.refusals import refusal
 from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, BUFFER_BYTES, FetchSettings
@@ -856,7 +856,7 @@ def test_what_an_error_means(code: int, expected: type[GroupKafkaError] | None) 
     ],
 )
 def test_what_is_lost_and_what_is_left(bounds: LogBounds | None, lost: list[tuple[int, int]], left: tuple[int, int]) -> None:
-    found = losses(10, 20, bounds)
+    found = lost_ranges(10, 20, bounds)
 
     assert [(loss.start, loss.end) for loss in found] == lost
-    assert without(found, 10, 20) == left
+    assert remaining(found, 10, 20) == left

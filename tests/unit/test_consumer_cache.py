@@ -17,7 +17,7 @@ class Consumer:
     pid = os.getpid()
 
     def __init__(self, client):
-        self.told = {}
+        self.errors = {}
 
     def unassign(self):
         pass

@@ -28,7 +28,7 @@ class LogBounds:
 
 
 @dataclass(frozen=True)
-class Loss:
+class LostRange:
     """Offsets from `start` (inclusive) to `end` (exclusive) that cannot be read, and why."""
 
     start: int
@@ -36,27 +36,27 @@ class Loss:
     why: str
 
 
-def losses(start: int, end: int, bounds: LogBounds | None) -> list[Loss]:
+def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRange]:
     """Return what is gone of `[start, end)`, in the order of offsets; `bounds` is None when there is no such partition."""
     if start >= end:
         return []
     if bounds is None:
-        return [Loss(start, end, "the topic or the partition does not exist (any more)")]
+        return [LostRange(start, end, "the topic or the partition does not exist (any more)")]
     found = []
     if bounds.low > start:
         why = f"the log starts at {bounds.low} (retention, delete-records, or a recreated topic)"
-        found.append(Loss(start, min(bounds.low, end), why))
+        found.append(LostRange(start, min(bounds.low, end), why))
     if bounds.high < end:
         why = f"the log ends at {bounds.high} (a recreated topic, or records cut off by an unclean leader election)"
         # What lies below the log start has been counted already.
-        cut = Loss(max(start, bounds.low, bounds.high), end, why)
+        cut = LostRange(max(start, bounds.low, bounds.high), end, why)
         if cut.start < cut.end:
             found.append(cut)
     return found
 
 
-def without(found: list[Loss], start: int, end: int) -> tuple[int, int]:
-    """Return what is left of `[start, end)` after `losses` of it: losses are at the start or reach to the end."""
+def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
+    """Return what is left of `[start, end)` after `lost_ranges` of it: losses are at the start or reach to the end."""
     for loss in found:
         if loss.start <= start:
             start = loss.end
@@ -65,7 +65,7 @@ def without(found: list[Loss], start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-def report(fetch_range: FetchRange, found: list[Loss], fail: bool) -> None:
+def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
     """Raise DataLossError, or log a warning if `fail` is False, with the ranges that are gone; nothing for none."""
     if not found:
         return

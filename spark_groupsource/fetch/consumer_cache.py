@@ -10,13 +10,18 @@ from __future__ import annotations
 import atexit
 import ctypes
 import hashlib
+import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from confluent_kafka import KafkaException
+
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
+
+log = logging.getLogger(__name__)
 
 # A worker may serve several queries; the consumers of those that ended must not pile up.
 _MOST_KEPT = 4
@@ -68,8 +73,15 @@ def close_kept() -> None:
 
 
 def _give_back(key: _Key, consumer: FetchConsumer) -> None:
-    # Else it would go on to fetch, and the next task's first requests would wait behind that Fetch.
-    consumer.unassign()
+    try:
+        # A consumer that still fetches delays the next task's first requests: they wait behind its Fetch.
+        consumer.unassign()
+    except KafkaException as refused:
+        log.warning(
+            "A consumer is closed instead of kept for the next task, because it cannot be unassigned: %s", refused.args[0]
+        )
+        _close(consumer)
+        return
     previous = _kept.pop(key, None)
     _kept[key] = consumer
     if previous is not None:

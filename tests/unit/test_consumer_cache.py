@@ -1,12 +1,19 @@
-"""What a Python worker does with memory when one query comes after the other."""
+"""What a Python worker keeps from one task to the next, and what it gives back."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterator, Mapping
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.fetch import consumer_cache
+from spark_groupsource.fetch.intake import Intake
+from spark_groupsource.partition import TopicPartition
 
 # Memory like that of records, all of it free but for what lies at its end, which keeps malloc from returning it by itself.
 FREE_MEMORY_AND_A_CONSUMER = """
@@ -48,3 +55,65 @@ def test_what_the_query_before_has_left_is_given_back_before_the_next() -> None:
     shown = subprocess.run([sys.executable, "-c", FREE_MEMORY_AND_A_CONSUMER], capture_output=True, text=True, check=True).stdout
     before, after = map(int, shown.split())
     assert after < before - 80_000_000
+
+
+class Played:
+    """A consumer that notes whether it is closed, and cannot be unassigned after `fails` was set."""
+
+    def __init__(self, _client: Mapping[str, str]) -> None:
+        self.errors: dict[int, KafkaError] = {}
+        self.pid = os.getpid()
+        self.closed = False
+        self.fails = False
+
+    def unassign(self) -> None:
+        if self.fails:
+            raise KafkaException(KafkaError(KafkaError._STATE))
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abandon(self) -> None: ...
+    def serve(self) -> None: ...
+    def assign(self, partition: TopicPartition, offset: int) -> None: ...
+
+    def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        raise NotImplementedError
+
+    def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
+        raise NotImplementedError
+
+    def position(self, partition: TopicPartition) -> int:
+        raise NotImplementedError
+
+    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
+        raise NotImplementedError
+
+
+@pytest.fixture
+def nothing_kept() -> Iterator[None]:
+    consumer_cache.close_kept()
+    yield
+    consumer_cache.close_kept()
+
+
+def used_once(fails: bool) -> Played:
+    with consumer_cache.borrowed(Played, {"group.id": "g"}) as consumer:
+        assert isinstance(consumer, Played)
+        consumer.fails = fails
+    return consumer
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_consumer_is_kept_for_the_next_task() -> None:
+    assert used_once(fails=False) is used_once(fails=False)
+
+
+@pytest.mark.usefixtures("nothing_kept")
+def test_a_consumer_that_cannot_be_unassigned_is_closed_and_the_task_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    failed = used_once(fails=True)
+
+    assert failed.closed
+    assert failed not in consumer_cache._living.values()
+    assert "cannot be unassigned" in caplog.text
+    assert used_once(fails=False) is not failed

@@ -31,6 +31,9 @@
 #define HEADER_OVERHEAD 16
 /* Arrow wants 8; cache lines like 64. */
 #define ALIGNMENT 64
+/* Kafka's timestamps are in ms, Spark's in µs: one beyond this, or below its negative, does not fit. LARGEST_TIMESTAMP_MS of
+ * arrow_schema.py. */
+#define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
 /* rd_kafka_message_t, which is public. */
 struct message {
@@ -385,6 +388,15 @@ static void append_headers(const struct intake *in, const struct message *messag
     }
 }
 
+/* From ms to µs; what does not fit becomes the nearest that does. */
+static int64_t to_us(int64_t ms) {
+    if (ms > LARGEST_TIMESTAMP_MS)
+        ms = LARGEST_TIMESTAMP_MS;
+    else if (ms < -LARGEST_TIMESTAMP_MS)
+        ms = -LARGEST_TIMESTAMP_MS;
+    return ms * 1000;
+}
+
 /* Copies the rows into the block, as gs_layout said, and frees them; the next batch begins with what was not looked at. */
 EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, const int64_t *sizes) {
     struct bytes_column keys =
@@ -409,8 +421,7 @@ EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, co
         append(&keys, message->key, message->key_size);
         append(&values, message->value, message->value_size);
         offsets[row] = message->offset;
-        /* From ms to µs. */
-        timestamps[row] = in->library.message_timestamp(message, &type) * 1000;
+        timestamps[row] = to_us(in->library.message_timestamp(message, &type));
         /* Librdkafka counts 0 not available, 1 create time, 2 log append time; Java's TimestampType.id, which is what
          * Spark shows, is one less. */
         types[row] = type - 1;

@@ -13,6 +13,9 @@ HEADERS_DDL = "headers array<struct<key string, value binary>>"
 # `element` is the name that Spark gives to what is in an array; Arrow's own default is `item`.
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
 
+LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
+"""The largest timestamp in ms that fits into Spark's 64 bits of µs; its negative is the smallest. See `contract.fetch`."""
+
 _RECORD_FIELDS = [
     pa.field("key", pa.binary()),
     pa.field("value", pa.binary()),

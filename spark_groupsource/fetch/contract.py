@@ -51,6 +51,9 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
     Offsets without a record (compacted away, transaction markers, aborted under `read_committed`) are passed over: they
     are no loss. Yields batches with `schema.arrow_schema`, none of them empty, so an empty range yields nothing.
 
+    A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
+    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here.
+
     Raises DataLossError when records of the range are gone (deleted, cut off, or the topic or partition with them) and
     `fail_on_data_loss` is set; AuthenticationFailed, NotAuthorized or BrokerUnavailable when that is the reason why
     nothing can be read; BrokerError for any other, a wait of more than `poll_timeout_ms` among them; OptionError when

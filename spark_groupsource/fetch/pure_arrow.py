@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 from confluent_kafka import Message
 
-from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
+from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, LARGEST_TIMESTAMP_MS, arrow_schema
 
 # librdkafka counts 0 not available, 1 create time, 2 log append time; Java's `TimestampType.id`, which is what Spark
 # shows, is one less.
@@ -35,12 +35,20 @@ def to_record_batch(topic: str, partition: int, messages: Sequence[Message], inc
         pa.repeat(pa.scalar(topic, pa.string()), count),
         pa.repeat(pa.scalar(partition, pa.int32()), count),
         pa.array([message.offset() for message in messages], pa.int64()),
-        pa.array([ms for _, ms in timestamps], pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC")),
+        _timestamps([ms for _, ms in timestamps]),
         pa.array([kind + _TO_JAVA_TIMESTAMP_TYPE for kind, _ in timestamps], pa.int32()),
     ]
     if include_headers:
         columns.append(pa.array([_headers(message) for message in messages], HEADERS_TYPE))
     return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(include_headers))
+
+
+def _timestamps(times_ms: list[int]) -> pa.Array:
+    """Return the timestamps in µs; one that does not fit is the nearest that does."""
+    try:
+        return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
+    except pa.ArrowInvalid:
+        return _timestamps([max(-LARGEST_TIMESTAMP_MS, min(ms, LARGEST_TIMESTAMP_MS)) for ms in times_ms])
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:

@@ -237,6 +237,24 @@ def test_create_time(read: Reader, using: MakeSettings, topic: MakeTopic, cluste
     assert {row["timestampType"] for row in found} == {0}
 
 
+def test_a_timestamp_beyond_sparks_range_is_the_nearest_within_it(
+    read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster
+) -> None:
+    any_time = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
+    name = topic(config=any_time)
+    largest = (2**63 - 1) // 1000
+    times_ms = [largest, largest + 1, 2**62, 1, -largest, -largest - 1, -(2**62)]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for time_ms in times_ms:
+        producer.produce(name, b"v", partition=0, timestamp=time_ms)
+        assert producer.flush(30) == 0
+
+    batches = list(read(FetchRange(name, 0, 0, len(times_ms)), using()))
+
+    found = [us for batch in batches for us in batch.column("timestamp").cast(pa.int64()).to_pylist()]
+    assert found == [largest * 1000] * 3 + [1000] + [-largest * 1000] * 3
+
+
 def test_log_append_time(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
     name = topic(config={"message.timestamp.type": "LogAppendTime"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})

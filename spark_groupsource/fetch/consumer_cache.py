@@ -77,9 +77,7 @@ def _give_back(key: _Key, consumer: FetchConsumer) -> None:
         # A consumer that still fetches delays the next task's first requests: they wait behind its Fetch.
         consumer.unassign()
     except KafkaException as refused:
-        log.warning(
-            "A consumer is closed instead of kept for the next task, because it cannot be unassigned: %s", refused.args[0]
-        )
+        log.info("A consumer cannot be unassigned, so it is closed and not kept for the next task: %s", refused.args[0])
         _close(consumer)
         return
     previous = _kept.pop(key, None)

@@ -198,7 +198,7 @@ def resolver(ivy: FakeIvy) -> list[str]:
     script = """
         import sys
         from pathlib import Path
-        from spark_groupsource.broker.jars import kafka_jars
+        from spark_groupsource.dev_broker.jars import kafka_jars
         print(kafka_jars(sys.argv[1], None, lambda line: print(line, file=sys.stderr), Path(sys.argv[2])).version)
     """
     return [sys.executable, "-c", textwrap.dedent(script), ivy.java, str(ivy.cache)]

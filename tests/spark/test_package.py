@@ -143,7 +143,7 @@ def check_metadata(metadata: Message) -> None:
     required = [line for line in metadata.get_all("Requires-Dist", []) if "extra ==" not in line]
     assert {re.split(r"[<>=]", line)[0] for line in required} == {"confluent-kafka", "pyarrow", "pydantic"}
     assert set(metadata.get_all("Provides-Extra", [])) >= {"cli", "dev", "spark"}
-    assert f"## {__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert f"## [{__version__}]" in (ROOT / "CHANGELOG.md").read_text()
 
 
 def test_a_stream_reads_with_either_reader_in_an_empty_environment(

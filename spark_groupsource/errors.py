@@ -17,13 +17,13 @@ GroupKafkaError
 ├── CommitError                 one commit of records; `passing` says whether the same commit may be sent again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again
 │   ├── CoordinatorUnavailable  the coordinator is loading or moving: try again
-│   ├── MemberUnknown           thrown out of the group: rejoin
+│   ├── MemberUnknown           expelled from the group: rejoin
 │   ├── CommitOutcomeUnknown    no answer: it may or may not have been written
 │   └── CommitRefused           the broker will never accept it (metadata too large, not authorized, ...)
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── CommitRecordTooNew      a newer version of this package wrote the group's record of a partition
-│   ├── ClaimsOutstanding       a stream without a checkpoint, and ranges that only another stream may read
+│   ├── ClaimsOutstanding       a stream without a checkpoint found ranges that only another stream may read
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
@@ -50,7 +50,7 @@ class GroupKafkaError(Exception):
 class OptionError(GroupKafkaError):
     """An option is unknown, missing, malformed or in conflict with another one.
 
-    `problems`: each mistake, a sentence or two; the text has them all.
+    `problems` has one text for each mistake; the message has them all.
     """
 
     def __init__(self, text: str, problems: tuple[str, ...] = ()) -> None:
@@ -97,19 +97,19 @@ class MemberFenced(MembershipError):
 
 
 class GroupSharedInQuery(MembershipError):
-    """Two sources of one query are members of the same group and read the same topic: each would get a part of it."""
+    """Two sources of one query are in the same group and read the same topic: each would get a part of it."""
 
 
 class GroupActive(MembershipError):
-    """The group has members, and a coordinator takes their commits only."""
+    """The group has members, and its coordinator accepts commits from members only."""
 
 
 class MembershipClosed(MembershipError):
-    """The member has left the group; nothing can be done in its name any more."""
+    """The member has left the group, and can do nothing more in it."""
 
 
 class CommitError(GroupKafkaError):
-    """A commit failed. If it is `passing`, the same commit may be sent again once the consumer's callbacks have been served."""
+    """A commit failed. If `passing` is true, the same commit may be sent again once the group's callbacks have run."""
 
 
 class GenerationChanged(CommitError):
@@ -133,15 +133,15 @@ class CommitOutcomeUnknown(CommitError):
 
 
 class CommitRefused(CommitError):
-    """The broker refuses this commit whenever it is sent."""
+    """The broker refuses this commit permanently."""
 
 
 class HandoffError(GroupKafkaError):
-    """A rule of the hand-off forbids to go on (docs/handoff.md)."""
+    """A rule of the hand-off does not allow to continue (docs/handoff.md)."""
 
 
 class CheckpointBehindGroup(HandoffError):
-    """The group knows plans of this stream that its checkpoint does not: it was restored, copied, or runs twice."""
+    """The group knows plans of this stream that its checkpoint lacks: it was restored, copied, or runs twice."""
 
 
 class CommitRecordTooNew(HandoffError):
@@ -149,15 +149,15 @@ class CommitRecordTooNew(HandoffError):
 
 
 class ClaimsOutstanding(HandoffError):
-    """A stream without a checkpoint sees ranges that only another stream may read, which does not (`outstandingClaims`)."""
+    """A stream without a checkpoint found ranges that only another stream may read (`outstandingClaims`)."""
 
 
 class AsynchronousProgress(HandoffError):
-    """Spark asks for a micro-batch before its logs have the one before (`asyncProgressTrackingEnabled`)."""
+    """Spark asks for a micro-batch before its logs have the previous one (`asyncProgressTrackingEnabled`)."""
 
 
 class ClaimTimeout(HandoffError):
-    """A range of a planned micro-batch still waits for the partition's new owner."""
+    """A range of a planned micro-batch waited too long for the partition's new owner."""
 
 
 class ClaimsInTheWay(HandoffError):
@@ -177,7 +177,7 @@ class UncommittedBatch(OffsetError):
 
 
 class DataLossError(GroupKafkaError):
-    """Records that should be read are gone: retention, a recreated topic, a removed partition (`failOnDataLoss`)."""
+    """Records that should be read are no longer in Kafka: retention, or a topic that was deleted (`failOnDataLoss`)."""
 
 
 class BrokerStartError(GroupKafkaError):

@@ -1,8 +1,8 @@
 """Fenced commits and fetches of commit records.
 
-Everything here runs on the thread that owns it (membership.py). The broker fences the member, not
-the plan, and does not check who owns a partition; so "still owned?" is asked by the caller on the same thread, with no
-callback served between the question and the commit.
+The broker fences the member: it accepts commits only from a member of the current generation. It does not check which plan a
+commit is for, nor who owns the partition. So the caller checks "still owned?" itself, on the consumer's thread. No callback of
+the group can come between that check and the commit, because callbacks run on the same thread (member.py).
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from spark_groupsource.partition import TopicPartition
 log = logging.getLogger(__name__)
 
 MAX_COMMIT_BYTES = 900_000
-"""Of the records of one OffsetCommit. The coordinator writes each as one batch, which may have the `max.message.bytes` of the
-offsets topic: 1,048,588 unless someone has changed it."""
+"""The records of one OffsetCommit may take so many bytes. The coordinator writes them as one batch, which is limited by the
+`max.message.bytes` of the offsets topic: 1,048,588 by default."""
 
 RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES = 350, 45, 150
-"""What a record takes there at most: beside the names of its group and topic, and for each range."""
+"""What a record takes in that batch at most: without the names of its group and topic, and for each range."""
 
 
 def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
@@ -36,7 +36,7 @@ def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
 
 
 class FencedCommits:
-    """The group's registers, one for each partition, as this member may read and write them."""
+    """Reads and writes the group's commit records in this member's name. Used on the consumer's thread only."""
 
     def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, observer: Observer = UNOBSERVED) -> None:
         self._consumer = consumer
@@ -45,7 +45,7 @@ class FencedCommits:
         self._timeout_s = timeout_s
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Read what the group holds for each partition, owned by this member or not.
+        """Return what the group holds for each partition, owned by this member or not.
 
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -66,7 +66,7 @@ class FencedCommits:
         return commits
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """The records in portions that one commit can carry; thousands of partitions take several."""
+        """Yield the records in portions that fit one commit; thousands of partitions take several."""
         part: dict[TopicPartition, CommitRecord] = {}
         left = MAX_COMMIT_BYTES
         for partition in sorted(records):
@@ -82,12 +82,13 @@ class FencedCommits:
             yield part
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write the records in one OffsetCommit, under the generation that this member has now.
+        """Write the records in one OffsetCommit, under the current generation of this member.
+
+        When one partition is refused, the others may have been written. The error names the refused ones.
 
         Raises:
             CommitError: if it is `passing`, the same commit may be sent again once the callbacks have been served.
-            MemberFenced, NotAuthorized, TopicNotFound: see COMMIT_ERRORS. When one partition is refused the others may have
-                been written; the error names the refused ones.
+            MemberFenced, NotAuthorized, TopicNotFound: see COMMIT_ERRORS.
         """
         if not records:
             return
@@ -111,13 +112,13 @@ class FencedCommits:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
-        """The error of a commit. librdkafka does not say which partition was refused: what reads back tells."""
+        """Explain a refused commit. librdkafka does not name the refused partition, so the records are read back."""
         failure = explain(error, doing, COMMIT_ERRORS)
         if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized | TopicNotFound):
             try:
                 held = self.fetch(records)
             except GroupKafkaError as unread:
-                log.warning("%s, and which partitions were refused cannot be read: %s", doing, unread)
+                log.warning("%s was refused, and reading back which partitions were refused failed: %s", doing, unread)
             else:
                 refused = [partition for partition in records if held.get(partition) != records[partition]]
                 failure = explain(error, f"committing {_named(refused)} to group {self._group_id}", COMMIT_ERRORS)
@@ -127,7 +128,7 @@ class FencedCommits:
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
-                f"{partition}: its commit record takes {len(metadata)} bytes and a broker stores at most {MAX_METADATA_BYTES}: "
+                f"{partition}: its commit record takes {len(metadata)} bytes, and a broker stores at most {MAX_METADATA_BYTES}. "
                 f"{len(record.owed)} ranges are owed to streams that have not been restarted "
                 f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart those queries on their checkpoints."
             )

@@ -14,13 +14,15 @@ _METADATA_MAGIC = b"CGMDv2:"
 def generation_of(consumer: Consumer) -> int:
     """The consumer's generation (classic) or member epoch (KIP-848); -1 outside a group.
 
-    librdkafka has no public getter; its serialized ConsumerGroupMetadata carries the number in native byte order.
+    librdkafka has no public getter. Its serialized ConsumerGroupMetadata has the number, in native byte order.
 
     Raises:
-        MembershipError: this version of librdkafka serializes it in another way.
+        MembershipError: this version of librdkafka serializes it differently.
     """
     serialized = consumer.consumer_group_metadata()
     if not isinstance(serialized, bytes) or not serialized.startswith(_METADATA_MAGIC):
-        raise MembershipError("this version of confluent-kafka hides the group's generation; see the versions in docs/running.md")
+        raise MembershipError(
+            "This version of confluent-kafka does not show the group's generation. Install a version that docs/running.md lists."
+        )
     generation: int = struct.unpack_from("=i", serialized, len(_METADATA_MAGIC))[0]
     return generation

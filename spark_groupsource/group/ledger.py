@@ -1,8 +1,8 @@
-"""What this member holds: the record of each owned partition, as the group has it, and the steps that change it.
+"""The record of each owned partition, as the group has it, and the steps that change it.
 
-Everything here runs on the consumer's thread. Other threads read `positions`, a mapping that is replaced, never edited.
-Each step asks the pure rules (handoff.py) for the records to write and sends them in one commit, or in a few when they are
-very many; what was decided for a partition counts only once its commit is accepted.
+Everything here runs on the consumer's thread. Other threads read `positions` and `held`, mappings that are replaced and never
+edited. Each step asks the pure rules (handoff/rules.py) for the records to write. It sends them in one commit, or in a few if
+there are thousands. A decision for a partition counts only once its commit is accepted.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from spark_groupsource.patience import Retries
 log = logging.getLogger(__name__)
 
 SETTLE_INTERVAL_S = 2.0
-"""How often a member that holds ranges for other streams looks whether those streams have confirmed them."""
+"""How often a member that holds ranges for other streams checks whether those streams have confirmed them."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Claims:
 
     granted: Ranges
     waiting: frozenset[TopicPartition]
-    """Partitions that this member does not own and that nobody has adopted yet."""
+    """Partitions that this member does not own, and that nobody has adopted yet."""
 
 
 class Ledger:
@@ -59,18 +59,18 @@ class Ledger:
     ) -> None:
         """
         Args:
-            stream: what the checkpoint says; `logged` below 0 is a stream without one.
+            stream: what the checkpoint says. A stream without a checkpoint has `logged` below 0.
             commits: reads and writes the group's records.
-            starting_offsets: where to start in partitions that the group has no commit for (inclusive); of those only whose
-                leaders can tell now.
-            all_partitions: every partition that the group may hold a record for, owned by this member or not.
-            topic_ids: the ids of these topics now, as in losses.LogState; given the expected ids, `None` where not known.
-            log_starts: where these logs begin (inclusive); of those only whose leaders can tell now.
-            fail_on_data_loss: whether a partition whose topic was made anew ends the query, or is read from its beginning.
+            starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
+                not answer are left out.
+            all_partitions: returns every partition that the group may hold a record for, owned by this member or not.
+            topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones: `None` if not known.
+            log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
+            fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
-            patience_s: how long passing errors may hold up the adoption of a partition, in seconds.
-            clock: seconds, monotonic.
-            wall_clock: seconds since 1970, for the time that is written beside a claim.
+            patience_s: how many seconds passing errors may delay the adoption of a partition.
+            clock: returns seconds, monotonic.
+            wall_clock: returns seconds since 1970, for the time that a claim records.
             observer: receives the records whenever they change.
         """
         self._stream = stream
@@ -91,33 +91,33 @@ class Ledger:
         self._planned: frozenset[TopicPartition] = frozenset()
         self._settle_at = 0.0
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
-        """Next offset to plan of each partition that new plans may have. Read it from any thread."""
+        """The next offset to plan of each partition that new plans may have. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
-        """How many offsets are held for other streams, of each owned partition that has any. Read it from any thread."""
+        """How many offsets are held for other streams, for each owned partition with any. Any thread may read it."""
 
-    # The member's side (record_keeper.RecordKeeper).
+    # Called by the member (record_keeper.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Adopt the partitions; when a passing error forbids it now, `idle` tries again."""
+        """Adopt the partitions. If an error that passes prevents it now, `idle` tries again."""
         self._acquired |= partitions - self._records.keys()
         self._adoption.make_due()
         self.idle()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        """Leave the partitions out of new plans, and close what is known to be durable."""
+        """Leave the partitions out of new plans, and close the claims of durable plans."""
         self._draining |= partitions
         self._publish()
         self._confirm_if_possible(partitions)
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Whether a range of these is planned, or claimed and not yet confirmed."""
+        """Return whether a range of these is planned, or claimed and not yet confirmed."""
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
             for partition in partitions
         )
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        """Close what is known to be durable, then forget the partitions; open claims stay in the group's record."""
+        """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
@@ -131,54 +131,55 @@ class Ledger:
         self._publish()
 
     def idle(self) -> None:
-        """Adopt what could not be adopted before.
+        """Adopt the partitions that could not be adopted before.
 
         Raises:
-            GroupKafkaError: not passing, or for longer than the patience.
+            GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
         """
         if not self._acquired or not self._adoption.due:
             return
         try:
             self._adopt()
         except GroupKafkaError as error:
-            # A topic that was just deleted is asked back by the group, or comes again as another one.
+            # The group asks a deleted topic back, or the topic is created again.
             passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
             if not passing or not self._adoption.failed():
                 raise
-            log.info("adoption of %d partitions is tried again: %s", len(self._acquired), error)
+            log.info("the adoption of %d partitions failed and is tried again: %s", len(self._acquired), error)
         else:
             self._adoption.succeeded()
 
-    # The micro-batch cycle's side (stream_reader.py), by `Member.call`.
+    # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Whether there is something to plan with: a partition that is adopted, or the certainty that the group gave none."""
+        """Return whether planning can begin: a partition is adopted, or the group assigned none."""
         return bool(self._records) or not self._acquired
 
     def durable(self, plan: int) -> None:
-        """Take note that Spark has `plan` in its commit log; a partition that drains is confirmed at once."""
+        """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write_confirmed(self._draining)
 
     def known(self) -> dict[TopicPartition, CommitRecord]:
-        """The record of each owned partition, with durable plans closed."""
+        """Return the record of each owned partition, with the claims of durable plans closed."""
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """What is owed to other streams and is to be read by this one instead (`outstandingClaims`).
+        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`).
 
         Raises:
-            ClaimsOutstanding: this stream has no checkpoint, and what was claimed before it came is not confirmed in time.
+            ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._clock())
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Take note of a plan before Spark is told of it, so that its partitions are not let go before it is claimed.
+        """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
 
-        Gives back those ranges that are still to be planned.
+        Returns:
+            The ranges that may still be planned: partitions that have moved meanwhile are left out.
         """
         kept = {
             partition: claimable(self._records[partition], offsets)
@@ -191,10 +192,10 @@ class Ledger:
     def claim(self, stream: Stream) -> Claims:
         """Claim what can be claimed of plan `stream.logged`, which is in Spark's offset log.
 
-        The same commit confirms the plan before it. Idempotent. Empty ranges need no claim.
+        The same commit confirms the previous plan. Calling it again changes nothing. Empty ranges need no claim.
 
         Raises:
-            CheckpointBehindGroup: see handoff.claim.
+            CheckpointBehindGroup: see rules.claim.
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self._stream = stream
@@ -218,7 +219,7 @@ class Ledger:
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan; nothing is sent when nothing is open.
+        """Close the claims of every durable plan. Nothing is sent when nothing is open.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
@@ -226,7 +227,7 @@ class Ledger:
         writes = self._confirmed(self._records)
         published = max((record.done for record in (*self._records.values(), *writes.values())), default=self._stream.durable)
         if not writes and published < self._stream.durable and self._stream.ranges.keys() - self._records.keys():
-            # Its last partitions went with their claims open: without this, nobody could see that those are settled.
+            # The plan's partitions were released with open claims. Some record has to show their owners that it is done.
             partition = min(self._records)
             record = self._records[partition]
             logged = max(record.logged, self._stream.durable)
@@ -234,7 +235,7 @@ class Ledger:
         self._write(writes)
 
     def settle(self) -> None:
-        """Drop owed ranges that their streams have confirmed; looks at the group every SETTLE_INTERVAL_S at most.
+        """Drop owed ranges that their streams have confirmed. The group is asked every SETTLE_INTERVAL_S at most.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
@@ -247,27 +248,28 @@ class Ledger:
         self._write({partition: record for partition, record in settled.items() if record is not self._records[partition]})
 
     def go_on(self, losses: Iterable[PartitionLoss]) -> None:
-        """Read on behind what is lost; a partition whose topic is gone is left until the group takes it back, or it comes again.
+        """Continue behind what is lost.
 
-        Losses of partitions that have moved meanwhile are passed over.
+        A partition of a deleted topic is left until the group asks it back, or the topic is created again. Losses of partitions
+        that have moved meanwhile are ignored.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
-        gone = set()
+        deleted = set()
         writes = {}
         for loss in losses:
             record = self._records.get(loss.partition)
             if record is None or loss.position not in {None, record.next}:
                 continue
             if loss.resume is None:
-                gone.add(loss.partition)
+                deleted.add(loss.partition)
             else:
                 writes[loss.partition] = behind(loss, loss.resume, confirm(record, self._stream))
-        for partition in gone:
+        for partition in deleted:
             del self._records[partition]
-        self._planned -= gone
-        self._acquired |= gone - self._draining
+        self._planned -= deleted
+        self._acquired |= deleted - self._draining
         self._publish()
         self._write(writes)
 
@@ -292,8 +294,8 @@ class Ledger:
             **(self._starting_offsets(unrecorded) if unrecorded else {}),
             **(self._log_starts(anew) if anew else {}),
         }
-        gone = {partition for partition in commits if ids.get(partition.topic, "") is None}
-        leaderless = ((unrecorded | anew) - starting.keys()) | gone
+        deleted = {partition for partition in commits if ids.get(partition.topic, "") is None}
+        leaderless = ((unrecorded | anew) - starting.keys()) | deleted
         commits = {partition: commit for partition, commit in commits.items() if partition not in leaderless}
         losses = [
             of_commit(self._stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
@@ -312,7 +314,7 @@ class Ledger:
                 commit,
                 starting_offset=starting.get(partition, 0),
                 done=done,
-                topic_id=ids.get(partition.topic) or None,  # when no broker tells it now, the next plan finds out
+                topic_id=ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
             )
             for partition, commit in commits.items()
         }
@@ -325,7 +327,7 @@ class Ledger:
         self._held_ranges.warn(adopted)
         if leaderless:
             raise BrokerUnavailable(
-                f"where {min(leaderless)} begins is not known now: its leader does not answer, or it is gone."
+                f"Where {min(leaderless)} begins is not known now: its leader does not answer, or its topic was deleted."
             )
 
     def _ids_for(self, commits: Mapping[TopicPartition, GroupCommit]) -> Mapping[str, str | None]:
@@ -336,7 +338,7 @@ class Ledger:
         return self._topic_ids(expected)
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
-        """What the records of these partitions become when durable plans are closed; only those that change."""
+        """The records of these partitions with durable plans closed; only those that change."""
         closed = {}
         for partition in partitions:
             record = self._records.get(partition)
@@ -348,7 +350,7 @@ class Ledger:
         self._write(self._confirmed(tuple(partitions)))
 
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
-        """Confirm on the way out: what cannot be committed now stays claimed, and the next owner holds it for this stream.
+        """Confirm before a release. What cannot be committed now stays claimed, and the next owner holds it for this stream.
 
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
@@ -358,7 +360,7 @@ class Ledger:
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            log.warning("claims of durable micro-batches stay open: %s", error)
+            log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
 
     def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         for part in self._commits.parts(records):

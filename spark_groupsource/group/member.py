@@ -1,9 +1,9 @@
 """The group member: the one thread that owns the consumer.
 
 librdkafka's consumer serves one caller at a time, and a callback that waits for another thread's commit waits for ever. So
-one thread polls, serves the other threads' commands between polls and, while it waits in `on_revoke`, inside the callback.
-The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and what the group has given
-to this member is kept here.
+one thread does everything: it polls, and it runs the other threads' commands between polls. While it waits in `on_revoke`, it
+runs them inside the callback. The consumer never fetches a record: its own assignment stays empty (`incremental_assign([])`), and
+this module keeps what the group has assigned.
 
 The package handoff describes a partition's life. Here are its callbacks: `on_assign` acquires, `on_revoke` drains and releases,
 `on_lost` loses.
@@ -39,10 +39,10 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_INTERVAL_S = 0.05
-"""How long a callback of the group may wait while there are no commands. Commands are served at once."""
+"""How long a callback of the group may wait when no command comes. Commands are served at once."""
 
 TROUBLE_INTERVAL_S = 30.0
-"""How often the same trouble with the brokers is logged while it lasts."""
+"""How often the same error of the brokers is logged while it lasts."""
 
 EAGER_STRATEGIES = frozenset({"range", "roundrobin"})
 
@@ -64,8 +64,8 @@ class Member:
         Args:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
-            drain_timeout_s: seconds that `on_revoke` waits for what is in flight; 0 lets go at once.
-            clock: seconds, monotonic.
+            drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight; 0 releases partitions at once.
+            clock: returns seconds, monotonic.
             observer: receives the assignments and the rebalances.
 
         Raises:
@@ -105,7 +105,7 @@ class Member:
 
     @property
     def last_trouble(self) -> KafkaError | None:
-        """What librdkafka complained of last, to tell why nothing comes."""
+        """The last error that librdkafka reported: the likely reason when no assignment comes."""
         return self._last_trouble
 
     def start(self, keeper: RecordKeeper) -> None:
@@ -114,7 +114,10 @@ class Member:
         self._thread.start()
 
     def wait_joined(self, timeout_s: float) -> bool:
-        """Wait until the group has given the first assignment, perhaps an empty one; false when the time is over.
+        """Wait for the first assignment, which may be empty.
+
+        Returns:
+            False when `timeout_s` seconds have passed without one.
 
         Raises:
             GroupKafkaError: the member failed instead.
@@ -127,10 +130,11 @@ class Member:
         return False
 
     def call(self, run: Callable[[], T]) -> T:
-        """Run something on the consumer's thread, with no callback of the group in between, and give its result.
+        """Run something on the consumer's thread, and return its result. No callback of the group comes in between.
 
         Raises:
-            MembershipClosed: the member has left; or whatever ended the member, or `run` raised.
+            MembershipClosed: the member has left the group.
+            Exception: what `run` raised, or the error that ended the member.
         """
         command = self._commands.put(run)
         while True:
@@ -147,9 +151,9 @@ class Member:
             return result
 
     def close(self, timeout_s: float = 10.0) -> None:
-        """Leave the group (a static member stays in it until its session is over) and end the thread.
+        """Leave the group and end the thread; wait for that at most `timeout_s` seconds.
 
-        Waits at most `timeout_s` seconds. Safe in a signal handler, and when called again.
+        A static member stays in the group until its session times out. Safe in a signal handler, and when called again.
         """
         self._closing = True
         self._commands.wake()
@@ -167,7 +171,7 @@ class Member:
 
     def _move(self, state: State) -> None:
         if self._state not in PREDECESSORS[state]:
-            raise MembershipError(f"illegal transition of a group member: {self._state.value} -> {state.value}")
+            raise MembershipError(f"A member cannot go from {self._state.value} to {state.value}. Please report this as a bug.")
         self._state = state
 
     def _run(self) -> None:
@@ -186,7 +190,7 @@ class Member:
         except KafkaException as error:
             self._fail(explain(error.args[0], f"as a member of group {self._group_id}"))
         except Exception as error:  # noqa: BLE001 -- whatever ends this thread has to reach the query
-            self._fail(MembershipError(f"the member of group {self._group_id} ended: {error!r}"))
+            self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
         finally:
             self._leave()
 
@@ -196,7 +200,9 @@ class Member:
         try:
             self.consumer.close()
         except (KafkaException, RuntimeError) as error:
-            log.warning("leaving group %s: %s", self._group_id, error)
+            log.warning(
+                "group %s: leaving it failed, so its partitions move only when the session times out: %s", self._group_id, error
+            )
         self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
         self._has_joined = True
@@ -212,9 +218,9 @@ class Member:
             return
         error = message.error()
         if error is None:
-            raise MembershipError("the group's consumer fetched a record, which it must never do")
+            raise MembershipError("The group's consumer fetched a record, which it must never do. Please report this as a bug.")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
-            log.warning("group %s: this driver was paused past kafka.max.poll.interval.ms; it rejoins", self._group_id)
+            log.warning("group %s: this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins", self._group_id)
         elif error.code() in TOPIC_ERRORS and self._has_joined:
             log.warning("group %s: %s", self._group_id, error.str())
         elif error.fatal() or error.code() in ENDING_ERRORS:
@@ -223,7 +229,7 @@ class Member:
             self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
-        """librdkafka's error callback: trouble that it goes on to overcome by itself, unless it is fatal."""
+        """librdkafka's error callback. librdkafka recovers from these errors by itself, unless they are fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
@@ -233,7 +239,7 @@ class Member:
             log.warning("group %s: %s", self._group_id, error.str())
 
     def _refresh_generation(self) -> None:
-        """Under KIP-848 the member epoch rises without a callback, and callbacks still see the old one."""
+        """Publish a new member epoch: under KIP-848 it rises without a callback, and callbacks still see the old one."""
         if self._incremental_epochs and self._state is State.MEMBER and not self._closing:
             generation = generation_of(self.consumer)
             if generation != self._assignment.generation:
@@ -305,7 +311,7 @@ class Member:
         while not self._closing and self._keeper.in_flight(going):
             if deadline.over:
                 log.warning(
-                    "group %s: [%s] are let go with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
+                    "group %s: [%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
                     self._group_id,
                     _listed(going),
                 )
@@ -315,26 +321,30 @@ class Member:
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
-        gone = _plain(lost)
+        lost_ones = _plain(lost)
         self._observer.rebalanced("lost")
-        log.warning("group %s: thrown out of the group; [%s] are lost, and this driver rejoins", self._group_id, _listed(gone))
-        self._guarded(lambda: self._keeper.lost(gone))
+        log.warning(
+            "group %s: expelled from the group; [%s] are lost, their claims stay, and this driver rejoins",
+            self._group_id,
+            _listed(lost_ones),
+        )
+        self._guarded(lambda: self._keeper.lost(lost_ones))
         if self._eager:
             consumer.unassign()
         else:
             consumer.incremental_unassign([])
         if not self._closing:
             self._move(State.JOINING)
-            self._publish(self._assignment.partitions - gone)
+            self._publish(self._assignment.partitions - lost_ones)
 
     def _guarded(self, step: Callable[[], None]) -> None:
-        """An exception must not leave a callback: librdkafka would assign the partitions and fetch them."""
+        """Keep an exception inside the callback: otherwise librdkafka would assign the partitions and fetch them."""
         try:
             step()
         except GroupKafkaError as error:
             self._fail(error)
         except Exception as error:  # noqa: BLE001
-            self._fail(MembershipError(f"in a callback of group {self._group_id}: {error!r}"))
+            self._fail(MembershipError(f"A callback of group {self._group_id} ended with an unexpected error: {error!r}"))
 
 
 def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartition]:

@@ -1,7 +1,8 @@
-"""Every metric that a query's driver tells, in one list: name, kind, labels, meaning.
+"""Every metric that a query's driver reports: name, kind, labels, meaning.
 
-metrics_exposition.py makes what Prometheus scrapes from it, and the table of docs/metrics.md and the dashboard in conf/ are held
-against it by tests. Units are in the names, as Prometheus has it; what counts offsets has no unit there and says so here. Pure.
+exposition.py makes from this list what Prometheus scrapes. Tests compare it with the table of docs/metrics.md and with the
+dashboard in conf/. Units are in the names, as is usual for Prometheus. Metrics that count offsets have no unit in their names;
+their meaning says so. Pure.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PARTITION = ("group", "topic", "partition")
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. `labels` tell its series apart; those of PARTITION exist for the partitions that the member owns now."""
+    """One metric. `labels` distinguish its series. Series with PARTITION exist for the partitions that the member owns now."""
 
     name: str
     kind: Kind
@@ -99,7 +100,7 @@ CLAIMING = Metric(
     "groupkafka_claim_duration_seconds",
     Kind.HISTOGRAM,
     QUERY,
-    "How long it took to claim a micro-batch's ranges (`partitions`): one commit, and perhaps waiting for another member.",
+    "How long it took to claim a micro-batch's ranges (`partitions`): one commit, and sometimes a wait for another member.",
 )
 CLAIMED = Metric(
     "groupkafka_claimed_offsets_total",
@@ -125,7 +126,7 @@ REBALANCES = Metric(
     "groupkafka_rebalances_total",
     Kind.COUNTER,
     (*QUERY, "kind"),
-    "What the group told the member: `assigned` (perhaps nothing new), `revoked`, and `lost`: thrown out of the group.",
+    "Callbacks of the group: `assigned` (possibly with nothing new), `revoked`, and `lost`: expelled from the group.",
 )
 DRAINING = Metric(
     "groupkafka_drain_duration_seconds",

@@ -1,6 +1,6 @@
-"""What Prometheus scrapes: the list of metrics.py, filled with what a tally holds at that moment.
+"""What Prometheus scrapes: the metrics of definitions.py, filled with what a tally holds at that moment.
 
-Everything is worked out on the thread of the scrape, from values that nobody edits; it waits for no other thread.
+Everything is computed on the thread of the scrape, from values that nobody edits. It waits for no other thread.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 
 ERRORS = frozenset(error.__name__ for error in COMMIT_ERRORS.values())
-"""Told from the start, as 0: Prometheus sees no increase in a series that begins at 1."""
+"""Reported from the start, as 0: Prometheus sees no increase in a series that begins at 1."""
 
 Series = Iterable[tuple[tuple[str, ...], float]]
-"""Values with what their labels say beside the group."""
+"""Values, each with its labels other than the group."""
 
 
 class TallyCollector(Collector):
-    """Gives the registry of prometheus-client every metric of METRICS, in that order."""
+    """Gives prometheus-client's registry every metric of METRICS, in that order."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally
 
     def collect(self) -> Iterator[Family]:
-        """Called for each scrape, on its thread."""
+        """Yield every metric. Called for each scrape, on its thread."""
         tally = self._tally
         series = dict(_series(tally))
         durations = _durations(tally)
@@ -85,7 +85,7 @@ def _unconfirmed(records: Iterable[CommitRecord]) -> Iterator[tuple[m.Metric, Se
         if record.open:
             open_sizes += (end - start for start, end in record.open)
             open_since += [record.claimed_at] if record.claimed_at is not None else []
-        if record.owed:  # what is owed to this very stream is none of those that others wait for
+        if record.owed:  # ranges owed to this very stream do not count: no other stream waits for them
             held += (entry for entry in record.owed if entry.stream != record.stream)
     yield m.OPEN_RANGES, [((), len(open_sizes))]
     yield m.OPEN_OFFSETS, [((), sum(open_sizes))]

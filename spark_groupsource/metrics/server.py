@@ -19,25 +19,25 @@ from spark_groupsource.patience import Deadline
 log = logging.getLogger(__name__)
 
 PORT_PATIENCE_S = 15.0
-"""How long a port may be taken: Spark starts a query again while the process of its run before is still leaving the group."""
+"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group."""
 
 
 class _Handler(WSGIRequestHandler):
-    """Answers one scrape and logs none.
+    """Answers one scrape, and logs nothing.
 
-    The library's own waits for ever for a client that has connected and vanished: each would keep a thread and a socket of
+    The library's own handler waits for ever for a client that connected and vanished. Each would keep a thread and a socket in
     the process that is the group's member.
     """
 
     timeout = 30
-    """Seconds that a client may say nothing, or take nothing."""
+    """Seconds that a client may send nothing, or read nothing."""
 
     def handle(self) -> None:
-        with contextlib.suppress(OSError):  # the client is gone
+        with contextlib.suppress(OSError):  # the client has disconnected
             super().handle()
 
     def log_message(self, *words: object) -> None:
-        """Nothing: a line for each scrape would fill the driver's log."""
+        """Log nothing: a line for each scrape would fill the driver's log."""
 
 
 class MetricsServer:
@@ -56,17 +56,17 @@ class MetricsServer:
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/metrics"
 
     def close(self) -> None:
-        """Free the port; waits for half a second at most. A scrape that is being answered is not waited for."""
+        """Free the port, within half a second. A scrape that is being answered is not waited for."""
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()
 
 
 def serve(tally: Tally, host: str, port: int) -> MetricsServer:
-    """Serve what `tally` holds; port 0 is a free one.
+    """Serve what `tally` holds. Port 0 stands for any free port.
 
     Raises:
-        OptionError: the port is taken for longer than PORT_PATIENCE_S, or this machine cannot listen there.
+        OptionError: the port is taken for longer than PORT_PATIENCE_S, or this machine cannot listen at that address.
     """
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
@@ -77,7 +77,7 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     served = MetricsServer(*started)
     if port:
         log.info("group %s: metrics at %s", tally.group, served.url)
-    else:  # nobody knows it otherwise, and Python shows nothing below a warning by default
+    else:  # the port is known from this line only, and by default Python shows warnings and errors only
         log.warning("group %s: metrics at %s", tally.group, served.url)
     return served
 
@@ -89,9 +89,16 @@ def _is_taken(error: Exception) -> bool:
 def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
     if _is_taken(error):
         return OptionError(
-            f"metrics.port = {port}: the port is taken on {host}, by another source or another process. Each source of a driver "
-            "serves its own metrics: give each a port of its own, or metrics.port=0 for a free one, which the log names."
+            f"metrics.port = {port}: the port is taken on {host}, by another source or another process, and this query stops. "
+            "Each source of a driver serves its own metrics: give each its own port, or metrics.port=0 for a free one, which the "
+            "log names."
         )
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
-        return OptionError(f"metrics.host = {host}: this is no address of the driver's machine ({error.strerror}).")
-    return OptionError(f"metrics.port = {port}, metrics.host = {host}: nothing can be served there ({error.strerror}).")
+        return OptionError(
+            f"metrics.host = {host}: this is no address of the driver's machine ({error.strerror}), and this query stops. "
+            "Give one of the machine's own addresses."
+        )
+    return OptionError(
+        f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), and this query "
+        "stops. Choose another port."
+    )

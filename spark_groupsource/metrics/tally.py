@@ -1,7 +1,7 @@
 """What one run of a query has done so far and where it stands, for its metrics. Made only when they are asked for.
 
-The hooks in cycle.py, ledger.py, coordinator.py and membership.py write it, and a scrape reads it on a thread of its own.
-There is no lock: each field is written by one thread, and holds a value that is replaced and never edited.
+The query reports to it as to any `observer.Observer`. A scrape reads it on a thread of its own. There is no lock: each field is
+written by one thread, and holds a value that is replaced and never edited.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ NONE: Mapping[str, int] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class Durations:
-    """A histogram: how many durations fell in each bucket of DURATION_BUCKETS_S, the last one above them all, and their sum."""
+    """A histogram: how many durations fell in each bucket of DURATION_BUCKETS_S, or above the last one, and their sum."""
 
     counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS_S) + 1)
     sum_s: float = 0.0
 
     def and_(self, seconds: float) -> Durations:
-        """With one more."""
+        """Return this histogram with one more duration."""
         counts = list(self.counts)
         counts[bisect.bisect_left(DURATION_BUCKETS_S, seconds)] += 1
         return Durations(tuple(counts), self.sum_s + seconds)
 
 
 class Tally(Observer):
-    """One run of one query, as a member of `group`."""
+    """Counts one run of one query, as a member of `group`."""
 
     def __init__(
         self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
@@ -47,8 +47,8 @@ class Tally(Observer):
         """
         Args:
             group: the group's name.
-            clock: seconds, monotonic.
-            wall_clock: seconds since 1970.
+            clock: returns seconds, monotonic.
+            wall_clock: returns seconds since 1970.
         """
         self.group = group
         self._clock = clock
@@ -74,11 +74,11 @@ class Tally(Observer):
     # On the runner's main thread, by the cycle.
 
     def joining(self, stream: str) -> None:
-        """The stream `stream` joins its group."""
+        """Note the name of the stream."""
         self.stream = stream
 
     def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
-        """The ends of the owned partitions are known, and what is to be read next; `None` when there is nothing new."""
+        """Note the ends. Time the call and count its offsets if it made a plan."""
         self.ends = ends
         self.last_plan_at = self._wall_clock()
         if planned is not None:
@@ -86,27 +86,27 @@ class Tally(Observer):
             self.planned_offsets += _offsets(planned)
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
-        """Plan `plan` is claimed; Spark may ask for that again."""
+        """Time the claim and count its offsets, once for each plan."""
         if plan > self._newest_claim:
             self._newest_claim = plan
             self.claiming = self.claiming.and_(seconds)
             self.claimed_offsets += _offsets(granted)
 
-    # On the consumer's thread, by the ledger, the coordinator and the member.
+    # On the consumer's thread, by the ledger, the commits and the member.
 
     def assigned(
         self, partitions: frozenset[TopicPartition], draining: frozenset[TopicPartition], generation: int, member_id: str
     ) -> None:
-        """The group has given these to the member."""
+        """Replace the assignment."""
         self.assignment = Assignment(partitions, draining, generation, member_id)
 
     def holds(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """The records of the owned partitions have changed; takes a copy."""
+        """Keep a copy of the records."""
         self.records = MappingProxyType(dict(records))
 
     @contextmanager
     def commit(self) -> Iterator[None]:
-        """Around one commit to the group."""
+        """Time a commit, and count its error."""
         began = self._clock()
         try:
             yield
@@ -117,11 +117,11 @@ class Tally(Observer):
             self.committing = self.committing.and_(self._clock() - began)
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
-        """The group has told the member what it has, or has no longer."""
+        """Count a callback of the group."""
         self.rebalances = _one_more(self.rebalances, kind)
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
-        """Partitions with something in flight are let go."""
+        """Time a drain, and count it if the timeout ended it."""
         self.draining = self.draining.and_(seconds)
         self.drain_timeouts += not in_time
 

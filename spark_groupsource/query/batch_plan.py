@@ -1,7 +1,7 @@
-"""What a batch read (`spark.read`) reads, decided when an action plans it: ranges of every partition, by Spark's Kafka rules.
+"""What a batch read (`spark.read`) reads: ranges of every partition, by the rules of Spark's Kafka source.
 
-Nobody joins the group. `startingOffsets=committed` takes what the group has not processed: from its committed offsets on, and of
-partitions in which streams hold claims just the ranges that are not confirmed.
+It is decided when an action plans the read. Nobody joins the group. `startingOffsets=committed` reads what the group has not
+processed: everything from its committed offsets on. In partitions with claims of streams, it leaves out what they have confirmed.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def plan_batch(options: Options) -> list[BatchTask]:
     """Ask the brokers where the read starts and ends now.
 
     Raises:
-        OptionError: a start lies above its end, or offsets or times are not given for just the partitions that are there.
-        DataLossError: the group's commits are of a topic that was made anew, or of a log that was cut (`failOnDataLoss`).
+        OptionError: a start lies above its end, or the offsets or times are not for exactly the existing partitions.
+        DataLossError: the group's commits are of a topic that was created again, or of a log that was cut (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
         BrokerError: see topics.Topics and group_admin.GroupAdmin.
     """
@@ -78,23 +78,26 @@ def plan_batch(options: Options) -> list[BatchTask]:
 
 
 def between(partition: TopicPartition, start: int, end: int) -> tuple[OffsetRange, ...]:
-    """From `start` (inclusive) to `end` (exclusive), as one range.
+    """Return one range from `start` (inclusive) to `end` (exclusive).
 
     Raises:
         OptionError: the start lies above the end.
     """
     if start > end:
         raise OptionError(
-            f"{partition}: the read would start at offset {start} and end at {end}. Give a start that is not above the end: "
-            "endingOffsets, endingOffsetsByTimestamp or endingTimestamp, and without them the end of the log."
+            f"{partition}: the read would start at offset {start} and end at {end}. Give a start that is not above the end. The "
+            "end is endingOffsets, endingOffsetsByTimestamp or endingTimestamp; without these options it is the end of the log."
         )
     return (OffsetRange(start, end),)
 
 
 def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRange, ...]:
-    """What the group has not processed of a partition, up to `end` (exclusive); ascending, none of them empty.
+    """Return what the group has not processed of a partition: ascending ranges, none of them empty.
 
-    `log_start` is where to start in a partition without a commit.
+    Args:
+        commit: what the group holds for the partition.
+        log_start: where to start without a commit (inclusive).
+        end: where to end (exclusive).
     """
     match commit:
         case None:
@@ -113,13 +116,14 @@ def _committing(
     commits: Mapping[TopicPartition, GroupCommit],
     ends: Mapping[TopicPartition, int],
 ) -> list[BatchTask]:
-    """One task for each partition, so that all before the offset that it commits is read."""
+    """One task for each partition, so that a task has read everything before the offset that it commits."""
     for partition in unread:
         commit = commits.get(partition)
         if isinstance(commit, CommitRecord) and ends[partition] < commit.next:
             raise OptionError(
-                f"{partition}: the read ends at offset {ends[partition]}, and the group is at {commit.next} already: committing "
-                "that end would have what lies between read again. Let the read end there or later, or leave commitOffsets out."
+                f"{partition}: the read ends at offset {ends[partition]}, and the group is at {commit.next} already. Committing "
+                "that end would make the group read the records between again. Let the read end there or later, or remove "
+                "commitOffsets."
             )
     return [
         BatchTask(tuple(_fetch_range(partition, offsets) for offsets in ranges), commit=ends[partition])
@@ -139,7 +143,7 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
 def _still_true(
     commits: Mapping[TopicPartition, GroupCommit], partitions: Collection[TopicPartition], logs: Topics, options: Options
 ) -> Mapping[TopicPartition, GroupCommit]:
-    """The commits without those of earlier topics, and of logs that end below; what expired, the tasks tell."""
+    """The commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
     starts = _of_all(records, logs.starts, options)
     ends = _of_all(records, logs.ends, options)
@@ -158,15 +162,15 @@ def _of_all(
     ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
     options: Options,
 ) -> dict[TopicPartition, int]:
-    """The offsets of all of them: asked for again while a leader is away."""
+    """The offsets of all partitions. They are asked for again while a leader does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(partitions)
         missing = set(partitions) - found.keys()
         if not missing:
             return found
     raise BrokerUnavailable(
-        f"The leader of {min(missing)} has told no offset for {options.poll_timeout_ms} ms "
-        "(kafkaConsumer.pollTimeoutMs). Check that its broker is up and can be reached from the driver."
+        f"The leader of {min(missing)} has not answered for {options.poll_timeout_ms} ms "
+        "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its broker is up and can be reached from the driver."
     )
 
 

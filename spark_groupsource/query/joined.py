@@ -153,8 +153,9 @@ class Joined:
             for partition in sorted(claims.waiting)
         )
         return ClaimTimeout(
-            f"Plan {stream.logged} of stream {stream.name} waits for {waiting}: these partitions are not this driver's now, and "
-            f"no member of group {self._options.group_id} has taken them over within {self._options.assignment_timeout_ms} ms "
-            "(assignmentTimeout). A member that died holds its partitions until its session is over; "
-            f"`groupkafka describe --group {self._options.group_id}` shows the members. A restart of the query goes on here."
+            f"Plan {stream.logged} of stream {stream.name} waits for {waiting}. This driver does not own these partitions now, "
+            f"and no member of group {self._options.group_id} has adopted them within {self._options.assignment_timeout_ms} ms "
+            "(assignmentTimeout). A member that died keeps its partitions until its session times out. "
+            f"`groupkafka describe --group {self._options.group_id}` shows the members. Restart the query: it continues with "
+            "this plan, and no record is lost."
         )

@@ -139,6 +139,6 @@ class Joining:
             f"The group {self._options.group_id} gave this driver no assignment within "
             f"{self._options.assignment_timeout_ms} ms (assignmentTimeout)"
             + (f"; {explain(trouble, 'the Kafka client says')}" if trouble is not None else ".")
-            + " Another member may hold up the rebalance until its session or max.poll.interval.ms is over; "
+            + " Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
             f"`groupkafka describe --group {self._options.group_id}` shows the members."
         )

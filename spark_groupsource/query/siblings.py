@@ -1,11 +1,11 @@
-"""Other sources of the same query: two that are members of one group would share out the partitions of a topic that both read.
+"""Other sources of the same query, in the same group on the same topic: each would get only a part of the partitions.
 
-Each source of a query has a runner process of its own, and Spark tells it nothing of the query or of the other sources. But one
-thread of the driver's JVM runs a query, and starts the runners of all its sources; Linux remembers the thread that started a
-process. So each runner keeps a note of what it reads open, and looks for the notes of the others that its thread has started.
-That thread calls one runner at a time: whoever comes second sees the first one's note.
+Each source of a query has its own runner process. Spark passes it nothing about the query or the other sources. But one thread
+of the driver's JVM runs a query, and starts the runners of all its sources. Linux knows which thread started a process. So
+each runner keeps a note open of what it reads, and looks for the notes of the others that the same thread has started. That
+thread calls one runner at a time, so the second source sees the note of the first.
 
-Where there is no such /proc, or something else starts the runners, nothing is noticed.
+Without such a /proc, or if something else starts the runners, nothing is detected.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Source(NamedTuple):
 
 
 def refuse_shared_topics(source: Source) -> None:
-    """Leave a note of what this process reads, and compare it with those of the query's other sources.
+    """Compare what this process reads with the notes of the query's other sources, and leave its own note.
 
     Raises:
         GroupSharedInQuery: another source of this query reads one of the topics as a member of the same group.
@@ -50,21 +50,21 @@ def refuse_shared_topics(source: Source) -> None:
         if shared and (source.cluster, source.group) == (other.cluster, other.group):
             raise GroupSharedInQuery(
                 f"Two sources of this query are members of the group {source.group!r} and read {', '.join(shared)}: the group "
-                "would give each of them a part of the partitions, so that a join misses rows and a union has each row once. "
-                "To read a topic once, load it once and use that DataFrame twice; to read it twice, give each load a "
-                "kafka.group.id of its own."
+                "would give each of them a part of the partitions. A join would miss rows, and a union would have each row once. "
+                "To read a topic once, load it once and use that DataFrame twice. To read it twice, give each load its own "
+                "kafka.group.id."
             )
     _leave_note(source)
 
 
 def _leave_note(source: Source) -> None:
-    """In a file without a name, which is gone with this process: it is never closed."""
+    """Write a file without a name. It is never closed, so it exists as long as this process."""
     try:
         note, path = tempfile.mkstemp(prefix=NOTE)
         os.write(note, json.dumps([source.cluster, source.group, sorted(source.topics)]).encode())
         os.unlink(path)
     except OSError as error:
-        log.warning("sources of this query that share group %s would not be noticed: %s", source.group, error)
+        log.warning("group %s: another source of this query with the same topics would not be detected: %s", source.group, error)
 
 
 def _others() -> Iterator[Source]:
@@ -74,7 +74,7 @@ def _others() -> Iterator[Source]:
             for note in notes:
                 cluster, group, topics = json.loads(note.read_bytes())
                 yield Source(cluster, group, frozenset(topics))
-        except OSError:  # it has just ended
+        except OSError:  # the process has just ended
             continue
 
 
@@ -87,6 +87,6 @@ def _started_by_the_same_query() -> list[str]:
             if me in started:
                 name = (thread / "comm").read_text().strip()
                 return [process for process in started if process != me] if name == QUERY_THREAD else []
-        except OSError:  # the thread has just ended, or this kernel does not tell
+        except OSError:  # the thread has just ended, or this kernel does not show its children
             continue
     return []

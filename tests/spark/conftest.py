@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from benchmarks.spark_jars import spark_kafka_jars
 from spark_groupsource import register
 from spark_groupsource.dev_broker import Cluster
+from tests.support.pairs import MakePair, Timed, make_pair
+from tests.support.producing import send
 from tests.support.queries import Queries
 
 
@@ -48,4 +52,21 @@ def queries(spark: SparkSession, tmp_path: Path, cluster: Cluster) -> Iterator[Q
     running.stop_all()
 
 
-SourceOptions = Callable[..., Mapping[str, str]]
+@pytest.fixture
+def pair(queries: Queries) -> MakePair:
+    """Makes a query over Spark's source, and the same over this one."""
+    return functools.partial(make_pair, queries)
+
+
+@pytest.fixture(scope="module")
+def timed(cluster: Cluster) -> Timed:
+    """Writes records at given times (ms since 1970) into given partitions; a record's value is its time."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def produce(topic: str, times: Mapping[int, Sequence[int]]) -> None:
+        for partition, each in times.items():
+            for time in each:
+                send(producer, topic, str(time), partition=partition, timestamp=time)
+        assert producer.flush(60) == 0
+
+    return produce

@@ -1,90 +1,33 @@
 """What this source shares with Spark's own Kafka source: each scenario runs on both, on the same topics, and is compared.
 
 The scenarios are those of Spark's KafkaMicroBatchSourceSuite, KafkaRelationSuite and KafkaDontFailOnDataLossSuite that a Python
-source can express. Where the two differ on purpose, the test says so by name; docs/compatibility.md lists it.
+source can express. Where the two differ on purpose, the test says so by name; docs/compatibility.md lists it. Limits of a
+micro-batch are in test_same_limits.py, batch reads in test_same_batch_reads.py.
 """
 
 from __future__ import annotations
 
-import functools
 import itertools
-import json
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets
-from tests.support.pairs import Pair, make_pair, ordered, sizes
-from tests.support.producing import send
-from tests.support.queries import Queries, needs_admission_control, plans_a_batch_read_once
+from tests.support.pairs import MakePair, Timed, by_partition, numbers
+from tests.support.queries import needs_admission_control
 from tests.support.waiting import until
-
-MakePair = Callable[..., Pair]
-Timed = Callable[[str, Mapping[int, Sequence[int]]], None]
-Read = Callable[..., DataFrame]
-Reads = Callable[..., tuple[DataFrame, DataFrame]]
-
-
-@pytest.fixture
-def pair(queries: Queries) -> MakePair:
-    """Makes a query over Spark's source, and the same over this one."""
-    return functools.partial(make_pair, queries)
-
-
-@pytest.fixture
-def read(spark: SparkSession, cluster: Cluster) -> Read:
-    """A batch read by one of the two sources."""
-
-    def make(source: str, topic: str, **options: str) -> DataFrame:
-        group = {"kafka.group.id": f"group-of-{topic}"} if source == "groupkafka" else {}
-        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, **group, **options}
-        return spark.read.format(source).options(**given).load()
-
-    return make
-
-
-@pytest.fixture
-def reads(read: Read) -> Reads:
-    """A batch read by Spark's source, and the same by this one."""
-
-    def make(topic: str, **options: str) -> tuple[DataFrame, DataFrame]:
-        return read("kafka", topic, **options), read("groupkafka", topic, **options)
-
-    return make
-
-
-@pytest.fixture(scope="module")
-def timed(cluster: Cluster) -> Timed:
-    """Writes records at given times (ms since 1970) into given partitions; a record's value is its time."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-
-    def produce(topic: str, times: Mapping[int, Sequence[int]]) -> None:
-        for partition, each in times.items():
-            for time in each:
-                send(producer, topic, str(time), partition=partition, timestamp=time)
-        assert producer.flush(60) == 0
-
-    return produce
 
 
 def add_partitions(admin: AdminClient, topic: str, count: int) -> None:
     admin.create_partitions([NewPartitions(topic, count)])[topic].result(30)
     until(lambda: len(admin.list_topics(topic, timeout=30).topics[topic].partitions) == count, f"{count} partitions")
-
-
-def by_partition(topic: str, *values: int) -> str:
-    return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
-
-
-def numbers(count: int, start: int = 0) -> list[tuple[None, bytes]]:
-    return [(None, b"%d" % number) for number in range(start, start + count)]
 
 
 STARTS: dict[str, Callable[[str], dict[str, str]]] = {
@@ -152,94 +95,6 @@ def test_a_time_at_which_there_is_no_record(pair: MakePair, topic: MakeTopic, ti
 
 
 @needs_admission_control
-def test_available_now_reads_in_micro_batches(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbers(15))
-    both = pair(name, subscribe=name, maxOffsetsPerTrigger="5")
-    assert len(both.run()) == 15
-    assert both.sizes() == [5, 5, 5]
-
-
-@needs_admission_control
-def test_the_limit_is_shared_out_by_lag_and_survives_a_restart(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic(partitions=3)
-    for partition, count in enumerate((100, 10, 1)):
-        produce(name, numbers(count), partition)
-    both = pair(name, subscribe=name, maxOffsetsPerTrigger="10")
-    both.start(processingTime="100 milliseconds")
-    both.until_batches(3)
-    both.stop()
-    both.start(availableNow=True)
-    both.finish()
-    assert len(both.same()) == 111
-
-
-@needs_admission_control
-def test_the_shares_of_partitions_are_the_same_in_each_micro_batch(
-    spark: SparkSession, pair: MakePair, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic(partitions=3)
-    for partition, count in enumerate((1, 10, 100)):
-        produce(name, numbers(count), partition)
-    shares: dict[str, list[dict[int, int]]] = {}
-    both = pair(name, subscribe=name, maxOffsetsPerTrigger="10")
-    for one in (both.theirs, both.ours):
-        taken = shares.setdefault(one.format, [])
-
-        def take(frame: DataFrame, _batch: int, taken: list[dict[int, int]] = taken) -> None:
-            taken.append({row["partition"]: row["count"] for row in frame.groupBy("partition").count().collect()})
-
-        one.start(foreach_batch=take, availableNow=True).running.awaitTermination()
-    assert shares["groupkafka"] == shares["kafka"]
-    assert shares["kafka"][0] == {0: 1, 1: 1, 2: 9}
-
-
-@needs_admission_control
-def test_trigger_once_ignores_the_limit(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbers(15))
-    both = pair(name, subscribe=name, maxOffsetsPerTrigger="5", minOffsetsPerTrigger="5")
-    both.run(once=True)
-    assert both.sizes() == [15]
-
-
-def test_the_largest_limit_does_not_overflow(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbers(15))
-    assert len(pair(name, subscribe=name, maxOffsetsPerTrigger=str(2**63 - 1)).run()) == 15  # SPARK-26718
-
-
-@pytest.mark.parametrize("most", [None, "12"], ids=["alone", "with a limit"])
-def test_a_micro_batch_waits_for_enough_offsets(pair: MakePair, topic: MakeTopic, produce: Produce, most: str | None) -> None:
-    name = topic()
-    produce(name, numbers(4))
-    limit = {} if most is None else {"maxOffsetsPerTrigger": most}
-    both = pair(name, subscribe=name, minOffsetsPerTrigger="10", maxTriggerDelay="1h", **limit)
-    both.start()
-    both.until_rows(4)
-    for start in (4, 9, 14):
-        produce(name, numbers(5, start))
-    both.until_reported(14)
-    for one in (both.theirs, both.ours):
-        first, *later = sizes(one)
-        assert first == 4
-        assert min(later) >= 10
-    both.stop()
-
-
-def test_a_micro_batch_comes_when_the_delay_is_over(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbers(4))
-    both = pair(name, subscribe=name, minOffsetsPerTrigger="1000", maxTriggerDelay="3s")
-    both.start()
-    both.until_rows(4)
-    produce(name, numbers(5, 4))
-    both.until_reported(9)
-    assert both.sizes() == [4, 5]
-    both.stop()
-
-
-@needs_admission_control
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transactions(pair: MakePair, topic: MakeTopic, cluster: Cluster, isolation: str) -> None:
     name = topic()
@@ -280,24 +135,6 @@ def test_log_append_time(pair: MakePair, topic: MakeTopic, produce: Produce) -> 
     name = topic(config={"message.timestamp.type": "LogAppendTime"})
     produce(name, numbers(3))
     assert {row.timestampType for row in pair(name, subscribe=name).run()} == {1}
-
-
-@pytest.mark.parametrize(
-    ("small", "spark_cuts"),
-    # Spark's source cuts by maxRecordsPerPartition in streams only.
-    [({"minPartitions": "6"}, 6), ({"maxRecordsPerPartition": "5"}, 3)],
-    ids=["minPartitions", "maxRecordsPerPartition"],
-)
-def test_ranges_that_are_cut_into_more_tasks(
-    reads: Reads, pair: MakePair, topic: MakeTopic, produce: Produce, small: dict[str, str], spark_cuts: int
-) -> None:
-    name = topic(partitions=3)
-    for partition in range(3):
-        produce(name, numbers(10), partition)
-    theirs, ours = reads(name, **small)
-    assert ordered(ours.collect()) == ordered(theirs.collect())
-    assert (theirs.rdd.getNumPartitions(), ours.rdd.getNumPartitions()) == (spark_cuts, 6)
-    assert len(pair(name, subscribe=name, **small).run()) == 30
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "without"])
@@ -428,96 +265,3 @@ def test_wrong_options_of_a_stream(pair: MakePair, cluster: Cluster, wrong: dict
         with pytest.raises(Exception, match=r"(?s).") as caught:
             one.start(availableNow=True).running.awaitTermination()
         assert told in str(caught.value)
-
-
-class TestBatch:
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def hours(cluster: Cluster, timed: Timed) -> str:
-        name = "batch-compared"
-        cluster.create_topic(name, 3)
-        timed(name, {0: range(1000, 7000, 1000), 1: range(1000, 4000, 1000), 2: (5000,)})
-        return name
-
-    RANGES: Mapping[str, Callable[[str], dict[str, str]]] = {
-        "all": lambda _: {},
-        "offsets": lambda t: {"startingOffsets": by_partition(t, -2, 1, 1), "endingOffsets": by_partition(t, 3, -1, 1)},
-        "times": lambda t: {
-            "startingOffsetsByTimestamp": by_partition(t, 1, 2000, 5000),
-            "endingOffsetsByTimestamp": by_partition(t, 3000, 9000, 9000),
-        },
-        "one time": lambda _: {
-            "startingTimestamp": "2000",
-            "endingTimestamp": "6000",
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
-        "a time before times": lambda t: {
-            "startingTimestamp": "3000",
-            "startingOffsetsByTimestamp": by_partition(t, 1, 1, 1),
-            "startingOffsets": "earliest",
-            "endingTimestamp": "9000",
-            "endingOffsets": by_partition(t, 1, 1, 1),
-        },
-        "no record at the starting time": lambda _: {"startingTimestamp": "3500", "startingOffsetsByTimestampStrategy": "latest"},
-    }
-
-    @pytest.mark.parametrize("ranges", RANGES)
-    def test_ranges(self, reads: Reads, hours: str, ranges: str) -> None:
-        theirs, ours = (ordered(frame.collect()) for frame in reads(hours, **self.RANGES[ranges](hours)))
-        assert ours == theirs
-        assert ours
-
-    REFUSED: Mapping[str, tuple[Callable[[str], dict[str, str]], str, str]] = {
-        "a start at the latest": (lambda _: {"startingOffsets": "latest"}, "can't be latest", "cannot start at the latest"),
-        "a partition's start at the latest": (
-            lambda t: {"startingOffsets": by_partition(t, -1, 0, 0)},
-            "can't be latest",
-            "cannot start at the latest",
-        ),
-        "an end at the earliest": (lambda _: {"endingOffsets": "earliest"}, "can't be earliest", "latest or JSON such as"),
-        "a partition's end at the earliest": (
-            lambda t: {"endingOffsets": by_partition(t, -2, 0, 0)},
-            "can't be earliest",
-            "cannot end at the earliest",
-        ),
-        "a partition that is left out": (
-            lambda t: {"startingOffsets": by_partition(t, 0, 0)},
-            "Partitions specified for Kafka start offsets don't match",
-            "it has to name every partition",
-        ),
-        "a start above its end": (
-            lambda t: {"startingOffsets": by_partition(t, 3, 0, 0), "endingOffsets": by_partition(t, 2, 1, 1)},
-            "",
-            "startingOffsets (3) is above endingOffsets (2)",
-        ),
-        "no record at the starting time": (
-            lambda _: {"startingTimestamp": "5500"},
-            "No offset matched",
-            "there is no record in",
-        ),
-    }
-
-    @pytest.mark.parametrize(("wrong", "theirs", "ours"), REFUSED.values(), ids=REFUSED)
-    def test_refusals(self, read: Read, hours: str, wrong: Callable[[str], dict[str, str]], theirs: str, ours: str) -> None:
-        for source, told in (("kafka", theirs), ("groupkafka", ours)):
-            with pytest.raises(Exception, match=r"(?s).") as caught:
-                read(source, hours, **wrong(hours)).collect()
-            assert told in str(caught.value)
-
-    @plans_a_batch_read_once
-    def test_a_frame_that_is_read_twice_reads_the_same_here_and_what_is_new_there(
-        self, reads: Reads, topic: MakeTopic, produce: Produce
-    ) -> None:
-        name = topic()
-        produce(name, numbers(3))
-        theirs, ours = reads(name)
-        produce(name, numbers(3, 3))
-        assert (theirs.count(), ours.count()) == (6, 6), "the end is not fixed before the first action"
-        produce(name, numbers(3, 6))
-        assert (theirs.count(), ours.count()) == (9, 6)
-
-
-def test_the_rows_have_the_same_schema(reads: Reads) -> None:
-    for headers in ("true", "false"):
-        theirs, ours = reads("any", includeHeaders=headers)
-        assert ours.schema == theirs.schema

@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Row
 
+from tests.support.frames import assert_same_rows
 from tests.support.queries import Pipeline, Queries, Transform, as_it_is
 from tests.support.waiting import until
+
+MakePair = Callable[..., "Pair"]
+"""Makes a query over Spark's source, and the same over this one."""
+
+Timed = Callable[[str, Mapping[int, Sequence[int]]], None]
+"""Writes records at given times (ms since 1970) into given partitions of a topic; a record's value is its time."""
 
 
 class Pair:
@@ -18,7 +27,7 @@ class Pair:
         self.ours = ours
 
     def run(self, **trigger: Any) -> list[Row]:
-        """Run both to the end of what is there now, and compare; all rows by now."""
+        """Run both to the end of what is there now, compare them, and return all rows by now."""
         self.start(**(trigger or {"availableNow": True}))
         self.finish()
         return self.same(batches=True)
@@ -54,26 +63,25 @@ class Pair:
             until(lambda one=one: len(sizes(one)) >= count, f"{count} micro-batches", timeout_s=180)  # type: ignore[misc]
 
     def same(self, *, batches: bool = False) -> list[Row]:
-        """Both have the same rows, and with `batches` the same sizes of micro-batches in the last run; the rows."""
-        theirs, ours = ordered(self.theirs.rows()), ordered(self.ours.rows())
-        assert ours == theirs
+        """Return the rows, which both have, and with `batches` in micro-batches of the same sizes in the last run."""
+        assert_same_rows(self.theirs.frame(), self.ours.frame())
         if batches:
             assert sizes(self.ours) == sizes(self.theirs)
-        return ours
+        return ordered(self.ours.rows())
 
     def sizes(self) -> list[int]:
-        """The rows of each micro-batch of the last run that had any; the same in both."""
+        """Return the number of rows of each micro-batch of the last run that had any, which is the same in both."""
         assert sizes(self.ours) == sizes(self.theirs)
         return sizes(self.ours)
 
     def failures(self, **trigger: Any) -> tuple[str, str]:
-        """Start both, which have to fail: their messages."""
+        """Start both, which have to fail, and return their messages."""
         self.start(**(trigger or {"availableNow": True}))
         return self.theirs.failure(), self.ours.failure()
 
 
 def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, **options: str) -> Pair:
-    """The same query over both sources; it starts at the earliest offset unless told otherwise."""
+    """Make the same query over both sources; it starts at the earliest offset unless the options say otherwise."""
     both = {"startingOffsets": "earliest", **options}
     member = {"kafka.group.id": name, "kafka.session.timeout.ms": "6000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
     return Pair(
@@ -83,10 +91,20 @@ def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, **op
 
 
 def sizes(pipeline: Pipeline) -> list[int]:
-    """The rows of each micro-batch that had any, in the last run of a query."""
+    """Return the number of rows of each micro-batch that had any, in the last run of a query."""
     return [each["numInputRows"] for each in pipeline.running.recentProgress if each["numInputRows"]]
 
 
 def ordered(rows: list[Row]) -> list[Row]:
-    """In an order that does not depend on the sink."""
+    """Sort rows in an order that does not depend on the sink."""
     return sorted(rows, key=repr)
+
+
+def by_partition(topic: str, *values: int) -> str:
+    """Return one number for each partition of a topic, as the JSON of an option."""
+    return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
+
+
+def numbers(count: int, start: int = 0) -> list[tuple[None, bytes]]:
+    """Return records without keys whose values are consecutive numbers."""
+    return [(None, b"%d" % number) for number in range(start, start + count)]

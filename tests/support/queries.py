@@ -82,10 +82,15 @@ class Pipeline:
         self.running.stop()
         self.query = None
 
-    def rows(self) -> list[Row]:
-        """All rows that the sink has committed, in no order."""
+    def frame(self) -> DataFrame:
+        """Return what the sink has committed."""
         files = [str(file) for file in committed_files(self.folder / "out")]
-        return self.spark.read.schema(self.load().schema).parquet(*files).collect() if files else []
+        schema = self.load().schema
+        return self.spark.read.schema(schema).parquet(*files) if files else self.spark.createDataFrame([], schema)
+
+    def rows(self) -> list[Row]:
+        """Return all rows that the sink has committed, in no order."""
+        return self.frame().collect()
 
     def offsets(self) -> list[tuple[int, int]]:
         """(partition, offset) of every row in the sink, sorted; doubled rows stand twice."""

@@ -59,6 +59,13 @@ class TestTheList:
     def test_the_page_names_no_other_metric(self) -> None:
         assert named_in(PAGE) == {metric.name for metric in METRICS}
 
+    @pytest.mark.parametrize(
+        ("page", "sentence"), [("metrics.md", "after {} seconds"), ("design.md", "port is waited for**, {} seconds")]
+    )
+    def test_the_pages_say_how_long_a_port_is_waited_for(self, page: str, sentence: str) -> None:
+        text = " ".join((ROOT / "docs" / page).read_text(encoding="utf-8").split())
+        assert sentence.format(f"{metrics_server.PORT_PATIENCE_S:.0f}") in text
+
     def test_the_dashboard_shows_every_metric_and_no_other(self) -> None:
         panels = DASHBOARD["panels"]
         expressions = [target["expr"] for panel in panels for target in panel.get("targets", [])]

@@ -19,13 +19,13 @@ from benchmarks.session import open_session
 from benchmarks.topics import Load, drop, fill
 from spark_groupsource.dev_broker import Cluster
 
-# Value sizes in bytes, and how many MB of values a load has: more for large records, so that each takes some seconds.
+# Value sizes in bytes, and the MB of values in a load: more for large records, so that each load takes some seconds.
 SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}
 CODECS = ("none", "zstd", "lz4")
 PARTITIONS = (1, 4, 32)
 PLAIN = "consume loop"
-# Rounds that do not count, for the page cache; with a session's first load for the JVM's compiler, which is busy until the
-# fourth or so.
+# Rounds that do not count: they fill the page cache. A session's first load needs more of them, since the JVM's compiler
+# is busy until about the fourth.
 WARM_UP = 1
 FIRST_WARM_UP = 4
 
@@ -70,7 +70,7 @@ def main(
         warm_up = FIRST_WARM_UP
         for load in loads(sizes, codecs, partitions, scale):
             fill(cluster, load)
-            # A sink that writes takes long, and so do more peers: they have the usual load of each size.
+            # A sink that writes takes long, and so do more peers: they run on the usual load of each size only.
             is_usual = (load.codec, load.partitions) == (codecs[0], usual(partitions))
             for sink in sinks if is_usual else sinks[:1]:
                 peers = [*sources, *CEILING, PLAIN] if is_usual and sink == sinks[0] else sources
@@ -91,7 +91,7 @@ def main(
 
 
 def loads(sizes: Sequence[int], codecs: Sequence[str], partitions: Sequence[int], scale: float) -> list[Load]:
-    """Every size with every codec in the usual number of partitions, and with the first codec in the other numbers."""
+    """Return every size with every codec in the usual number of partitions, and with the first codec in the other numbers."""
     found = []
     for size in sizes:
         records = int(SIZES.get(size, 2_000) * 1_000_000 / size * scale)
@@ -101,12 +101,12 @@ def loads(sizes: Sequence[int], codecs: Sequence[str], partitions: Sequence[int]
 
 
 def usual(partitions: Sequence[int]) -> int:
-    """4 partitions, or the first number given."""
+    """Return 4 partitions, or the first number given."""
     return 4 if 4 in partitions else partitions[0]
 
 
 def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], warm_up: int, rounds: int) -> dict[str, list[Throughput]]:
-    """Run the sources in turn, so that what disturbs the machine for a while disturbs them all."""
+    """Run the sources in turn, so that a disturbance of the machine affects them all."""
     found: dict[str, list[Throughput]] = {source: [] for source in sources}
     for number in range(warm_up + rounds):
         for source, results in found.items():
@@ -128,7 +128,7 @@ def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float) -> 
 
 
 def as_json(load: Load, sink: str, found: dict[str, list[Throughput]]) -> dict[str, Any]:
-    """Every run of one load and sink."""
+    """Return every run of one load and sink."""
     return {"load": asdict(load), "sink": sink, "runs": {source: [asdict(run) for run in each] for source, each in found.items()}}
 
 

@@ -12,7 +12,7 @@ import pyspark
 
 
 def environment(cores: int) -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Return what the numbers depend on."""
     return {
         "python": platform.python_version(),
         "pyspark": pyspark.__version__,

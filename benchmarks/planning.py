@@ -34,14 +34,14 @@ COLUMNS = ("partitions", "with news", "latestOffset", "broker", "partitions()", 
 
 
 class Stopwatch:
-    """Seconds in which a broker was waited for, since it was last read."""
+    """Seconds of waiting for a broker since the last `read`."""
 
     def __init__(self) -> None:
         self._waited_s = 0.0
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """Count the time in here."""
+        """Count the time inside the `with` block."""
         since = time.perf_counter()
         try:
             yield
@@ -49,26 +49,26 @@ class Stopwatch:
             self._waited_s += time.perf_counter() - since
 
     def read(self) -> float:
-        """What was counted; begins anew."""
+        """Return what was counted, and start again at zero."""
         waited_s, self._waited_s = self._waited_s, 0.0
         return waited_s
 
 
 class TimedAdmin:
-    """An AdminClient whose answers are waited for under a stopwatch."""
+    """An AdminClient that counts the time of waiting for its answers."""
 
     def __init__(self, admin: Any, watch: Stopwatch) -> None:
         self._admin = admin
         self._watch = watch
 
     def list_offsets(self, *args: Any, **more: Any) -> Mapping[Any, Any]:
-        """As the client's; who asks for the first answer waits under the stopwatch."""
+        """Call the client's method; waiting for the first answer is counted."""
         futures: Mapping[Any, Any] = self._admin.list_offsets(*args, **more)
         first = next(iter(futures))
         return {**futures, first: TimedAnswer(futures[first], self._watch)}
 
     def describe_topics(self, *args: Any, **more: Any) -> Mapping[Any, Any]:
-        """As the client's; all answers are there when it returns."""
+        """Call the client's method, and wait for all answers."""
         futures: Mapping[Any, Any] = self._admin.describe_topics(*args, **more)
         with self._watch.waiting():
             wait(futures.values())
@@ -79,32 +79,32 @@ class TimedAdmin:
 
 
 class TimedAnswer:
-    """A future that is waited for under a stopwatch."""
+    """A future that counts the time of waiting for it."""
 
     def __init__(self, future: Any, watch: Stopwatch) -> None:
         self._future = future
         self._watch = watch
 
     def result(self) -> Any:
-        """As the future's."""
+        """Call the future's method."""
         with self._watch.waiting():
             return self._future.result()
 
 
 class TimedConsumer:
-    """A consumer whose commits and fetches of commits are waited for under a stopwatch."""
+    """A consumer that counts the time of its commits and of its fetches of commits."""
 
     def __init__(self, consumer: Any, watch: Stopwatch) -> None:
         self._consumer = consumer
         self._watch = watch
 
     def commit(self, **more: Any) -> Any:
-        """As the consumer's."""
+        """Call the consumer's method."""
         with self._watch.waiting():
             return self._consumer.commit(**more)
 
     def committed(self, *args: Any, **more: Any) -> Any:
-        """As the consumer's."""
+        """Call the consumer's method."""
         with self._watch.waiting():
             return self._consumer.committed(*args, **more)
 
@@ -121,7 +121,7 @@ def produce(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
 def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, Any]]:
     """Run micro-batches over so many partitions."""
     progress.print(f"creating {count:,} partitions", style="dim")
-    # Kafka makes no more than 10,000 changes of its metadata at once.
+    # Kafka allows at most 10,000 metadata changes in one request.
     topics = [f"planned-{count}-{begin}" for begin in range(0, count, PARTITIONS_OF_A_TOPIC)]
     for topic in topics:
         cluster.create_topic(topic, min(count, PARTITIONS_OF_A_TOPIC))
@@ -160,7 +160,7 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
 
 
 def batch(cycle: Cycle, done: PlanOffset, watch: Stopwatch) -> tuple[PlanOffset, dict[str, float]]:
-    """One micro-batch: what Spark asks for, from JSON to JSON."""
+    """Run one micro-batch: Spark's calls, from JSON to JSON."""
     start = done.to_json()
     watch.read()
     since = time.perf_counter()

@@ -41,7 +41,7 @@ def cpu_seconds(without: Iterable[int]) -> float:
 
 
 class CpuByPart:
-    """The CPU seconds of threads from its making on, by the part of the work that they do, the broker's too.
+    """The CPU seconds of threads since this object was created, by the part of the work that they do, the broker's too.
 
     Args:
         broker: the pids of its nodes.
@@ -52,7 +52,7 @@ class CpuByPart:
         self._before = self._threads()
 
     def seconds(self) -> dict[str, float]:
-        """By `PARTS_OF_WORK`, of the threads that are still there."""
+        """Return them by `PARTS_OF_WORK`, for the threads that still run."""
         found = dict.fromkeys(PARTS_OF_WORK, 0.0)
         for task, (part, ticks) in self._threads().items():
             found[part] += (ticks - self._before.get(task, (part, 0))[1]) / _TICKS_PER_S
@@ -102,7 +102,7 @@ class PeakMemory:
         return max((peak for command, peak in self._seen.values() if name in command), default=0)
 
     def _watch(self) -> None:
-        # A process that ends takes its peak with it.
+        # The peak of a process cannot be read after its end.
         while not self._stop.wait(_SAMPLE_S):
             self._sample()
 
@@ -129,7 +129,7 @@ def _tree(without: set[int]) -> set[int]:
 
 
 def _tasks(pid: int) -> list[Path]:
-    """The threads of a process; none of one that is gone."""
+    """Return the threads of a process; none if it has ended."""
     try:
         return list((_PROC / str(pid) / "task").iterdir())
     except OSError:
@@ -144,12 +144,12 @@ def _name(task: Path) -> str:
 
 
 def _fields(task: Path) -> list[str]:
-    """The fields of `stat` from the state on, of a process or a thread; none for one that is gone."""
+    """Return the fields of `stat` from the state on, of a process or a thread; none if it has ended."""
     try:
         text = (task / "stat").read_text()
     except OSError:
         return []
-    # The name stands in brackets, and may have anything in it.
+    # The name is in brackets, and may contain any character.
     return text.rpartition(")")[2].split()
 
 

@@ -21,15 +21,15 @@ from spark_groupsource.dev_broker import Cluster
 
 # Name in the tables: format. In this order they run in each round.
 SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka"}
-# What Spark makes of batches that cost nothing to read.
+# How fast Spark is when reading costs nothing.
 CEILING = {"ceiling": "groupkafka_ceiling"}
-# A load is read in so many micro-batches; the first starts the query, the workers and the connections, and does not count.
-# Large ones: what Spark does once in each, its logs and its plan, is measured by the trickle.
+# The number of micro-batches of a load. The first starts the query, the workers and the connections, and does not count.
+# They are large: the trickle measures what Spark does once in each, its logs and its plan.
 BATCHES = 2
-# These read a part of the load only, since they take long for it.
+# These read only a part of the load, since they are slow.
 PARTS = {"pure": 8, "plain": 2}
 _LIMIT_S = 600.0
-# To look more often would cost what is to be measured.
+# Looking more often would disturb the measurement.
 _LOOK_S = 0.02
 
 _numbers = itertools.count(1)
@@ -43,7 +43,7 @@ class Throughput:
     seconds: float
     cpu_seconds: float
     peaks: Peaks
-    # CPU seconds by part of the work; those of threads that ended meanwhile are in `cpu_seconds` only.
+    # CPU seconds by part of the work. Threads that ended meanwhile count in `cpu_seconds` only.
     parts: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -79,12 +79,12 @@ class Runs:
             _until_batch(query, 0)
             began, cpu, parts = time.monotonic(), cpu_seconds(self._broker), CpuByPart(self._broker)
             _until_batch(query, BATCHES - 1)
-            # Not what it costs to end a query.
+            # Without the cost of ending a query.
             cpu = cpu_seconds(self._broker) - cpu
             by_part = parts.seconds()
         _until_ended(query)
         batches = _progress_with_rows(query)
-        # The limit is shared out in whole offsets: a few may be left for one more.
+        # The limit is split into whole offsets: a few may be left for one more micro-batch.
         if not BATCHES <= len(batches) <= BATCHES + 1 or sum(each["numInputRows"] for each in batches) != records:
             raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {records} rows")
         seconds = sum(each["durationMs"]["triggerExecution"] for each in batches[1:BATCHES]) / 1000
@@ -93,7 +93,7 @@ class Runs:
         return Throughput(sum(each["numInputRows"] for each in batches[1:BATCHES]), seconds, cpu, memory.peaks, by_part)
 
     def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
-        """Write single records for so long; the time of each micro-batch with records, in ms."""
+        """Write single records for so long, and return the time of each micro-batch with records, in ms."""
         topic = f"trickle-{next(_numbers)}"
         self._cluster.create_topic(topic, 4)
         query = self._start(source, topic, "noop", {"startingOffsets": "earliest"}, endless=True)
@@ -112,7 +112,7 @@ class Runs:
         return [each["durationMs"]["triggerExecution"] for each in _progress_with_rows(query)[warm:]]
 
     def plain_consume(self, load: Load) -> Throughput:
-        """confluent-kafka's own `consume` in a loop, without Spark: what a reader of `Message` objects has at best."""
+        """Run confluent-kafka's own `consume` in a loop, without Spark: the best case for a reader of `Message` objects."""
         starts = load.last(load.records // PARTS["plain"])
         records = load.records - sum(starts.values())
         consumer = Consumer(
@@ -136,14 +136,14 @@ class Runs:
         return Throughput(rows, seconds, cpu, Peaks(0, 0))
 
     def _start(self, source: str, topic: str, sink: str, more: dict[str, str], *, endless: bool = False) -> StreamingQuery:
-        # Of a group of that name nothing may be known: this source would go on where it stopped.
+        # The group must be new: this source would go on at the group's committed offsets.
         name = f"run-{uuid.uuid4()}"
         options = {
             "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
             "subscribe": topic,
             **more,
         }
-        # With a group of its own Spark's source commits nothing, but warns.
+        # Spark's source commits nothing, and warns if it is given a group.
         if source != "spark":
             options["kafka.group.id"] = name
         writer = self._spark.readStream.format((SOURCES | CEILING)[source]).options(**options).load().writeStream.format(sink)
@@ -174,7 +174,7 @@ def _until_batch(query: StreamingQuery, batch: int) -> None:
     """Wait until this micro-batch is done."""
 
     def done() -> bool:
-        # Not as JSON, which costs more than the look.
+        # Not as JSON, which costs more than this call.
         last = query._jsq.lastProgress()
         return last is not None and last.batchId() >= batch and last.numInputRows() > 0
 
@@ -190,7 +190,7 @@ def _until_ended(query: StreamingQuery) -> None:
 def _until(query: StreamingQuery, done: Any) -> None:
     limit = time.monotonic() + _LIMIT_S
     while True:
-        # In this order: a query that ends may have done it all.
+        # In this order: a query that ends may have finished the work.
         active = query.isActive
         if done():
             return

@@ -1,4 +1,4 @@
-"""One Spark session with Spark's own Kafka source in it, and this one as it is, with the pure reader, and without the reading."""
+"""One Spark session with four sources: Spark's own, and this one as it is, with the pure reader, and without reading."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class PureKafkaDataSource(GroupKafkaDataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "groupkafka_pure"
 
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
-        """As the base class does."""
+        """Return the reader of the base class, with another way to read."""
         return _PureStreamReader(Options.parse(self.options))
 
 
@@ -42,15 +42,15 @@ class _PureStreamReader(AdmissionControlReader):
 
 
 class CeilingDataSource(GroupKafkaDataSource):
-    """`groupkafka` with tasks that read one batch from Kafka, and give it to Spark until their range's rows are there."""
+    """`groupkafka` with tasks that read one batch from Kafka, and return it repeatedly until their range has its rows."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "groupkafka_ceiling"
 
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
-        """As the base class does."""
+        """Return the reader of the base class, with another way to read."""
         return _CeilingStreamReader(Options.parse(self.options))
 
 
@@ -87,7 +87,7 @@ def open_session(cores: int, folder: Path) -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "100000")
         .getOrCreate()
     )
-    # A query that fails raises; one that is stopped in a trickle would fill the screen.
+    # A query that fails raises an error. Stopping a query during a trickle would fill the screen.
     session.sparkContext.setLogLevel("FATAL")
     session.dataSource.register(GroupKafkaDataSource)
     session.dataSource.register(PureKafkaDataSource)

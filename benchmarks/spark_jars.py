@@ -1,4 +1,4 @@
-"""Spark's own Kafka source, the peer that this one is compared with and measured against."""
+"""The jars of Spark's own Kafka source, which this one is compared with."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from spark_groupsource.dev_broker.jars import default_cache
 from spark_groupsource.dev_broker.java import find_java
 
 SPARK = "4.2.0"
-"""The newest version in the repository; it runs on 4.3.0 too."""
+"""The newest version in Maven Central; it runs on 4.3.0 too."""
 _BEFORE = {"4.0": "4.0.2", "4.1": "4.1.1"}
 
 
 def spark_kafka_jars() -> Path:
-    """The folder with its jars for the Spark that is there, resolved at the first run."""
+    """Return the folder with its jars for the installed Spark, resolved at the first run."""
     version = _BEFORE.get(pyspark.__version__.rpartition(".")[0], SPARK)
     target = default_cache().parent / f"spark-kafka-{version}"
     if target.is_dir():
@@ -30,7 +30,7 @@ def spark_kafka_jars() -> Path:
         jars.mkdir()
         dependencies = (
             Dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, transitive=False),
-            # The last version of the token provider in the repository is that of 4.0.0.
+            # The newest version of the token provider in Maven Central is 4.0.0.
             Dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
             Dependency("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
             Dependency("org.apache.commons", "commons-pool2", "2.12.1", transitive=False),

@@ -10,14 +10,14 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.dev_broker import Cluster
 
-# Each record's value is one of these many: text of 16 different characters, which the codecs halve.
+# The number of different values: text of 16 different characters, which the codecs compress to half its size.
 _VALUES = 1_000
 _ALPHABET = "0123456789abcdef"
 
 
 @dataclass(frozen=True)
 class Load:
-    """What is read: `records` records of `size` bytes (the value), in `partitions` partitions."""
+    """The records of a benchmark: `records` records of `size` bytes (the value), in `partitions` partitions."""
 
     size: int
     records: int
@@ -30,7 +30,7 @@ class Load:
         return f"bench-{self.size}-{self.codec}-{self.partitions}"
 
     def last(self, records: int) -> dict[int, int]:
-        """Where to start, by partition, to read (about) the last so many records, as many of each partition."""
+        """Return where to start, by partition, to read about the last `records` records, as many of each partition."""
         ends = {number: len(range(number, self.records, self.partitions)) for number in range(self.partitions)}
         return {number: max(0, end - records // self.partitions) for number, end in ends.items()}
 

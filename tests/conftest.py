@@ -32,22 +32,22 @@ class Produce(Protocol):
     def __call__(self, topic: str, records: Sequence[Record], partition: int | None = None) -> None: ...
 
 
-# Started in the background, as CI may be, a shell has this process ignore SIGINT, and every process that a test starts would.
+# A shell that starts this in the background, as CI may, makes it ignore SIGINT, and so would each process of a test.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-# Short sessions under KIP-848, where the broker sets them for all members.
+# Short sessions under KIP-848: the broker sets them for all members.
 SHORT_SESSIONS = {
     "group.consumer.session.timeout.ms": "6000",
     "group.consumer.heartbeat.interval.ms": "500",
 }
 
-# Records with timestamps of long ago stay.
+# Records with old timestamps are not deleted.
 KEEP_ALL = {"log.retention.ms": "-1"}
 
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """A single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
+    """Start a single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
     with Cluster(config={**SHORT_SESSIONS, **KEEP_ALL}) as running:
         yield running
 
@@ -94,7 +94,7 @@ def produce(cluster: Cluster) -> Produce:
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker with TLS, SASL and ACLs, shared by all tests that need one."""
+    """Start a broker with TLS, SASL and ACLs, shared by all tests that need one."""
     from tests.support.secured import secured_broker
 
     with secured_broker(tmp_path_factory.mktemp("secured")) as running:
@@ -103,7 +103,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
 
 @pytest.fixture
 def secured_topic(secured: Secured) -> Callable[[str], str]:
-    """Creates a topic whose name begins with the prefix, with ten records in its one partition, and returns its name."""
+    """Return a function that creates a topic with ten records in one partition; the name begins with the given prefix."""
 
     def make_topic(prefix: str) -> str:
         name = f"{prefix}{next(_numbers)}"

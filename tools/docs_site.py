@@ -1,7 +1,7 @@
 """Hook of MkDocs: gives the site the layout of the repository, so that each link works on a Git host and in the site.
 
-MkDocs reads one folder, docs/. This hook adds the README, CONTRIBUTING.md, the changelog and the pages of conf/, each under
-its path in the repository, and the files that a page links to, such as conf/orders.py. MkDocs itself then checks every link.
+MkDocs reads one folder, docs/. This hook adds the pages of the root and of conf/, and the files that a page links to, such as
+conf/orders.py. Each gets its path in the repository. MkDocs itself then checks every link.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ShallowLists(Extension):  # type: ignore[misc]  # the library has no types
     """Accept the text of a list's item that is indented by two or three spaces, as Git hosts do; Python-Markdown wants four."""
 
     def extendMarkdown(self, md: Markdown) -> None:  # noqa: N802
-        """Make the block parser anew with that indentation."""
+        """Replace the block parser by one with that indentation."""
         md.tab_length = 2
         md.parser = build_block_parser(md)
 

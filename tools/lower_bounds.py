@@ -23,13 +23,13 @@ TESTS = (
 
 
 def lower_bounds() -> list[str]:
-    """Each requirement but those of `dev` and `spark`, with its lower bound as the only version."""
+    """Return each requirement but those of `dev` and `spark`, with its lower bound as the only version."""
     wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(dev|spark)\b", one)]
     return [re.sub(r"^([\w-]+).*?>=([\d.]+).*$", r"\1==\2", one) for one in wanted]
 
 
 def main() -> int:
-    """Install, test, and print how it went; the exit status."""
+    """Install, test, print the result, and return the exit status."""
     python = FOLDER / "bin" / "python"
     if not python.exists():
         venv.create(FOLDER, with_pip=True)

@@ -1,6 +1,6 @@
 """`make test-matrix`: the tests that run Spark, on the newest patch of each Spark that the source supports.
 
-Each Spark has an environment of its own beside this project's, which is brought up to date, and a log of its tests there.
+Each Spark has an environment of its own, which is brought up to date. The log of its tests is there too.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
 TESTS = ("tests/spark", "tests/unit/test_stream_reader.py", "tests/unit/test_startless_reader.py")
-# PySpark before 4.2 leaves the sockets of `collect` to the garbage collector.
+# PySpark before 4.2 leaves it to the garbage collector to close the sockets of `collect`.
 LEFT_OPEN = ("-W", "ignore:unclosed <socket:ResourceWarning")
 WHAT_IS_THERE = """
 import platform, pyarrow, pyspark
@@ -23,13 +23,13 @@ print(f"Spark {pyspark.__version__}, Python {platform.python_version()}, pyarrow
 
 
 def main(chosen: Sequence[str]) -> int:
-    """Test on the chosen versions, such as 4.1, or on all; one line for each. The exit status."""
+    """Test on the chosen versions, such as 4.1, or on all; print one line for each, and return the exit status."""
     passed = [test_on(spark) for spark in chosen or SPARKS]
     return 0 if all(passed) else 1
 
 
 def test_on(spark: str) -> bool:
-    """Install, test, and print how it went."""
+    """Install, test, print the result, and return whether all tests passed."""
     folder = PROJECT / f".venv-spark-{spark}"
     python = folder / "bin" / "python"
     if not python.exists():
@@ -48,7 +48,7 @@ def test_on(spark: str) -> bool:
 
 
 def run(argv: Sequence[str], log: Path) -> int:
-    """Run a command whose output goes to a log; its exit status."""
+    """Run a command with its output in a log, and return its exit status."""
     with log.open("wb") as output:
         return subprocess.run(argv, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=output, stderr=output, check=False).returncode
 

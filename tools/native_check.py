@@ -16,13 +16,13 @@ from pathlib import Path
 PROJECT = Path(__file__).parents[1]
 FLAGS = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fno-omit-frame-pointer", "-Wall", "-Wextra", "-Wconversion", "-Werror"]
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
-# The sanitizers write past Python: not captured, or a report would go down with the process.
+# The sanitizers do not write through Python. With pytest's capture of file descriptors, a crash would lose their report.
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 TESTS = (
     [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py")],
     [*PYTEST, str(PROJECT / "tests/kafka/test_fetch.py"), "-k", "native or both_readers"],
 )
-# Java, which the tests start, is to be without the sanitizer. Without arguments: is this the copy, and does it load?
+# The tests start Java without the sanitizer. Without arguments: check that this is the copy, and that it loads.
 RUN = """
 import os, sys
 del os.environ["LD_PRELOAD"]
@@ -34,10 +34,10 @@ native_api.native()
 sys.exit(not native_api.__file__.startswith(os.getcwd()))
 """
 ENVIRONMENT = {
-    # Python and the libraries keep much to the end; what the C must free is counted by its tests.
+    # Python and the libraries free much memory only at the end. The tests count what the C has to free.
     "ASAN_OPTIONS": "detect_leaks=0:abort_on_error=1",
     "UBSAN_OPTIONS": "print_stacktrace=1",
-    # So that the sanitizer sees each buffer, and not a pool.
+    # The sanitizer then sees each buffer instead of a pool.
     "PYTHONMALLOC": "malloc",
     "ARROW_DEFAULT_MEMORY_POOL": "system",
 }
@@ -65,7 +65,7 @@ def main() -> int:
             "LD_PRELOAD": ":".join(str(each) for each in runtimes),
         }
         for arguments in ([], *TESTS):
-            # In that folder, so that not even the current directory stands before it on the path.
+            # In that folder, so that the current directory does not come before it on the path.
             done = subprocess.run([sys.executable, "-c", RUN, *arguments], cwd=folder, env=environment, check=False)
             if done.returncode != 0:
                 return done.returncode
@@ -73,7 +73,7 @@ def main() -> int:
 
 
 def runtime(compiler: str, name: str) -> Path | None:
-    """The shared runtime of a sanitizer; the compiler gives the bare name back when it has none."""
+    """Return the shared runtime of a sanitizer, or None: a compiler without one returns the bare name."""
     found = subprocess.run([compiler, f"-print-file-name={name}"], capture_output=True, text=True, check=True).stdout.strip()
     return Path(found) if os.path.isabs(found) and Path(found).exists() else None
 

@@ -160,7 +160,7 @@ def _watch(story: Story, top: TopRecorder) -> None:
 
 
 def _svg(console: Console, name: str, title: str) -> str:
-    """The picture, in fonts that the reader has: rich's own template fetches one from elsewhere."""
+    """Return the picture, in fonts that the reader has: rich's own template loads one from another server."""
     template = re.sub(r"@font-face \{\{.*?\}\}|<!--.*?-->", "", CONSOLE_SVG_FORMAT, flags=re.DOTALL)
     template = template.replace("Fira Code, monospace", FONT).replace("font-family: arial", "font-family: sans-serif")
     svg = console.export_svg(title=title, theme=MONOKAI, code_format=template, unique_id=name)
@@ -169,7 +169,7 @@ def _svg(console: Console, name: str, title: str) -> str:
 
 
 def _without_padding(cells: re.Match[str]) -> str:
-    """The text where it begins: not every viewer keeps the blanks that rich aligns it with."""
+    """Return the text without the spaces that rich aligns it with, which some viewers drop."""
     text = cells["text"].replace("&#160;", "\N{NO-BREAK SPACE}").rstrip()
     left = text.lstrip()
     if not left:

@@ -35,7 +35,7 @@ from tests.support.processes import CAN_LOOK
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
 def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path) -> None:
     """Kill, pause and cut off real queries of one group, and count what reached their outputs."""
-    # That a broker is away is what the cases are about; what matters of it stands in the verdicts.
+    # Brokers are down in many cases on purpose. The verdicts have what matters.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
     if not CAN_LOOK:
         raise SystemExit("The runs look for processes in /proc: Linux is needed.")
@@ -75,7 +75,7 @@ def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path
 
 
 def _play(lanes: Sequence[Lane]) -> list[str]:
-    """Run the lanes to their ends; what ended one before its time."""
+    """Run the lanes to their ends, and return the failures of those that ended too early."""
     for lane in lanes:
         lane.start()
     try:
@@ -90,14 +90,14 @@ def _play(lanes: Sequence[Lane]) -> list[str]:
 
 
 def _keep(result: Result, folder: Path) -> None:
-    """Copy what a run has left, without the outputs of the runs before it."""
+    """Copy the files of a run, without the outputs of earlier runs."""
     target = folder / result.folder.name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(result.folder, target)
 
 
 def environment() -> dict[str, Any]:
-    """What the numbers depend on."""
+    """Return what the numbers depend on."""
     return {
         "python": platform.python_version(),
         "pyspark": pyspark.__version__,

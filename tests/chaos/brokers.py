@@ -55,7 +55,7 @@ class Brokers:
 
     @property
     def through_proxies(self) -> str:
-        """For a client whose connections are all to go through the proxies."""
+        """The brokers' addresses for a client whose connections all go through the proxies."""
         return ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies.values()) or self.bootstrap_servers
 
     def create_topic(self, name: str, partitions: int) -> None:
@@ -66,14 +66,14 @@ class Brokers:
         return quiet_client(self.bootstrap_servers)
 
     def coordinator(self, group: str) -> Node:
-        """The node that coordinates the group now."""
+        """Return the node that coordinates the group now."""
         # Not by describing the group: librdkafka aborts the process when a coordinator's connection breaks meanwhile (#4605).
         _, leader = self._place(group)
         (node,) = [node for node in self._cluster.nodes if node.id == leader.leader]
         return node
 
     def move_coordinator(self, group: str, folder: Path) -> None:
-        """Have the next node lead the partition of the offsets topic that the group lives in, without stopping anything."""
+        """Make the next node the leader of the group's partition of the offsets topic, without stopping anything."""
         number, metadata = self._place(group)
         before = metadata.leader
         replicas = sorted(metadata.replicas, key=lambda node: ((node - before - 1) % len(self._cluster.nodes), node))
@@ -84,7 +84,7 @@ class Brokers:
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
             *("--reassignment-json-file", str(plan), "--execute"),
         )
-        # The order of replicas says who is preferred; the election makes it lead.
+        # The first replica is the preferred one; the election makes it the leader.
         until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}", COORDINATOR_LIMIT_S)
 
     def _elected(self, number: int, wanted: int) -> bool:
@@ -101,13 +101,13 @@ class Brokers:
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
 
     def _place(self, group: str) -> tuple[int, PartitionMetadata]:
-        """The partition of the offsets topic that the group lives in; its leader is the coordinator."""
+        """Return the group's partition of the offsets topic; the leader of this partition is the group's coordinator."""
         partitions = self.client().list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions
         number = abs(_java_hash(group)) % len(partitions)
         return number, partitions[number]
 
     def _put_behind_proxies(self) -> None:
-        """Start the nodes once more, with the second listener: only now is each node's own port known."""
+        """Restart the nodes with the second listener: only now is each node's own port known."""
         for node, port in zip(self._cluster.nodes, free_ports(len(self._cluster.nodes)), strict=True):
             node.kill()
             self.proxies[node.id] = Proxy(port)
@@ -127,7 +127,7 @@ class Brokers:
 
 
 def _java_hash(text: str) -> int:
-    """String.hashCode, by which a group finds its partition of the offsets topic."""
+    """Return Java's `String.hashCode`, which selects the group's partition of the offsets topic."""
     value = 0
     for char in text:
         value = (31 * value + ord(char)) & 0xFFFFFFFF

@@ -1,4 +1,4 @@
-"""The cases: what happens to whom, and at which step. Each is a function of one run, and is followed by the checker."""
+"""The cases: what happens to which query, and at which step. Each is a function of one run; the checker follows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.chaos.stream import Stream
 from tests.support.waiting import until
 
 AWAY_S = SESSION_S + 3.0
-"""How long a process is paused, or a connection held: past its session and its `max.poll.interval.ms`."""
+"""How long a process is paused, or a connection held: longer than its session and its `max.poll.interval.ms`."""
 
 MAX_POLL_MS = 7000
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
@@ -26,7 +26,7 @@ PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeou
 
 @dataclass(frozen=True)
 class Case:
-    """One case: `nodes` is the size of its cluster, `sink` what its streams write to, `drivers` how many are warm before it."""
+    """One case: the size of its cluster, the sink of its streams, and how many drivers are warm before it starts."""
 
     name: str
     play: Callable[[Run], None]
@@ -36,7 +36,7 @@ class Case:
 
 
 def killed_at(step: Step) -> Callable[[Run], None]:
-    """The driver is killed at a step of a live micro-batch."""
+    """Kill the driver at a step of a live micro-batch."""
 
     def play(run: Run) -> None:
         a, b = run.stream("A"), run.stream("B")
@@ -52,13 +52,13 @@ def killed_at(step: Step) -> Callable[[Run], None]:
 
 
 def strike(run: Run, stream: Stream, *, bystanders: bool = True) -> None:
-    """Kill the driver: with its runner, whose session then has to run out, or in each second run without it."""
+    """Kill the driver: with its runner, whose session then has to expire, or in each second run without it."""
     run.fault(stream, bystanders=bystanders)
     stream.kill(whole=run.number % 2 == 1)
 
 
 def killed_in_drain(run: Run) -> None:
-    """A partition is on its way to B when its owner dies with the claim open."""
+    """Kill the owner of a partition that is moving to B, while the claim is open."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a)
     a.arm(Step.AFTER_CLAIM)
@@ -73,12 +73,12 @@ def killed_in_drain(run: Run) -> None:
 
 
 def killed_in_replay(run: Run) -> None:
-    """The driver dies with a claim, and again when it replays it."""
+    """Kill the driver with a claim, and again during the replay."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     a.arm(Step.AFTER_CLAIM)
     a.wait_at(Step.AFTER_CLAIM)
-    # The second time it may own what was another's the first time.
+    # The second time it may own partitions that another stream owned the first time.
     strike(run, a, bystanders=False)
     run.until_recovered()
     again = Step.IN_REPLAY if run.number % 2 == 1 else Step.IN_TASK
@@ -91,7 +91,7 @@ def killed_in_replay(run: Run) -> None:
 
 
 def runner_killed(run: Run) -> None:
-    """The runner dies alone; Spark fails the query."""
+    """Kill the runner alone; Spark fails the query."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     run.fault(a)
@@ -103,7 +103,7 @@ def runner_killed(run: Run) -> None:
 
 
 def driver_killed(run: Run) -> None:
-    """JVM and Python at any moment, of one of three streams."""
+    """Kill JVM and Python of one of three streams, at any moment."""
     a, b, c = run.stream("A"), run.stream("B"), run.stream("C")
     run.begin(a, b, c)
     strike(run, a)
@@ -113,7 +113,7 @@ def driver_killed(run: Run) -> None:
 
 
 def worker_killed(run: Run) -> None:
-    """An executor's Python worker dies with records in hand; Spark tries the task again."""
+    """Kill an executor's Python worker that has read records; Spark retries the task."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     a.arm(Step.IN_TASK)
@@ -125,7 +125,7 @@ def worker_killed(run: Run) -> None:
 
 
 def runner_paused(run: Run) -> None:
-    """The runner stops wherever it is, past its session, and goes on."""
+    """Pause the runner at any point, for longer than its session, and resume it."""
     a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
     run.begin(a, b)
     run.fault(a)
@@ -134,7 +134,7 @@ def runner_paused(run: Run) -> None:
 
 
 def zombie(step: Step) -> Callable[[Run], None]:
-    """The runner stops right before it claims, and sends the claim when the partitions are another's."""
+    """Pause the runner right before it claims; it sends the claim when another stream owns the partitions."""
 
     def play(run: Run) -> None:
         a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
@@ -150,7 +150,7 @@ def zombie(step: Step) -> Callable[[Run], None]:
 
 
 def come_back(run: Run, paused: Stream) -> None:
-    """Wake a paused runner when its partitions have been taken and its session is long over."""
+    """Resume a paused runner when others own its partitions and its session has expired long ago."""
     since = time.time()
     run.until_recovered()
     away(since)
@@ -159,12 +159,12 @@ def come_back(run: Run, paused: Stream) -> None:
 
 
 def away(since: float) -> None:
-    """Wait until the session, and `max.poll.interval.ms`, are over: that is the case itself."""
+    """Wait until the session and `max.poll.interval.ms` have expired: the case requires it."""
     time.sleep(max(0.0, since + AWAY_S - time.time()))
 
 
 def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
-    """A claim's commit is on its way when the member is fenced: held in the network, or put off for want of a coordinator."""
+    """Fence the member while the commit of a claim is held in the network, or waits for a coordinator."""
 
     def play(run: Run) -> None:
         a, b = run.stream("A", proxied=True), run.stream("B")
@@ -191,7 +191,7 @@ def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
 
 
 def connection_cut(*, both_ways: bool) -> Callable[[Run], None]:
-    """A's connections to the coordinator go dead, and come back as new ones."""
+    """Let nothing through on A's connections to the coordinator; new ones replace them later."""
 
     def play(run: Run) -> None:
         a, b = run.stream("A", proxied=True), run.stream("B")
@@ -209,7 +209,7 @@ def connection_cut(*, both_ways: bool) -> Callable[[Run], None]:
 
 
 def broker_restarted(run: Run) -> None:
-    """The coordinator's node stops in an orderly way and comes back."""
+    """Stop the coordinator's node in an orderly way, and restart it."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     node = run.brokers.coordinator(run.group)
@@ -221,7 +221,7 @@ def broker_restarted(run: Run) -> None:
 
 
 def broker_killed(run: Run) -> None:
-    """The coordinator's node is killed, and comes back later."""
+    """Kill the coordinator's node, and restart it later."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     node = run.brokers.coordinator(run.group)
@@ -233,7 +233,7 @@ def broker_killed(run: Run) -> None:
 
 
 def only_broker_killed(run: Run) -> None:
-    """A cluster of one node is killed, and comes back."""
+    """Kill a cluster of one node, and restart it."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     node = run.brokers.coordinator(run.group)
@@ -245,7 +245,7 @@ def only_broker_killed(run: Run) -> None:
 
 
 def coordinator_moved(run: Run) -> None:
-    """The group's coordinator moves twice among three nodes that all live."""
+    """Move the group's coordinator twice among three running nodes."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     run.fault(a, b)
@@ -256,12 +256,13 @@ def coordinator_moved(run: Run) -> None:
 
 
 def partitions_added(run: Run) -> None:
-    """The topic grows while a driver is dead with a claim."""
+    """Add partitions to the topic while a driver is dead with a claim."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a, b)
     a.arm(Step.AFTER_CLAIM)
     a.wait_at(Step.AFTER_CLAIM)
-    # Classic, the join that the new partitions cause waits for the end of its session, and so do all members' commits.
+    # With the classic protocol the new partitions cause a rebalance. It waits for the end of the dead member's session, as
+    # the commits of all members do.
     strike(run, a, bystanders=run.protocol == "consumer")
     more = run.producer.partitions + 2
     client = run.brokers.client()

@@ -1,9 +1,9 @@
-"""Was every record read once, by the stream that had claimed it, and was the group never told so too early? Pure.
+"""Was every record read once, by the stream that had claimed it, and was no offset committed too early? Pure.
 
 lost, doubled, unknown   the outputs against what was produced
-not granted              a row in the output of a stream that was not told to read it
+not granted              a row in the output of a stream that was not granted it
 two owners               a range granted to two plans
-unstable                 two attempts at one plan that were told to read different ranges
+unstable                 two attempts at one plan that were granted different ranges
 ahead                    a committed offset above the first offset that was not durable when it was looked at
 """
 
@@ -18,7 +18,7 @@ from itertools import pairwise
 from tests.chaos.evidence import Evidence, Grant, Range, Sample
 
 MOST_NAMED = 5
-"""Of many violations of one kind so many are named."""
+"""How many violations of one kind are listed."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def check(evidence: Evidence, *, drained: bool = True) -> Verdict:
-    """Look at all that a run has left behind; before it was drained, what is missing may still come."""
+    """Check the evidence of a run; records that are missing before it was drained may still arrive."""
     seen = Counter((row.partition, row.offset) for rows in evidence.outputs.values() for row in rows)
     produced = {(partition, offset) for partition, count in evidence.produced.items() for offset in range(count)}
     lost = sorted(produced - seen.keys()) if drained else []
@@ -60,7 +60,7 @@ def _named(kind: str, found: Sequence[str]) -> list[str]:
 
 
 def _not_granted(evidence: Evidence) -> Iterator[str]:
-    """Rows that their stream was not told to read: this is what tells two outputs with swapped records from right ones."""
+    """Return the rows that their stream was not granted. Only this detects records that are swapped between two outputs."""
     granted: dict[tuple[str, int], list[Range]] = defaultdict(list)
     for grant in evidence.grants:
         for offsets in grant.ranges:
@@ -105,7 +105,7 @@ def _ahead(evidence: Evidence) -> Iterator[str]:
 
 
 def _durable_up_to(claimed: Sequence[tuple[Range, str, int]], sample: Sample) -> int:
-    """The first offset that no plan in a commit log has read; `claimed` is in the order of offsets."""
+    """Return the first offset that no plan in a commit log has read; `claimed` is in the order of offsets."""
     reached = 0
     newest: Mapping[str, int] = sample.newest
     for offsets, stream, plan in claimed:

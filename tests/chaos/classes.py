@@ -1,4 +1,4 @@
-"""An archive of the classes that a warm Spark has loaded (JDK's class data sharing), which halves the start of those after it.
+"""An archive of the classes that a warm Spark has loaded (JDK's class data sharing): the next ones start in half the time.
 
 As a command, `python -m tests.chaos.classes FOLDER ARCHIVE`, it makes one: a Spark starts, warms up and ends.
 """
@@ -23,10 +23,10 @@ OPTIONS = "SPARK_SUBMIT_OPTS"
 
 
 def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) -> None:
-    """Have every Spark that is started from here on use the archive in `cache`; made there if it is not yet."""
+    """Make every Spark that is started from now on use the archive in `cache`; create it there first if needed."""
     version = subprocess.run([find_java(), "-version"], check=True, capture_output=True, text=True).stderr
     jars = Path(pyspark.__file__).parent / "jars"
-    # The JVM itself refuses an archive of other jars or of another Java; this only keeps a useless one from staying.
+    # The JVM itself refuses an archive of other jars or of another Java; this deletes one that is useless.
     identity = hashlib.sha256(f"{version} {pyspark.__version__} {jars}".encode()).hexdigest()[:16]
     archive = cache / f"chaos-classes-{identity}.jsa"
     if not archive.exists():
@@ -40,7 +40,7 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
 
 
 def main() -> None:
-    """Make the archive: the JVM writes it when it ends."""
+    """Create the archive: the JVM writes it when it ends."""
     from spark_groupsource.cli.demo.query import session
     from tests.chaos.driver import MASTER
     from tests.chaos.warm_up import warm_up

@@ -33,14 +33,14 @@ class CountingProducer:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
         self.partitions = partitions
-        """How many partitions it writes to; may be raised while it runs."""
+        """The number of partitions that it writes to; may be raised while it runs."""
         self.sent: Counter[int] = Counter()
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> dict[int, int]:
-        """Stop; how many records the broker has in each partition."""
+        """Stop, and return how many records the broker has in each partition."""
         self.cancel()
         left = self._producer.flush(FLUSH_LIMIT_S)
         assert not self._errors, self._errors
@@ -48,7 +48,7 @@ class CountingProducer:
         return dict(self.sent)
 
     def cancel(self) -> None:
-        """Stop without asking what became of the last records."""
+        """Stop without waiting for the last records."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -62,7 +62,7 @@ class CountingProducer:
             self._producer.poll(0)
 
     def _produce(self, partition: int) -> bool:
-        """Whether the next number is on its way: not to a partition that was just added and that this client does not know."""
+        """Send the next number, and return whether it was sent: not to a new partition that this client does not know yet."""
         try:
             self._producer.produce(self._topic, b"%d" % self.sent[partition], partition=partition, on_delivery=self._delivered)
         except KafkaException as refused:

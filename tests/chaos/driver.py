@@ -1,7 +1,7 @@
 """A warm Spark that runs one query after another: `python -m tests.chaos.driver NAME FOLDER`.
 
 standard input    one line of JSON for each command: `start` (a query, with all that it needs) or `stop`. Its end means that
-                  the harness is gone, and all processes of this session end too
+                  the harness has ended, and all processes of this session end too
 standard output   one line of JSON for each event: `ready` with the JVM's pid, `started`, `stopped`, `failed`
 """
 
@@ -27,18 +27,18 @@ from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
 from tests.chaos.steps import Step, Steps
 from tests.chaos.warm_up import warm_up
 
-# A task that loses its worker is tried again, as on a cluster.
+# A task that loses its worker is retried, as on a cluster.
 MASTER = "local[1,4]"
 
 
 def main() -> None:
-    """Obey commands until standard input ends, and all of this session with it."""
+    """Obey commands until standard input ends, and then end this session with all its processes."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    # What Spark's JVM and its Python workers print must not get between the events.
+    # The output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     commands: SimpleQueue[Mapping[str, Any]] = SimpleQueue()
-    # From the start: a harness that dies while Spark warms up leaves nothing behind.
+    # From the start: if the harness dies while Spark warms up, nothing is left running.
     threading.Thread(target=_listen, args=(commands,), daemon=True).start()
     spark = session(name, folder, MASTER)
     spark.dataSource.register(ChaosDataSource)
@@ -60,12 +60,12 @@ def main() -> None:
 def _listen(commands: SimpleQueue[Mapping[str, Any]]) -> None:
     for line in sys.stdin:
         commands.put(json.loads(line))
-    # All of this session, a stopped runner included: nobody is left to wake it.
+    # All of this session, a paused runner included: nobody is left to resume it.
     os.killpg(0, signal.SIGKILL)
 
 
 def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
-    """Start a query, or start it again on its checkpoint."""
+    """Start a query, or restart it on its checkpoint."""
     options = command["options"]
     records = spark.readStream.format(FORMAT).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
@@ -79,7 +79,7 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
 
 
 def atomically_into(output: Path, steps: Steps) -> Callable[[DataFrame, int], None]:
-    """A sink that has a micro-batch as a whole or not at all, and ignores one that it has."""
+    """Write a micro-batch as a whole or not at all, and skip one that was written before."""
 
     def write(frame: DataFrame, batch: int) -> None:
         target = output / f"{batch}.parquet"

@@ -13,7 +13,7 @@ Event = Mapping[str, Any]
 
 
 class EventLog:
-    """Appends; and reads what has come since the last look. Pickles: it holds only the path and a position."""
+    """Appends events, and reads those since the last read. Pickles: it holds only the path and a position."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -21,7 +21,7 @@ class EventLog:
         self._by_kind: dict[str, list[Event]] = {}
 
     def append(self, event: str, **more: Any) -> None:
-        """Add one event, with the time in seconds since the epoch and the process that tells it."""
+        """Append one event, with the time in seconds since the epoch and the id of this process."""
         line = json.dumps({"at": time.time(), "event": event, "pid": os.getpid(), **more}) + "\n"
         # One write to a file that is open for appending: lines of several processes do not mix.
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
@@ -31,7 +31,7 @@ class EventLog:
             os.close(descriptor)
 
     def look(self, kind: str) -> list[Event]:
-        """All events of one kind so far."""
+        """Return all events of one kind so far."""
         if self.path.exists():
             with self.path.open("rb") as log:
                 log.seek(self._seen)

@@ -1,4 +1,4 @@
-"""What one run has left behind, as plain values: all that the checker looks at."""
+"""The evidence of one run, as plain values: the checker's only input."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Range(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """What one attempt at a plan was told to read, once its claims were in the group."""
+    """The ranges that one attempt at a plan was granted, once its claims were in the group."""
 
     stream: str
     plan: int
@@ -32,7 +32,7 @@ class Grant(NamedTuple):
 
 
 class Durable(NamedTuple):
-    """The moment, in seconds since the epoch, at which a plan stood in its stream's commit log."""
+    """The moment, in seconds since the epoch, at which a plan was in its stream's commit log."""
 
     stream: str
     plan: int
@@ -40,7 +40,7 @@ class Durable(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """The group's committed offsets by partition and, looked at just after, the newest plan in each stream's commit log."""
+    """The group's committed offsets by partition and, read right after, the newest plan in each stream's commit log."""
 
     at: float
     committed: Mapping[int, int]

@@ -1,4 +1,4 @@
-"""Who plays which runs: two lanes side by side, each with a cluster and warm Sparks, as most of a run is waiting."""
+"""Which lane plays which runs: two lanes side by side, each with a cluster and warm Sparks. Most of a run is waiting."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Job:
 
     @property
     def cluster(self) -> tuple[int, str | None]:
-        """What cluster it needs."""
+        """The cluster that it needs."""
         return self.case.nodes, self.version
 
 
@@ -45,7 +45,7 @@ class Result:
 
 
 def jobs(cases: Iterable[Case], rounds: int) -> deque[Job]:
-    """All runs, those of one cluster beside each other: a lane at each end changes its cluster seldom.
+    """Return all runs, those of one cluster next to each other: a lane at each end seldom changes its cluster.
 
     Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older.
     """
@@ -69,18 +69,18 @@ class Lane:
         self._thread = threading.Thread(target=self._run, name=f"lane {name}")
         self._stopping = threading.Event()
         self.failure: str | None = None
-        """What ended the lane before its time."""
+        """The failure that ended the lane too early, or None."""
 
     def start(self) -> None:
         self._thread.start()
 
     def join(self) -> None:
-        """Wait for it in a way that Ctrl-C interrupts."""
+        """Wait for its end; Ctrl-C interrupts the wait."""
         while self._thread.is_alive():
             self._thread.join(0.5)
 
     def stop(self) -> None:
-        """Play no other run."""
+        """Start no other run."""
         self._stopping.set()
 
     def _run(self) -> None:
@@ -104,7 +104,7 @@ class Lane:
                         brokers = None
             except IndexError:  # nothing is left to play
                 return
-            except Exception:  # noqa: BLE001 -- the other lane goes on, and the command tells of this one
+            except Exception:  # noqa: BLE001 -- the other lane goes on, and the command reports this one
                 self.failure = traceback.format_exc()
 
     def _play(self, job: Job, brokers: Brokers, pool: Pool) -> Result:

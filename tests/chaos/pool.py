@@ -1,4 +1,4 @@
-"""Warm Sparks: a JVM takes ten seconds to start, so one that survives a case serves the next, and spares are made meanwhile."""
+"""Warm Sparks. A JVM takes ten seconds to start: one that survives a case is used again, and spares are started meanwhile."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.support.waiting import until
 START_LIMIT_S = 400.0
 
 PATIENCE_S = 180.0
-"""After so long a wait something is stuck; how long a stall may be is the verdict's to say."""
+"""After this time something is stuck. How long a stall may be is up to the verdict."""
 
 STARTING = threading.Semaphore(2)
-"""Held while something large starts: more JVMs at once would have each other run into their time limits."""
+"""Held while something large starts: several JVMs that start at once would exceed their time limits."""
 
 
 class Driver:
-    """One warm Spark as the harness sees it: idle, or with a query."""
+    """One warm Spark, seen from the harness: idle, or with a query."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -34,29 +34,29 @@ class Driver:
         self.failure = ""
 
     def look(self) -> str:
-        """The state now: starting, ready, started, stopped, failed or gone."""
+        """Return the state now: starting, ready, started, stopped, failed or ended."""
         for event in self._process.events():
             self.state = event["event"]
             self._jvm = event.get("jvm", self._jvm)
             self.failure = event.get("message", self.failure)
         if self._killed or self._process.ended:
-            self.state = "gone"
+            self.state = "ended"
         return self.state
 
     def until_ready(self) -> None:
         """Wait until its Spark is up."""
         until(lambda: self.look() != "starting", f"Spark of driver {self.name} is up", START_LIMIT_S)
-        assert self.state != "gone", self._process.last_lines()
+        assert self.state != "ended", self._process.last_lines()
 
     def ask(self, command: Mapping[str, Any]) -> None:
-        """Ask for a query; returns at once."""
+        """Request a query, and return at once."""
         self.state, self.failure = "asked", ""
         self._process.begin({"do": "start", **command})
 
     def until_started(self) -> None:
         """Wait until Spark has started the query."""
         until(lambda: self.look() != "asked", f"driver {self.name} has started its query", PATIENCE_S)
-        assert self.state != "gone", self._process.last_lines()
+        assert self.state != "ended", self._process.last_lines()
 
     def stop(self) -> None:
         """Stop the query in an orderly way."""
@@ -65,17 +65,17 @@ class Driver:
             until(lambda: self.look() != "started", f"driver {self.name} has stopped its query", PATIENCE_S)
 
     def kill(self) -> None:
-        """SIGKILL for the driver's Python, its JVM and the runner at once."""
+        """Send SIGKILL to the driver's Python, its JVM and the runner at once."""
         self._killed = True
         self._process.close()
 
     def kill_jvm(self) -> None:
-        """SIGKILL for the JVM; the runner lives until it notices."""
+        """Send SIGKILL to the JVM; the runner lives until it notices."""
         self._killed = True
         os.kill(self._jvm, signal.SIGKILL)
 
     def log_lines(self, count: int) -> str:
-        """The end of its log."""
+        """Return the end of its log."""
         return self._process.last_lines(count)
 
 
@@ -95,7 +95,7 @@ class Pool:
         self._maker.start()
 
     def refill(self, count: int) -> None:
-        """Have new drivers made until so many are idle; returns at once."""
+        """Request new drivers until so many are idle, and return at once."""
         self._wanted = max(self._wanted, count)
 
     def until_warm(self, count: int) -> None:
@@ -104,16 +104,16 @@ class Pool:
         until(lambda: self._made(count), f"{count} drivers are warm", count * START_LIMIT_S)
 
     def take(self) -> Driver:
-        """A driver whose Spark is up."""
+        """Return a driver whose Spark is up."""
         self.until_warm(1)
         driver = self._idle.pop(0)
-        # No new one is made for it before the next `refill`: that would take the processors away from the case.
+        # It is not replaced before the next `refill`: a start would take the processors away from the case.
         self._wanted = len(self._idle)
         return driver
 
     def give_back(self, driver: Driver) -> None:
-        """Keep a driver without a query for the next; one that is gone is cleared away."""
-        if driver.look() == "gone":
+        """Keep a driver without a query for the next case; drop one that has ended."""
+        if driver.look() == "ended":
             driver.kill()
             self._all.remove(driver)
         else:

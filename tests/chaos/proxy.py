@@ -40,7 +40,7 @@ class Proxy:
         threading.Thread(target=self._accept, name=f"proxy {self.port}", daemon=True).start()
 
     def hold(self, *directions: Direction) -> None:
-        """Let nothing through in these directions."""
+        """Hold back everything in these directions."""
         for direction in directions:
             self._open[direction].clear()
 
@@ -50,18 +50,18 @@ class Proxy:
         self._close_all()
 
     def release(self) -> None:
-        """Let everything through again, also what was held back."""
+        """Let everything through again, what was held back included."""
         self._refusing = False
         for gate in self._open.values():
             gate.set()
 
     def drop(self) -> None:
-        """Let new connections through again; those that were held are closed, with what they held."""
+        """Let new connections through again; close those that were held, with the bytes in them."""
         self._close_all()
         self.release()
 
     def close(self) -> None:
-        """End it."""
+        """Close the listener and every connection."""
         self._listener.close()
         self.drop()
 
@@ -97,7 +97,7 @@ class Proxy:
                 target.sendall(data)
         except OSError:
             pass
-        # An end that comes while the direction is held is held too.
+        # If a connection ends while the direction is held, its end is held too.
         self._open[direction].wait()
         with self._lock:
             self._connections -= {source, target}

@@ -17,7 +17,7 @@ HEADER = ("case", "runs", "records", "lost", "doubled", "median stall", "p99", "
 
 
 def line(result: Result) -> str:
-    """One run, as it ends."""
+    """Return the line of one run, printed when it ends."""
     outcome = result.outcome
     longest = max(outcome.stalls.moved.values(), default=0.0)
     what = f"{result.job.case.name} #{result.job.number} {result.job.protocol} {result.kafka}"
@@ -26,7 +26,7 @@ def line(result: Result) -> str:
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
-    """The table: one row for each case, and one for all."""
+    """Return the table: one row for each case, and one for all."""
     by_case: dict[str, list[Result]] = {}
     for result in results:
         by_case.setdefault(result.job.case.name, []).append(result)
@@ -50,7 +50,7 @@ def _row(name: str, results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def print_table(console: Console, results: Sequence[Result]) -> None:
-    """The table for a terminal."""
+    """Print the table on a terminal."""
     table = Table()
     for number, title in enumerate(HEADER):
         table.add_column(title, justify="right" if number else "left")
@@ -60,13 +60,13 @@ def print_table(console: Console, results: Sequence[Result]) -> None:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """The table for docs/handoff.md."""
+    """Return the table for docs/handoff.md."""
     lines = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *rows(results)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 
 
 def as_json(results: Sequence[Result], environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Everything, for build/chaos.json."""
+    """Return everything, for build/chaos.json."""
     return {
         "environment": environment,
         "runs": [

@@ -21,18 +21,18 @@ from tests.support.waiting import until
 
 PARTITIONS = 4
 MOST_PARTITIONS = 6
-"""With those that a case adds."""
+"""The number of partitions, with those that a case adds."""
 SESSION_S = 6.0
 TRIGGER_S = 1.0
 ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
 BYSTANDER_S = 5.0
-"""The longest stall of a partition that nothing happened to: below a session, so that waiting for a dead member shows."""
+"""The longest stall allowed to partitions that no fault hit: below a session, so that waiting for a dead member is detected."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one run. `violations` is empty when all is well."""
+    """The outcome of one run. `violations` is empty when all is well."""
 
     records: int
     lost: int
@@ -72,7 +72,7 @@ class Run:
     # Steps of a case.
 
     def stream(self, name: str, more: Mapping[str, str] | None = None, *, proxied: bool = False) -> Stream:
-        """A stream of the group, not started yet, with `more` options; its connections may go through the proxies."""
+        """Return a stream of the group, not started yet, with `more` options; its connections may go through the proxies."""
         options = {
             "kafka.bootstrap.servers": self.brokers.through_proxies if proxied else self.brokers.bootstrap_servers,
             "kafka.group.id": self.group,
@@ -91,7 +91,7 @@ class Run:
         return made
 
     def begin(self, *streams: Stream) -> None:
-        """Start the producer and these streams; wait until each has its share and a micro-batch with it."""
+        """Start the producer and these streams; wait until each has its share and has read a micro-batch from it."""
         self._sampler.start()
         for one in streams:
             one.ask()
@@ -103,14 +103,14 @@ class Run:
         self.until_durable_since(since)
 
     def fault(self, *struck: Stream, bystanders: bool = True) -> None:
-        """Now it happens, to these streams; `bystanders`: partitions of the others are not to notice."""
+        """Note that the fault hits these streams now; with `bystanders`, partitions of the others must not be affected."""
         self._fault_at = time.time()
         self._struck = frozenset(one.name for one in struck)
         self._bystanders = bystanders
         self.log.append("fault", struck=sorted(self._struck))
 
     def held(self) -> None:
-        """The disturbance itself ends now: so long a stall was the case's own doing."""
+        """Note that the fault itself ends now: until here the stall is part of the case."""
         self._held_s = time.time() - self._fault_at
         self.log.append("held", seconds=self._held_s)
 
@@ -127,12 +127,12 @@ class Run:
         )
 
     def until_shared(self) -> None:
-        """Wait until every stream has its share again; those whose queries have ended by themselves are restarted."""
+        """Wait until every stream has its share again; restart those whose queries have ended by themselves."""
         everybody = self._streams.values()
         until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", PATIENCE_S)
 
     def finish(self) -> None:
-        """Everybody is back: stop the producer, let the group drain, stop the streams."""
+        """End the run when every stream is back: stop the producer, let the group drain, stop the streams."""
         self.until_shared()
         self.until_durable_since(time.time())
         self._fault_end = time.time()
@@ -144,9 +144,9 @@ class Run:
             one.stop()
 
     def close(self) -> None:
-        """Leave nothing running, also after a case that failed."""
+        """Stop everything, also after a case that failed."""
         self.producer.cancel()
-        with contextlib.suppress(Exception):  # `finish` has told of it
+        with contextlib.suppress(Exception):  # `finish` has reported it
             self._sampler.stop()
         for one in self._streams.values():
             one.end()
@@ -154,7 +154,7 @@ class Run:
     # The verdict.
 
     def outcome(self, problem: str | None = None) -> Outcome:
-        """Look at everything that the run has left; `problem` is what stopped the case, if anything did."""
+        """Check the evidence of the run; `problem` is what stopped the case, if anything did."""
         evidence = self.evidence()
         verdict = check(evidence, drained=problem is None)
         found = stalls(evidence, self._fault_at, self._fault_end, self._struck) if self._fault_end else Stalls({}, {})
@@ -168,7 +168,7 @@ class Run:
         )
 
     def evidence(self) -> Evidence:
-        """What the run has left behind."""
+        """Return the evidence of the run."""
         return Evidence(
             produced=dict(self.producer.sent),
             outputs={name: one.rows() for name, one in self._streams.items()},
@@ -184,7 +184,7 @@ class Run:
         )
 
     def last_words(self) -> str:
-        """The ends of all drivers' logs, for a run that failed."""
+        """Return the ends of all drivers' logs, for a run that failed."""
         return "\n".join(f"--- {name}\n{one.last_words()}" for name, one in self._streams.items())
 
     def _too_long(self, found: Stalls) -> list[str]:
@@ -193,12 +193,12 @@ class Run:
         return [*_above("moved", found.moved, moved), *_above("bystander", found.kept, kept)]
 
     def _restarted(self) -> bool:
-        """Start what has ended by itself; whether there was something."""
+        """Restart the queries that have ended by themselves, and return whether there were any."""
         restarted = [one.name for one in self._streams.values() if one.start_if_it_failed()]
         return bool(restarted)
 
     def _shared_by(self, streams: Collection[Stream]) -> bool:
-        """Whether each of these runs, and has planned a share; together they have every partition once."""
+        """Return whether each of these runs and has planned a share, and together they have every partition once."""
         shares = [one.owned for one in streams if one.running]
         planned = sorted(partition for share in shares for partition in share)
         return len(shares) == len(streams) and all(shares) and planned == list(range(self.producer.partitions))

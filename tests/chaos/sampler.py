@@ -1,4 +1,4 @@
-"""Looks at the group's committed offsets again and again, and at what is durable at that moment."""
+"""Reads the group's committed offsets repeatedly, and what is durable at that moment."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ class Sampler:
         self._thread = threading.Thread(target=self._run, name="sampler", daemon=True)
         self._failure: Exception | None = None
         self.committed: Mapping[int, int] = {}
-        """The newest committed offsets by partition. Read it from any thread."""
+        """The newest committed offsets by partition. May be read from any thread."""
 
     def start(self) -> None:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop, once a last sample is taken; raises what ended it before its time."""
+        """Take a last sample and stop; raise the error that ended it too early, if there is one."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -62,7 +62,7 @@ class Sampler:
             found = self._consumer.committed(asked, timeout=REQUEST_LIMIT_S)
         except KafkaException:  # a broker is down, or the group is not there yet
             return
-        # What is durable is looked at second: it only grows, so that a commit that is right never looks too early.
+        # What is durable is read second. It only grows, so a correct commit never looks too early.
         newest = {name: plan for name, folder in self._checkpoints.items() if (plan := newest_plan(folder)) is not None}
         self.committed = {one.partition: one.offset for one in found if one.error is None and one.offset >= 0}
         records = {one.partition: one.metadata for one in found if one.partition in self.committed}
@@ -70,18 +70,18 @@ class Sampler:
 
 
 def newest_plan(checkpoint: Path) -> int | None:
-    """The plan of the newest micro-batch in the commit log; nothing before the first."""
+    """Return the plan of the newest micro-batch in the commit log; None before the first."""
     batches = batches_in(checkpoint)
     return plan_of(checkpoint, max(batches)) if batches else None
 
 
 def batches_in(checkpoint: Path) -> set[int]:
-    """The micro-batches of the commit log."""
-    # Beside them lie checksums and files that are being written, whose names begin with a dot.
+    """Return the micro-batches of the commit log."""
+    # The folder also has checksums and unfinished files, whose names begin with a dot.
     return {int(file.name) for file in (checkpoint / "commits").glob("[0-9]*") if file.name.isdigit()}
 
 
 def plan_of(checkpoint: Path, batch: int) -> int:
-    """The plan that a micro-batch has in the offset log: the third line is the offset of its one source."""
+    """Return the plan of a micro-batch in the offset log: the third line is the offset of its one source."""
     plan: int = json.loads((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8").splitlines()[2])["plan"]
     return plan

@@ -1,4 +1,4 @@
-"""The data source under test, which can be held at each step and tells what it was granted. Never in what users import.
+"""The data source under test, which can be held at each step and logs what it was granted. Users never import it.
 
 It runs in the query's runner and in the executors' workers, which find it through PYTHONPATH.
 """
@@ -96,7 +96,7 @@ class ChaosStreamReader(AdmissionControlReader):
     def _running(self) -> Cycle:
         if self._cycle is None:
             self._steps.log.append("runner", stream=self._stream)
-            # Rebalances stand in the driver's log, for whoever has to explain a run.
+            # The driver's log has the rebalances, which help to explain a run.
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
             _put_steps_below(self._steps, self._stream)
         return super()._running()
@@ -107,7 +107,7 @@ def _has_records(offset: Mapping[str, Any]) -> bool:
 
 
 def _put_steps_below(steps: Steps, stream: str) -> None:
-    """Have the cycle of this process, which is the runner of one query, made of parts with steps in them."""
+    """Build the cycle of this process, the runner of one query, from parts with steps in them."""
 
     class SteppedFencedCommits(FencedCommits):
         def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:

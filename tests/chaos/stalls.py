@@ -1,4 +1,4 @@
-"""How long partitions stood still, from the moments at which their micro-batches became durable. Pure."""
+"""How long partitions stalled, from the moments at which their micro-batches became durable. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.chaos.evidence import Evidence
 
 @dataclass(frozen=True)
 class Stalls:
-    """The longest stall of each partition in seconds: of those that moved or whose owner was struck, and of the bystanders."""
+    """The longest stall of each partition in seconds: of those that moved or whose owner was hit, and of the bystanders."""
 
     moved: Mapping[int, float]
     kept: Mapping[int, float]
@@ -41,7 +41,7 @@ def stalls(evidence: Evidence, begin: float, end: float, struck: Collection[str]
 
 
 def summary(seconds: Sequence[float]) -> tuple[float, float, float]:
-    """Median, 99th percentile and maximum; zeros for none."""
+    """Return median, 99th percentile and maximum; zeros if there are no values."""
     if not seconds:
         return 0.0, 0.0, 0.0
     ordered = sorted(seconds)

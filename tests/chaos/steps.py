@@ -1,4 +1,4 @@
-"""The steps at which a process of a query can be held, so that a test strikes it exactly there.
+"""The steps at which a process of a query can be held, so that a test can hit it exactly there.
 
 A file named after the step arms it; the first process that comes by takes the file away, and stops. Only the data source and
 the process of tests/chaos know of this.
@@ -26,13 +26,13 @@ class Step(str, Enum):
     BEFORE_CLAIM = "before-claim"
     """`partitions` begins, for a new plan that is in the offset log."""
     IN_CLAIM_COMMIT = "in-claim-commit"
-    """On the consumer's thread, right before the commit that claims a plan: no poll comes between the two."""
+    """On the consumer's thread, right before the commit that claims a plan, without a poll in between."""
     AFTER_CLAIM = "after-claim"
     """`partitions` ends, for a new plan."""
     IN_REPLAY = "in-replay"
     """`partitions` ends, for a plan of an earlier run."""
     IN_TASK = "in-task"
-    """On an executor's worker, with records in hand."""
+    """On an executor's worker that has read records."""
     AFTER_SINK = "after-sink"
     """`foreachBatch` has written; the commit log has not."""
     IN_DRAIN = "in-drain"
@@ -47,11 +47,11 @@ class How(str, Enum):
     PAUSE = "pause"
     """Sends itself SIGSTOP, so that all its threads stop there."""
     MARK = "mark"
-    """Goes on; that it was there is in the log."""
+    """Goes on; the log has an event."""
 
 
 class Steps:
-    """The steps of one stream, armed and come to through files in its folder. Pickles."""
+    """The steps of one stream, armed and reached through files in its folder. Pickles."""
 
     def __init__(self, folder: Path, log: EventLog, stream: str) -> None:
         self._folder = folder
@@ -59,7 +59,7 @@ class Steps:
         self.log = log
 
     def arm(self, step: Step, how: How = How.BLOCK) -> None:
-        """Hold the next process that comes to `step`."""
+        """Hold the next process that reaches `step`."""
         for old in ("held", "go"):
             (self._folder / f"{old}-{step.value}").unlink(missing_ok=True)
         partial = self._folder / f"arming-{step.value}"
@@ -67,15 +67,15 @@ class Steps:
         partial.rename(self._folder / f"stop-{step.value}")
 
     def is_armed(self, step: Step) -> bool:
-        """Whether nobody has come to `step` since it was armed."""
+        """Return whether no process has reached `step` since it was armed."""
         return (self._folder / f"stop-{step.value}").exists()
 
     def release(self, step: Step) -> None:
-        """Let the process that blocks at `step` go on."""
+        """Release the process that is held at `step`."""
         (self._folder / f"go-{step.value}").touch()
 
     def come_to(self, step: Step) -> bool:
-        """Called by the query's process: stop here if the step is armed; whether it was."""
+        """Stop here if the step is armed, and return whether it was. The query's process calls this."""
         held = self._folder / f"held-{step.value}"
         try:
             (self._folder / f"stop-{step.value}").rename(held)

@@ -22,7 +22,7 @@ TRIGGER = "1 second"
 
 
 class Stream:
-    """Started, struck and started again; asks the log of events what became of it."""
+    """Started, hit by a fault and restarted; the log of events says what happened to it."""
 
     def __init__(self, name: str, folder: Path, pool: Pool, log: EventLog, options: Mapping[str, str], sink: str) -> None:
         self.name = name
@@ -45,13 +45,13 @@ class Stream:
     # Running.
 
     def start(self) -> None:
-        """Start it on its checkpoint, in the driver that it still has or in another warm one."""
+        """Start it on its checkpoint, in its own driver if that still runs, or in another warm one."""
         self.ask()
         self.until_started()
 
     def ask(self) -> None:
-        """Ask for its start; returns at once."""
-        if self._driver is not None and self._driver.look() == "gone":
+        """Request its start, and return at once."""
+        if self._driver is not None and self._driver.look() == "ended":
             self._pool.give_back(self._driver)
             self._driver = None
         if self._driver is None:
@@ -65,14 +65,14 @@ class Stream:
         self._driver.until_started()
 
     def stop(self) -> None:
-        """Stop it in an orderly way; its driver is free."""
+        """Stop it in an orderly way, and free its driver."""
         if self._driver is not None:
             self._driver.stop()
             self._pool.give_back(self._driver)
             self._driver = None
 
     def end(self) -> None:
-        """Leave nothing of it running, whatever state it is in; its driver is not used again."""
+        """Kill all its processes, in any state; its driver is not used again."""
         if self._driver is not None:
             self._driver.kill()
             self._pool.give_back(self._driver)
@@ -84,8 +84,8 @@ class Stream:
         return self._driver is not None and self._driver.look() == "started"
 
     def start_if_it_failed(self) -> bool:
-        """Start it again if its query, or its driver, has ended by itself; whether that was so."""
-        if self._driver is None or self._driver.look() not in ("failed", "gone"):
+        """Restart it if its query, or its driver, has ended by itself, and return whether that was so."""
+        if self._driver is None or self._driver.look() not in ("failed", "ended"):
             return False
         self._log.append("failed", stream=self.name, message=self._driver.failure)
         self.start()
@@ -95,24 +95,24 @@ class Stream:
         """Wait until its query has failed."""
         until(lambda: not self.running, f"{self.name}'s query has failed", PATIENCE_S)
 
-    # Striking.
+    # Faults.
 
     def arm(self, step: Step, how: How = How.BLOCK) -> None:
-        """Hold it when it comes to `step`."""
+        """Hold it when it reaches `step`."""
         self._steps.arm(step, how)
 
     def release(self, step: Step) -> None:
-        """Let it go on from a step where it blocks."""
+        """Release it from a step where it is held."""
         self._steps.release(step)
 
     def wait_at(self, step: Step) -> int:
-        """Wait until it has come to `step`, where it was to be held; the process that is there."""
+        """Wait until it has reached the armed `step`, and return the id of the process that is held there."""
         until(lambda: not self._steps.is_armed(step) and self._at(step), f"{self.name} is at {step.value}", PATIENCE_S)
         pid: int = self._at(step)[-1]["pid"]
         return pid
 
     def kill(self, *, whole: bool) -> None:
-        """SIGKILL for the driver with its runner, or for its JVM alone, whose runner may still leave the group."""
+        """Send SIGKILL to the driver with its runner, or to its JVM alone, whose runner may still leave the group."""
         assert self._driver is not None
         self._log.append("kill", stream=self.name, whole=whole)
         if whole:
@@ -125,10 +125,10 @@ class Stream:
         self._log.append("signal", stream=self.name, signal=number.name)
         os.kill(self._mine("runner")[-1]["pid"], number)
 
-    # What became of it.
+    # Results.
 
     def refusals(self) -> list[Event]:
-        """The commits of claims that were held, and then refused."""
+        """Return the commits of claims that were held, and then refused."""
         return [event for event in self._mine("refused") if event["held"]]
 
     @property
@@ -154,7 +154,7 @@ class Stream:
         return found
 
     def last_words(self, count: int = 60) -> str:
-        """The end of its driver's log."""
+        """Return the end of its driver's log."""
         return self._driver.log_lines(count) if self._driver is not None else ""
 
     def _at(self, step: Step) -> list[Event]:

@@ -1,4 +1,4 @@
-"""The checker passes what is right, and each kind of wrong output, owner and commit fails it."""
+"""The checker accepts a correct run, and detects each kind of wrong output, owner and commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def rows(partition: int, start: int, end: int) -> list[Row]:
 
 @pytest.fixture
 def right() -> Evidence:
-    """Two partitions; partition 0 moves from A to B after 10 records, with A's plan 1 replayed."""
+    """Return two partitions; partition 0 moves from A to B after 10 records, with A's plan 1 replayed."""
     return Evidence(
         produced={0: 20, 1: 12},
         outputs={"A": rows(0, 0, 10), "B": [*rows(1, 0, 12), *rows(0, 10, 20)]},

@@ -89,7 +89,8 @@ def test_the_settings_of_conf_run_on_a_cluster(
     more = {"SPARK_MASTER": master, "GROUPKAFKA_LOG_LEVEL": "ERROR", "SPARK_HOME": str(SPARK_HOME)}
     with running("submit", tmp_path, submit, more) as submitted:
         # The level is that of spark-defaults.conf, and the line the runner's, which the driver's JVM has copied.
-        submitted.told(rf"(INFO spark_groupsource\.group\.member: group {name} generation \d+: gained \[{name}-0 {name}-1\])")
+        gained = rf"group {name} generation \d+: gained \[{name}-0 {name}-1\]"
+        submitted.found_in_log(rf"(INFO spark_groupsource\.group\.member: {gained})")
         until(
             lambda: written(tmp_path / "output") == [(at, one) for at in range(2) for one in range(50)], "the records are there"
         )

@@ -14,7 +14,7 @@ from tests.support.waiting import until
 
 @contextmanager
 def joined(cluster: Cluster, group: str, topic: str, count: int, **settings: str) -> Iterator[Consumer]:
-    """A plain consumer that has joined the group and owns `count` partitions."""
+    """Return a plain consumer that has joined the group and owns `count` partitions."""
     more = {key.replace("_", "."): value for key, value in settings.items()}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "session.timeout.ms": 6000, **more})
     consumer.subscribe([topic])

@@ -9,14 +9,14 @@ from spark_groupsource.dev_broker import Cluster
 
 
 def committed_offsets(cluster: Cluster, group: str, topic: str) -> dict[int, int]:
-    """Committed offset by partition; partitions without a commit are left out."""
+    """Return the committed offset by partition; partitions without a commit are left out."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group]
     return {found.partition: found.offset for found in future.result(30).topic_partitions if found.topic == topic}
 
 
 def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
-    """Log end offset by partition (exclusive)."""
+    """Return the log end offset by partition (exclusive)."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     partitions = admin.list_topics(topic, timeout=30).topics[topic].partitions
     asked = {TopicPartition(topic, partition): OffsetSpec.latest() for partition in partitions}  # type: ignore[no-untyped-call]
@@ -24,6 +24,6 @@ def end_offsets(cluster: Cluster, topic: str) -> dict[int, int]:
 
 
 def total_lag(cluster: Cluster, group: str, topic: str) -> int:
-    """Records between the committed offsets and the ends, as lag tools count them; without a commit, all of them."""
+    """Return the records between the committed offsets and the ends, as lag tools count them; without a commit, all of them."""
     committed = committed_offsets(cluster, group, topic)
     return sum(end - committed.get(partition, 0) for partition, end in end_offsets(cluster, topic).items())

@@ -10,7 +10,7 @@ CAN_LOOK = Path("/proc/self/environ").exists()
 
 
 def processes_with(mark: str) -> dict[int, str]:
-    """The command line of each running process that has the mark, by process id; zombies do not count."""
+    """Return the command line of each running process that has the mark, by process id; zombies do not count."""
     found = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:

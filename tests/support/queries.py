@@ -31,7 +31,7 @@ plans_a_batch_read_once = pytest.mark.skipif(
 
 
 def all_confirmed(cluster: Cluster, group: str, topic: str) -> bool:
-    """Whether a group shows no lag once AvailableNow has ended; before Spark 4.2 the next run confirms the last micro-batch."""
+    """Return whether a group shows no lag after AvailableNow; before Spark 4.2 the next run confirms the last micro-batch."""
     return not ADMISSION_CONTROL or total_lag(cluster, group, topic) == 0
 
 
@@ -68,7 +68,7 @@ class Pipeline:
         return self
 
     def run(self, **more: Any) -> list[Row]:
-        """Run to the end of what is there now (AvailableNow), and give all rows that the sink has."""
+        """Run to the end of what is there now (AvailableNow), and return all rows that the sink has."""
         self.start(availableNow=True, **more)
         self.running.awaitTermination()
         return self.rows()
@@ -93,7 +93,7 @@ class Pipeline:
         return self.frame().collect()
 
     def offsets(self) -> list[tuple[int, int]]:
-        """(partition, offset) of every row in the sink, sorted; doubled rows stand twice."""
+        """Return (partition, offset) of every row in the sink, sorted; duplicates are kept."""
         return written(self.folder / "out")
 
     def until_rows(self, count: int) -> None:
@@ -110,7 +110,7 @@ class Pipeline:
             raise error
 
     def failure(self) -> str:
-        """Wait for the query to fail; its message."""
+        """Wait for the query to fail, and return its message."""
         try:
             self.running.awaitTermination()
         except StreamingQueryException as error:
@@ -128,7 +128,7 @@ class Queries:
         self._made: dict[str, Pipeline] = {}
 
     def __call__(self, name: str, topic: str, **options: str) -> Pipeline:
-        """The pipeline `name`, reading `topic` from its earliest offset in a group named after it; `_` in a key stands for `.`"""
+        """Return the pipeline `name`, which reads `topic` from its earliest offset in a group named after it."""
         defaults = {
             "kafka.bootstrap.servers": self._bootstrap_servers,
             "kafka.group.id": f"group-of-{topic}",
@@ -143,7 +143,7 @@ class Queries:
         return pipeline
 
     def made(self, name: str, source: str, options: Mapping[str, str], transform: Transform = as_it_is) -> Pipeline:
-        """The pipeline `name` over any source that reads Kafka, with just these options and the brokers."""
+        """Return the pipeline `name` over any source that reads Kafka, with just these options and the brokers."""
         options = {"kafka.bootstrap.servers": self._bootstrap_servers, **options}
         self._made[name] = Pipeline(self._spark, self._folder / name, options, format=source, transform=transform)
         return self._made[name]

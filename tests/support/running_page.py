@@ -25,7 +25,7 @@ def write_program(name: str, folder: Path, instead: Mapping[str, str]) -> Path:
 
 
 def command(program: str) -> list[str]:
-    """The page's command line that runs this program of Spark's, as a list of words."""
+    """Return the page's command line that runs this program of Spark, as a list of words."""
     (line,) = (
         line for block in re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL) for line in block.splitlines() if program in line
     )

@@ -24,21 +24,21 @@ class Scrape:
                 self.samples.setdefault(sample.name, {})[frozenset(sample.labels.items())] = sample.value
 
     def value(self, name: str, **labels: str) -> float:
-        """The value of the one series with these labels, whatever others it has."""
+        """Return the value of the one series with these labels, whatever others it has."""
         (value,) = self.series(name, **labels).values()
         return value
 
     def series(self, name: str, **labels: str) -> Mapping[Labels, float]:
-        """The series of a metric that have these labels."""
+        """Return the series of a metric that have these labels."""
         return {each: value for each, value in self.samples.get(name, {}).items() if labels.items() <= each}
 
     def by_partition(self, name: str) -> dict[int, float]:
-        """The values of a metric of partitions, of one topic."""
+        """Return the values of a metric of partitions, of one topic."""
         return {int(dict(labels)["partition"]): value for labels, value in self.samples.get(name, {}).items()}
 
 
 def scraped(tally: Tally) -> Scrape:
-    """The text format, there and back."""
+    """Return the samples after they were written as text and parsed again."""
     registry = CollectorRegistry()
     registry.register(TallyCollector(tally))
     return Scrape(generate_latest(registry).decode())

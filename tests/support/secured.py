@@ -1,4 +1,4 @@
-"""One broker with TLS, SASL and ACLs: what no ACL allows is refused, but for the administrator, who comes by PLAINTEXT."""
+"""One broker with TLS, SASL and ACLs. It refuses what no ACL allows, except for the administrator, who uses PLAINTEXT."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class Secured:
     folder: Path
 
     def secrets(self) -> list[str]:
-        """What must be shown nowhere: of the password what no quoting changes, of a token its signature."""
+        """Texts that must appear nowhere: the part of the password that no quoting changes, and the signature of a token."""
         return [PASSWORD.partition(" ")[0], CLIENT_SECRET, WRONG, *(token.rpartition(".")[2] for token in self.tokens.issued)]
 
     def set_scram_password(self, password: str) -> None:
-        """Give `USER` another password for SCRAM; connections that are there live on."""
+        """Give `USER` another password for SCRAM; existing connections stay open."""
         _set_scram_password(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}), password)
 
     def allow_describing_group(self, prefix: str) -> None:

@@ -10,7 +10,7 @@ from spark_groupsource.cli.demo.count import committed_files
 
 
 def written(folder: Path) -> list[tuple[int, int]]:
-    """(partition, offset) of every row in the sink, sorted; doubled rows stand twice."""
+    """Return (partition, offset) of every row in the sink, sorted; duplicates are kept."""
     found: list[tuple[int, int]] = []
     for file in committed_files(folder):
         table = pq.read_table(file, columns=["partition", "offset"], partitioning=None)

@@ -23,12 +23,12 @@ ROOT = Path(__file__).parents[2]
 SPARK_HOME = Path(pyspark.__path__[0])
 START_LIMIT_S = 180.0
 
-# The first compiler only: none of these JVMs lives for long.
+# The first compiler only: none of these JVMs runs for long.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def environment() -> dict[str, str]:
-    """This package and this Python, as if they were installed wherever Spark runs."""
+    """Return the environment in which this package and this Python are installed wherever Spark runs."""
     return {
         **os.environ,
         "JDK_JAVA_OPTIONS": JVM_OPTIONS,
@@ -56,8 +56,8 @@ class SparkProcess:
                 start_new_session=True,
             )
 
-    def told(self, pattern: str) -> str:
-        """Wait for a line of the log; the first group of the pattern."""
+    def found_in_log(self, pattern: str) -> str:
+        """Wait for a line of the log, and return the first group of the pattern."""
 
         def found() -> re.Match[str] | None:
             assert self._watcher.poll() is None, f"{self._name} has ended:\n{self.log()}"
@@ -74,7 +74,7 @@ class SparkProcess:
         os.kill(int(self._watcher.stdout.readline()), signal.SIGTERM)
 
     def finish(self) -> str:
-        """Wait until it has ended, and fail if it failed; its log."""
+        """Wait until it has ended, fail if it failed, and return its log."""
         status = self._watcher.wait(START_LIMIT_S)
         assert status == 0, f"{self._name} ended with status {status}:\n{self.log()}"
         return self.log()
@@ -102,14 +102,14 @@ def running(name: str, folder: Path, command: Sequence[str], more: Mapping[str, 
 
 @contextmanager
 def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
-    """A master and its workers, each with room for one executor with one core; the master's address."""
+    """Start a master and its workers, each with room for one executor with one core; give the master's address."""
     spark = str(SPARK_HOME / "bin" / "spark-class")
     listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with ExitStack() as started:
         command = [spark, "org.apache.spark.deploy.master.Master", *listen]
         without_rest = {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # its port is always the same
         master = started.enter_context(running("master", folder, command, without_rest))
-        address = master.told(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        address = master.found_in_log(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
         for number in range(workers):
             room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
             command = [spark, "org.apache.spark.deploy.worker.Worker", *listen, *room, address]
@@ -120,11 +120,11 @@ def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
 
 @contextmanager
 def connect_server(folder: Path, command: Sequence[str]) -> Iterator[str]:
-    """A Spark Connect server; its address."""
+    """Start a Spark Connect server; give its address."""
     listen = [
         *("--conf", "spark.connect.grpc.binding.address=127.0.0.1", "--conf", "spark.connect.grpc.binding.port=0"),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2"),
     ]
     folders = {"SPARK_LOG_DIR": str(folder), "SPARK_PID_DIR": str(folder)}
     with running("connect", folder, [*command, *listen], folders) as server:
-        yield "sc://" + server.told(r"Spark Connect server started at: (127\.0\.0\.1:\d+)")
+        yield "sc://" + server.found_in_log(r"Spark Connect server started at: (127\.0\.0\.1:\d+)")

@@ -44,13 +44,13 @@ class MemberStream:
         return self
 
     def until_owning(self, count: int) -> float:
-        """Wait until the member owns exactly `count` partitions; the seconds it took."""
+        """Wait until the member owns exactly `count` partitions, and return the seconds it took."""
         return until(lambda: len(self.owned) == count, f"{count} partitions; owned: {sorted(self.owned)}")
 
 
 @contextmanager
 def member_stream(name: str, options: Mapping[str, str]) -> Iterator[MemberStream]:
-    """A stream that has joined the group, and leaves it at the end."""
+    """Join a group as a stream, and leave it at the end."""
     stream = MemberStream(name, options).start()
     try:
         assert stream.member.wait_joined(90)

@@ -30,13 +30,13 @@ class TokenServer:
         self._key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
 
     def jwks(self) -> str:
-        """The public key, as a broker reads it (RFC 7517)."""
+        """Return the public key, as a broker reads it (RFC 7517)."""
         public = self._key.public_key().public_numbers()
         numbers = {"n": _base64(public.n.to_bytes(256, "big")), "e": _base64(public.e.to_bytes(3, "big"))}
         return json.dumps({"keys": [{"kty": "RSA", "use": "sig", "alg": "RS256", "kid": _KEY_ID, **numbers}]})
 
     def token(self, client_id: str) -> str:
-        """A new token of the client."""
+        """Return a new token of the client."""
         now = int(time.time())
         head = {"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}
         claims = {"sub": client_id, "iat": now, "exp": now + self.valid_s, "scope": "kafka"}
@@ -48,7 +48,7 @@ class TokenServer:
 
 @contextmanager
 def token_server(secrets: dict[str, str]) -> Iterator[TokenServer]:
-    """A server on 127.0.0.1 for these clients: id and secret."""
+    """Serve tokens on 127.0.0.1 for these clients, by id and secret."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -81,7 +81,7 @@ def token_server(secrets: dict[str, str]) -> Iterator[TokenServer]:
 
 
 def callback(config: str) -> tuple[str, float]:
-    """What a user gives as `kafka.oauth_cb`; `config` is `kafka.sasl.oauthbearer.config`: the server, an id and its secret."""
+    """Return a token, as a user's `kafka.oauth_cb`; `config` is `kafka.sasl.oauthbearer.config`: server, id and secret."""
     url, client_id, secret = config.split(" ")
     basic = base64.b64encode(f"{client_id}:{secret}".encode()).decode()
     request = urllib.request.Request(  # noqa: S310 -- a test's own server
@@ -98,7 +98,7 @@ def callback(config: str) -> tuple[str, float]:
 
 
 def forged(config: str) -> tuple[str, float]:
-    """A token that nobody whom the broker trusts has signed."""
+    """Return a token that is signed by nobody that the broker trusts."""
     token, expiry = callback(config)
     return token[:-8] + "AAAAAAAA", expiry
 

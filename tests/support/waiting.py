@@ -9,7 +9,7 @@ GENEROUS_S = 90.0
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = GENEROUS_S) -> float:
-    """Wait until `condition` is true and return the seconds that took; fail, saying what was awaited, when it is not."""
+    """Wait until `condition` is true, and return the seconds it took; fail with `what` at the time limit."""
     begin = time.monotonic()
     while not condition():
         assert time.monotonic() - begin < timeout_s, f"still waiting after {timeout_s} s: {what}"

@@ -1,9 +1,11 @@
-"""The commit record: what a member writes to its group for one partition, and how it is read back.
+"""The commit record: what a member commits to its group for one partition, and how it is read back.
 
-Kafka stores an offset and a text for each (group, topic, partition), and takes a write only from a member of the current
-generation. The text is the record below; the offset is the lowest one not known to be durably processed, so that another
-client that starts there may read twice but never skips. Any client may write this text: what is not exactly a record of
-this format is `Foreign`, and only its offset is believed. docs/handoff.md tells what the fields mean.
+Kafka stores an offset and a text (the metadata) for each group and partition. It accepts a commit only from a member of the
+current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
+client that starts there may read records twice, but never skips one.
+
+Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed.
+docs/handoff.md explains the fields.
 """
 
 from __future__ import annotations
@@ -28,35 +30,36 @@ STREAM_NAME = r"^[0-9a-zA-Z_-]{1,64}$"
 StreamName = Annotated[str, Field(pattern=STREAM_NAME)]
 Offset = Annotated[int, Field(ge=0, lt=2**63)]
 WallClock = Annotated[int, Field(ge=0, lt=253_402_300_800)]
-"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. For people only: nothing is decided by it."""
+"""Seconds since 1970 UTC, before the year 10000, where Python's dates end. For people only: no rule depends on it."""
 PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
-"""What tells a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""
+"""The id that distinguishes a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""
 
 ClusterId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{1,48}$")]
-"""A cluster's own name for itself (`cluster.id`)."""
+"""The id of a cluster (`cluster.id`)."""
 
 
 class OwedRange(NamedTuple):
-    """A range that `stream` claimed for its plan `plan` and never confirmed; only that stream may read it."""
+    """A range that `stream` claimed for its plan `plan` and never confirmed. Only that stream may read it."""
 
     stream: StreamName
     plan: PlanNumber
     start: Offset
     end: Offset
     since: WallClock | None = None
-    """When it was claimed, by its stream's clock; `None` when the record of that time does not tell."""
+    """When it was claimed, by its stream's clock. `None` if the record of that time does not say."""
 
     @property
     def range(self) -> OffsetRange:
-        """The offsets, start inclusive, end exclusive."""
+        """The offsets: start inclusive, end exclusive."""
         return OffsetRange(self.start, self.end)
 
 
 def merged(owed: Iterable[OwedRange]) -> tuple[OwedRange, ...]:
-    """Return the ranges in the order of their offsets; adjacent ones of one stream and plan become one, as old as the older.
+    """Return the ranges in the order of their offsets, with adjacent ranges of one stream and plan joined.
 
-    A record has little room: without this, each attempt that a limit cuts would leave one more entry.
+    A joined range is as old as its older part. A record has little room: without this, each attempt that a limit cuts would leave
+    one more entry.
     """
     joined: list[OwedRange] = []
     for entry in sorted(owed, key=lambda entry: entry.start):
@@ -70,7 +73,7 @@ def merged(owed: Iterable[OwedRange]) -> tuple[OwedRange, ...]:
 
 
 class OpenRange(NamedTuple):
-    """`OffsetRange` with the bounds that a record from Kafka must keep."""
+    """An `OffsetRange` whose bounds are validated, because the record comes from Kafka."""
 
     start: Offset
     end: Offset
@@ -78,30 +81,33 @@ class OpenRange(NamedTuple):
 
 _LONGEST_NAME = "s" * 64
 _ALWAYS_FIT = 16
-"""So many ranges fit into a record whatever their numbers and names, also once they are owed."""
+"""Number of ranges that fit into any record, whatever their numbers and names, even when they are owed."""
 
 
 class CommitRecord(BaseModel):
-    """One partition's commit record.
-
-    `stream` wrote it; `logged` and `done` are the newest plan in that stream's offset log and commit log when it wrote
-    (-1: none); `next` is where the partition's owner reads on; `open` are the ranges claimed for plan `logged` and not yet
-    confirmed, at the time `claimed_at`; `owed` are ranges that earlier owners never confirmed. All these offsets are of the
-    topic `topic_id` in the cluster `cluster_id`; `None` where the writer did not know.
-    """
+    """The commit record of one partition."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
     v: Annotated[int, Field(ge=1, le=VERSION)] = VERSION
     stream: StreamName = Field(alias="s")
+    """The stream that wrote the record."""
     logged: PlanNumber = Field(alias="n")
+    """The newest plan in that stream's offset log when it wrote. -1: none."""
     done: PlanNumber
+    """The newest plan in that stream's commit log when it wrote. -1: none."""
     next: Offset
+    """The position: where the partition's owner reads on."""
     open: tuple[OpenRange, ...] = ()
+    """Ranges claimed for plan `logged` and not yet confirmed."""
     owed: tuple[OwedRange, ...] = ()
+    """Ranges that earlier owners claimed and never confirmed."""
     claimed_at: WallClock | None = Field(default=None, alias="at")
+    """When the open ranges were claimed. `None` if there are none, or if the time is not known."""
     topic_id: TopicId | None = Field(default=None, alias="t")
+    """The topic that all these offsets belong to. `None` if the writer did not know."""
     cluster_id: ClusterId | None = Field(default=None, alias="c")
+    """The cluster of that topic. `None` if the writer did not know."""
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -122,16 +128,16 @@ class CommitRecord(BaseModel):
 
     @property
     def offset(self) -> int:
-        """The offset to commit: the first one not known to be durably processed."""
+        """The offset to commit: the first one that is not known to be durably processed."""
         return min([self.next, *(held.start for held in self.open), *(held.start for held in self.owed)])
 
     def holds_open(self, offsets: OffsetRange) -> bool:
-        """Whether exactly this range is claimed for plan `logged`."""
+        """Return whether exactly this range is claimed for plan `logged`."""
         return OpenRange(*offsets) in self.open
 
     @property
     def size_once_adopted(self) -> int:
-        """Bytes of the metadata, at most, once another stream has adopted the partition: as owed ranges, open ones are longer."""
+        """Most bytes that the metadata can have once another stream adopted the partition. Open ranges are owed ones then."""
         if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
             return 0
         left_open = (OwedRange(self.stream, self.logged, *held, self.claimed_at) for held in self.open)
@@ -139,7 +145,7 @@ class CommitRecord(BaseModel):
         return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
 
     def metadata(self) -> str:
-        """The text to commit beside `offset`: JSON, keys in a fixed order, no spaces, and nothing for what is not known."""
+        """Return the text to commit beside `offset`: JSON, keys in a fixed order, without spaces and unknown values."""
         if all(entry.since is not None for entry in self.owed):
             return self.model_dump_json(by_alias=True, exclude_none=True)
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
@@ -148,17 +154,17 @@ class CommitRecord(BaseModel):
 
 
 class Foreign(NamedTuple):
-    """A commit by another client, by a tool that resets offsets, or copied from another cluster: only its offset is believed."""
+    """A commit by another client or a tool, or one copied from another cluster. Only its offset is believed."""
 
     offset: int
     cluster_id: str | None = None
-    """The other cluster, where the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
+    """The other cluster, if the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
 
 
 class Newer(NamedTuple):
-    """A commit record in a later format than this version knows: a newer version of this package wrote it.
+    """A commit record that a newer version of this package wrote, in a format that this version does not know.
 
-    It may owe ranges to anybody, so nothing may be decided from it.
+    It may owe ranges to any stream, so nothing can be decided from it.
     """
 
     offset: int
@@ -166,20 +172,20 @@ class Newer(NamedTuple):
 
 
 GroupCommit = CommitRecord | Foreign | Newer | None
-"""What the group holds for one partition; `None` when nothing was committed, or it has expired."""
+"""What the group has committed for one partition. `None` if nothing was committed, or the commit has expired."""
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None) -> GroupCommit:
-    """Decide what a committed offset and its metadata are. Never raises.
+    """Return what a committed offset and its metadata mean. Never raises.
 
-    Metadata that is too long, does not parse, or does not fit `offset` makes the commit `Foreign`: somebody copied it, or moved
-    the offset and kept the text. A record of another cluster is `Foreign` too: its topics' ids and its streams' plans mean
-    nothing here. Metadata with a stream's name and a higher `v` is `Newer`.
+    A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. The last happens when somebody
+    copies metadata, or moves the offset and keeps the text. A record of another cluster is `Foreign` too, because its topic ids
+    and plans mean nothing here. Metadata with a stream's name and a higher `v` is `Newer`.
 
     Args:
-        offset: the committed offset; negative when the group has none.
-        metadata: the text beside it, which any client can have written.
-        cluster_id: the cluster that was asked; `None` where that does not matter, or is not known.
+        offset: The committed offset. Negative if the group has none.
+        metadata: The text beside it, which any client can have written.
+        cluster_id: The cluster that was asked. `None` if it does not matter or is not known.
     """
     if offset < 0:
         return None
@@ -190,7 +196,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     except (ValidationError, ValueError, RecursionError):
         version = _later_version(metadata)
         return Foreign(offset) if version is None else Newer(offset, version)
-    # To the letter: JSON has several ways to write the same record, and this package uses one.
+    # Compared as text: JSON has several ways to write the same record, and this package uses only one.
     if record.metadata() != metadata:
         return Foreign(offset)
     if cluster_id is not None and record.cluster_id not in {None, cluster_id}:
@@ -199,7 +205,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
 
 
 class _Marked(BaseModel):
-    """What every later format keeps: its version and the name of the stream that wrote it."""
+    """The fields that every later format keeps: its version, and the name of the stream that wrote it."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 

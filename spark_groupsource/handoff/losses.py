@@ -1,9 +1,14 @@
-"""What is gone from Kafka although it should still be read: found by comparing what was known with what the logs are now.
+"""Records that should be read and no longer exist in Kafka: found by comparing positions with the logs as they are now. Pure.
 
-Pure. Four things can have happened to a partition: its topic was deleted; deleted and created again, which its id tells, however
-many records the new one has; the log starts above the position (retention, delete-records); or it ends below (records were cut
-off). With `failOnDataLoss` the query ends with the ranges; without, its log tells them and it goes on with what there is. Tasks
-find by themselves what vanishes while they read (fetch/data_loss.py).
+Four things can have happened to a partition:
+
+- its topic was deleted;
+- its topic was deleted and created again, which shows in the topic's id;
+- its log starts above the position (retention, delete-records);
+- its log ends below the position (records were cut off).
+
+With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and goes on with what there is. What
+disappears while a task reads it, the task finds (fetch/gone.py).
 """
 
 from __future__ import annotations
@@ -20,47 +25,47 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
 
-MOST_TOLD = 20
-"""Partitions that one error names."""
+MOST_LISTED = 20
+"""Partitions that one error lists."""
 
 
 @dataclass(frozen=True)
 class LogState:
-    """What the brokers tell of topics and partitions now; what they do not tell is left out.
-
-    `ids`: each topic's id, `None` for a topic that does not exist, and "" where a broker knows no ids.
-    """
+    """What the brokers say of topics and partitions now. Whatever they do not say is left out."""
 
     ids: Mapping[str, str | None] = field(default_factory=dict)
+    """The id of each topic: `None` for a topic that does not exist, "" if the brokers have no topic ids."""
     starts: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """Log start offsets (inclusive)."""
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """End offsets (exclusive)."""
 
 
 class Cause(enum.Enum):
-    """What has happened to a partition."""
+    """What happened to a partition."""
 
-    DELETED = "its topic is gone"
-    MADE_ANEW = "its topic is another one of the same name"
+    DELETED = "its topic was deleted"
+    MADE_ANEW = "its topic was deleted and created again"
     EXPIRED = "its log starts above the position"
     CUT = "its log ends below the position"
 
 
 @dataclass(frozen=True)
 class PartitionLoss:
-    """Offsets of one partition that nobody can read any more.
-
-    `position` is the next offset that would have been read, `None` where that is not known; `lost` are ranges, as far as their
-    ends are known. `resume` is where there is something to read, `None` in a topic that is gone. `was` is the topic's id when
-    the position was written and `topic_id` the one that it has now.
-    """
+    """Offsets of one partition that nobody can read any more."""
 
     partition: TopicPartition
     cause: Cause
     position: int | None
+    """The next offset that would have been read. `None` if it is not known."""
     lost: tuple[OffsetRange, ...] = ()
+    """The lost ranges, as far as their ends are known."""
     resume: int | None = None
+    """The first offset that can be read. `None` for a deleted topic."""
     was: str | None = None
+    """The topic's id when the position was written."""
     topic_id: str | None = None
+    """The topic's id now."""
 
     def __str__(self) -> str:
         ranges = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
@@ -80,19 +85,24 @@ class PartitionLoss:
 
 
 def changed(was: str | None, now: str | None) -> bool:
-    """Whether a topic is gone, or another one by now; both as in `LogState.ids`, and `was` may be unknown (`None` or "")."""
+    """Return whether a topic was deleted, or deleted and created again.
+
+    Args:
+        was: The topic's id earlier. `None` or "" if it is not known.
+        now: The topic's id now, as in `LogState.ids`.
+    """
     return now is None or bool(was and now and was != now)
 
 
 def of_partitions(
     records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
 ) -> list[PartitionLoss]:
-    """What is lost of the partitions that a stream owns.
+    """Return what is lost of the partitions that a stream owns.
 
     Args:
-        records: each partition's record, with durable plans closed.
-        logs: what the brokers tell of these partitions now.
-        last_ends: the ends that were known before, to tell how much of a deleted log was not read.
+        records: The record of each partition, with durable plans closed.
+        logs: What the brokers say of these partitions now.
+        last_ends: The last known ends. They show how much of a deleted log was not read.
     """
     found = []
     for partition, record in sorted(records.items()):
@@ -114,9 +124,14 @@ def of_partitions(
 
 
 def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
-    """What is lost of a partition that the group has just given to the stream, and whose topic was made anew.
+    """Return what is lost of a partition that was just assigned, and whose topic was deleted and created again.
 
-    `commit` is what the group holds of the earlier topic, `topic_id` the new one's id, and `start` where its log begins.
+    Args:
+        stream: The stream that adopts the partition.
+        partition: The partition.
+        commit: What the group has committed for the earlier topic.
+        topic_id: The new topic's id.
+        start: Where the new topic's log starts (inclusive).
     """
     position: int | None = None
     was = stream.topics.get(partition.topic)
@@ -130,7 +145,12 @@ def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, to
 
 
 def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
-    """What is lost of the stream's newest plan, about to be claimed: all of deleted topics. `ids` as in `LogState`."""
+    """Return what is lost of the stream's newest plan, which is about to be claimed: its ranges of deleted topics.
+
+    Args:
+        stream: The stream, with the ranges of its newest plan.
+        ids: The topics' ids now, as in `LogState.ids`.
+    """
     found = []
     for partition, planned in sorted(stream.ranges.items()):
         was, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
@@ -141,7 +161,13 @@ def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss
 
 
 def of_places(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
-    """Those partitions of the stream's newest plan, which is durable, whose topics are gone; `left` are the ones to look at."""
+    """Return the partitions of the newest durable plan whose topic was deleted.
+
+    Args:
+        stream: The stream. Its newest plan is durable.
+        left: The partitions of that plan that this member no longer owns. Only these are considered.
+        ids: The topics' ids now, as in `LogState.ids`.
+    """
     return [
         PartitionLoss(partition, Cause.DELETED, stream.ranges[partition][-1].end, was=stream.topics.get(partition.topic))
         for partition in sorted(left)
@@ -155,9 +181,13 @@ def of_fixed_target(
     records: Mapping[TopicPartition, CommitRecord],
     logs: LogState,
 ) -> list[PartitionLoss]:
-    """What is lost of the ends that a run of Trigger.AvailableNow was to read up to, and of the topics that they are of.
+    """Return what is lost of the target that a run of Trigger.AvailableNow fixed when it started.
 
-    `records` are of the partitions that the stream owns: of others only the topic can be seen to be gone.
+    Args:
+        target: The end of each partition that the run promised to read up to.
+        target_ids: The ids of these topics at that time.
+        records: The records of the partitions that the stream owns. Of other partitions only a deleted topic is noticed.
+        logs: What the brokers say now.
     """
     found = []
     for partition, end in sorted(target.items()):
@@ -175,7 +205,13 @@ def of_fixed_target(
 
 
 def behind(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    """The record with which a partition is read on at `resume`, behind what is lost; durable plans are closed in it."""
+    """Return the record with which a partition is read on at `resume`, after what is lost.
+
+    Args:
+        loss: What is lost.
+        resume: The offset to go on at.
+        record: The partition's record, with durable plans closed.
+    """
     match loss.cause:
         case Cause.MADE_ANEW:
             return start_anew(record, resume, loss.topic_id)
@@ -190,41 +226,41 @@ def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
 
 
 def refuse(losses: Sequence[PartitionLoss]) -> None:
-    """End the query when something is lost (`failOnDataLoss=true`).
+    """End the query if something is lost (`failOnDataLoss=true`).
 
     Raises:
-        DataLossError: there is a loss.
+        DataLossError: Something is lost.
     """
     if losses:
         raise DataLossError(
             f"Records that should be read are no longer in Kafka:{_listed(losses)}\n"
-            "To go on without them, set failOnDataLoss to false: a topic that was created again is then read from its beginning, "
-            "a log that starts higher from its start, and one that was cut from its end. `groupkafka reset-offsets` moves a "
-            "group elsewhere, once every member of it is stopped."
+            "To go on without them, set failOnDataLoss to false. A topic that was created again is then read from its beginning, "
+            "a log that starts higher from its start, and a log that was cut from its end. `groupkafka reset-offsets` moves a "
+            "group to other offsets, once all its members are stopped."
         )
 
 
 def refuse_target(losses: Sequence[PartitionLoss]) -> None:
-    """End a run of Trigger.AvailableNow whose target is gone: it has promised to read what was there, and then to end.
+    """End a run of Trigger.AvailableNow that cannot reach its target. It promised to read up to the target and then to end.
 
     Raises:
-        DataLossError: there is a loss.
+        DataLossError: Something is lost.
     """
     if losses:
         raise DataLossError(
-            f"What Trigger.AvailableNow set out to read when it started is no longer in Kafka:{_listed(losses)}\n"
-            "This ends the run whatever failOnDataLoss says. The next run sets out to read what there is then, and "
-            "failOnDataLoss says whether it goes on without these records."
+            f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_listed(losses)}\n"
+            "This ends the run with any value of failOnDataLoss. The next run fixes a new target, and failOnDataLoss decides "
+            "whether it goes on without the lost records."
         )
 
 
 def _listed(losses: Sequence[PartitionLoss]) -> str:
-    more = f"\n  and {len(losses) - MOST_TOLD} partitions more" if len(losses) > MOST_TOLD else ""
-    return "".join(f"\n  {loss}" for loss in losses[:MOST_TOLD]) + more
+    more = f"\n  and {len(losses) - MOST_LISTED} more partitions" if len(losses) > MOST_LISTED else ""
+    return "".join(f"\n  {loss}" for loss in losses[:MOST_LISTED]) + more
 
 
 def warn(losses: Iterable[PartitionLoss]) -> None:
-    """Tell what is lost, and what becomes of its partitions (`failOnDataLoss=false`)."""
+    """Log what is lost, and where its partitions are read on (`failOnDataLoss=false`)."""
     for loss in losses:
         goes_on = "nothing more is read there" if loss.resume is None else f"the query goes on at {loss.resume}"
         log.warning("records that should be read are no longer in Kafka: %s; %s (failOnDataLoss=false)", loss, goes_on)

@@ -1,7 +1,7 @@
-"""What becomes of ranges that other streams have claimed and not confirmed: held, reread, or a reason to stop.
+"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread, or the query stops.
 
-They stand in the records of the partitions that this member owns (`owed`). Their streams read them when they restart; a
-stream whose checkpoint is gone never does, and nobody can tell the two apart. So the user chooses (`outstandingClaims`).
+They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
+whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
 """
 
 from __future__ import annotations
@@ -18,39 +18,47 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 log = logging.getLogger(__name__)
 
 PlanOf = tuple[TopicPartition, str, int]
-"""One plan of one stream, in one partition: all that it has claimed there is taken over at once."""
+"""One plan of one stream in one partition. All that it claimed there is taken over at once."""
 
 
 @dataclass(frozen=True)
 class OutstandingClaims:
-    """What the user has chosen; seconds, `None`: never."""
+    """What the user chose."""
 
     reread_after_s: float | None = None
-    """Such a range is read in a plan of this stream once it has held it for so long."""
+    """Seconds after which a held range is read in a plan of this stream. `None`: never."""
     stop_after_s: float | None = None
-    """A stream without a checkpoint stops when what was claimed before it came is not confirmed after so long."""
+    """Seconds after which a stream without a checkpoint stops if earlier claims are not confirmed. `None`: never."""
 
 
 HOLD = OutstandingClaims()
 
 
 class HeldRanges:
-    """How long this member has held what for other streams. Used on the consumer's thread; values are replaced, not edited."""
+    """How long this member has held which ranges for other streams.
+
+    Used on the consumer's thread. Values are replaced, not edited.
+    """
 
     def __init__(self, policy: OutstandingClaims, *, fresh: bool) -> None:
-        """
+        """Start with nothing held.
+
         Args:
-            policy: what the user has chosen.
-            fresh: whether the stream has started without a checkpoint.
+            policy: What the user chose.
+            fresh: Whether the stream started without a checkpoint.
         """
         self.policy = policy
         self._since: Mapping[PlanOf, float] = {}
         self._claimed_before: frozenset[PlanOf] = frozenset()
         self.looks_back = fresh and policy.stop_after_s is not None
-        """Whether it has still to be told what the group held when the stream came."""
+        """Whether `came` has still to be called."""
 
     def came(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Take note of everything that is claimed in the group, before the stream has its first partition."""
+        """Record everything that is claimed in the group. Call before the stream has its first partition.
+
+        Args:
+            commits: What the group has committed for each partition.
+        """
         self.looks_back = False
         self._claimed_before = frozenset(
             claimed
@@ -74,13 +82,13 @@ class HeldRanges:
         A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death.
 
         Args:
-            records: of each partition that the stream may plan.
-            stream: the stream that plans.
-            now: in seconds, monotonic.
-            alive: streams that run now (rules.alive).
+            records: The record of each partition that the stream may plan.
+            stream: The stream that plans.
+            now: Seconds, monotonic.
+            alive: Streams that run now (`rules.alive`).
 
         Raises:
-            ClaimsOutstanding: the stream has no checkpoint, and a range that was claimed before it came is not confirmed.
+            ClaimsOutstanding: The stream has no checkpoint, and an earlier claim is not confirmed.
         """
         held = [
             ((partition, entry.stream, entry.plan), entry)
@@ -107,14 +115,14 @@ class HeldRanges:
             raise _claims_outstanding(sorted(overdue), grace)
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Tell of each range that is held in partitions that were just adopted."""
+        """Log each range that is held in partitions that were just adopted."""
         after = self.policy.reread_after_s
         if after is None:
-            fate = "it reads it when its query restarts on its checkpoint, and nobody else does (outstandingClaims=hold)"
+            fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
         elif after == 0:
             fate = "this query reads it in its next micro-batch (outstandingClaims=reread)"
         else:
-            fate = f"unless it does so within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
+            fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
         for partition, record in records.items():
             for owed in record.owed:
                 log.warning(
@@ -130,16 +138,16 @@ def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: 
     )
     streams = ", ".join(sorted({entry.stream for _, entry in overdue}))
     return ClaimsOutstanding(
-        f"This query started without a checkpoint, and {grace:.0f} s later (outstandingClaims.grace) ranges are still claimed by "
-        f"streams that were in the group before it:{ranges}\n"
-        "They had claimed these records for a micro-batch and did not confirm it. Whether the records reached the output, only "
-        "their checkpoints tell; this query has not read them. Choose:\n"
-        f"  - restart the query of stream {streams} on its checkpoint, if that still exists: it reads them, and every record "
-        "reaches the output once. This query may then run beside it.\n"
-        "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had reached the output "
-        "before are there twice.\n"
-        "  - outstandingClaims=hold: go on and leave them to their stream. Nothing is there twice, but if its checkpoint is gone "
-        "these records are missing from the output for good. Started again as it is, on the checkpoint that it has by now, this "
-        "query does the same.\n"
-        "If this query's checkpoint was deleted or its path was changed by mistake, stop it and put the old one back first."
+        f"This query started without a checkpoint. After {grace:.0f} s (outstandingClaims.grace) streams that were in the group "
+        f"before it still claim ranges:{ranges}\n"
+        "These streams claimed the records for a micro-batch and did not confirm it. Only their checkpoints show whether the "
+        "records reached the output. This query has not read them. Choose:\n"
+        f"  - restart the query of stream {streams} on its checkpoint, if that still exists. It reads the ranges, and every "
+        "record reaches the output once. This query may then run beside it.\n"
+        "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had already reached the "
+        "output are duplicated.\n"
+        "  - outstandingClaims=hold: go on and leave them to their stream. Nothing is duplicated, but if its checkpoint was "
+        "deleted, these records are permanently missing from the output. The same happens if this query is restarted unchanged "
+        "on the checkpoint that it has now.\n"
+        "If this query's checkpoint was deleted, or its path was changed by mistake, stop it and put the old one back first."
     )

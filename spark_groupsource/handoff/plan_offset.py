@@ -38,7 +38,7 @@ Bounds = tuple[Offset, Offset]
 
 
 class PlanOffset(BaseModel):
-    """One plan of one stream. `plan` counts from 0; -1 is the offset before the first plan."""
+    """One plan of one stream. `plan` counts from 0, and -1 is the offset before the first plan."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
@@ -71,7 +71,14 @@ class PlanOffset(BaseModel):
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
     ) -> PlanOffset:
-        """The offset of a stream that has planned nothing, and finds these partitions and topic ids; draws the stream's name."""
+        """Return the offset of a new stream that has planned nothing. Its name is random.
+
+        Args:
+            group: The consumer group.
+            partitions: The partitions that exist now.
+            topics: The ids of their topics, as far as they are known.
+            cluster: The cluster's id, if it is known.
+        """
         counts = dict(Counter(partition.topic for partition in partitions))
         name = secrets.token_hex(8)
         return cls(
@@ -99,7 +106,18 @@ class PlanOffset(BaseModel):
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
     ) -> PlanOffset:
-        """The offset of plan `plan` with the ranges of each owned partition, and the ids of their topics."""
+        """Return the offset of a plan.
+
+        Args:
+            stream: The stream's name.
+            plan: The plan's number.
+            generation: The member's generation when it planned.
+            member: The member's id when it planned.
+            group: The consumer group.
+            ranges: The ranges of each owned partition.
+            topics: The ids of their topics, as far as they are known.
+            cluster: The cluster's id, if it is known.
+        """
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
@@ -117,10 +135,14 @@ class PlanOffset(BaseModel):
 
     @classmethod
     def parse(cls, offset: Mapping[str, Any], group: str) -> PlanOffset:
-        """Read an offset that Spark hands back from the checkpoint.
+        """Read an offset that Spark returns from the checkpoint.
+
+        Args:
+            offset: The offset as plain JSON values.
+            group: The consumer group of this query.
 
         Raises:
-            OffsetError: written by a newer version, by another source, or by a query in another group than `group`.
+            OffsetError: A newer version, another source, or a query in another group wrote the offset.
         """
         version = offset.get("v")
         if isinstance(version, int) and version > VERSION:
@@ -133,8 +155,8 @@ class PlanOffset(BaseModel):
         except ValidationError as error:
             raise OffsetError(
                 "The checkpoint holds an offset that the groupkafka source did not write "
-                f"({error.errors(include_url=False, include_input=False)[0]['msg']}). Each query needs a checkpoint of its own; "
-                "one that the built-in kafka source wrote cannot be continued, but `groupkafka migrate` carries its offsets over."
+                f"({error.errors(include_url=False, include_input=False)[0]['msg']}). Each query needs its own checkpoint. A "
+                "checkpoint of the built-in kafka source cannot be continued, but `groupkafka migrate` copies its offsets."
             ) from None
         if parsed.group != group:
             raise OffsetError(
@@ -155,12 +177,12 @@ class PlanOffset(BaseModel):
         )
 
     def began_with(self) -> frozenset[TopicPartition]:
-        """The partitions that there were when the stream began; none once it has planned."""
+        """Return the partitions that existed when the stream began. None once it has planned."""
         counts = self.partitions or {}
         return frozenset(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
 
     def to_json(self) -> dict[str, Any]:
-        """What Spark stores: plain dicts and lists, keys sorted at every level."""
+        """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
         plain = self.model_dump(mode="json", exclude_none=True)
         plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
         if self.partitions is not None:
@@ -173,9 +195,11 @@ class PlanOffset(BaseModel):
 
 @functools.lru_cache(maxsize=4)
 def _read(text: str) -> PlanOffset:
-    """Spark hands the same few offsets back in each of its calls, and one of thousands of partitions takes its time to read.
+    """Return the parsed offset, from a cache.
+
+    Spark passes the same few offsets in each of its calls. Parsing one with thousands of partitions takes long.
 
     Raises:
-        ValidationError: not in the format.
+        ValidationError: The text is not in the format.
     """
     return PlanOffset.model_validate_json(text)

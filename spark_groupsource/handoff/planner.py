@@ -1,4 +1,4 @@
-"""What the next micro-batch reads: positions, end offsets and a limit in, ranges out. Pure."""
+"""What the next micro-batch reads: from positions, end offsets and a limit to ranges, and from ranges to tasks. Pure."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ def plan(
     *,
     again: Ranges = MappingProxyType({}),
 ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """Plan the ranges of each partition of `positions`: those to read again, then the one at its position, empty or not.
+    """Plan the ranges of each owned partition: those to read again, then the one at its position, which may be empty.
 
     Args:
-        positions: next offset to read of each owned partition (inclusive).
-        ends: high watermark, or last stable offset, of each partition (exclusive). A partition without one, or with one
-            that is not above its position, gets an empty range.
-        max_offsets: at most about so many offsets in all (`maxOffsetsPerTrigger`); `None` for no limit. Shared out in
-            proportion to lag; a share below one is rounded up, so that a partition with little lag is not starved and the
-            sum may exceed the limit by less than the number of partitions (as Spark's KafkaMicroBatchStream does).
-        again: ranges below the positions that are to be read as well (`outstandingClaims`). They count as lag, and come
-            first out of the partition's share: the last of them that still fits may be cut.
+        positions: The next offset to read of each owned partition (inclusive).
+        ends: The high watermark, or last stable offset, of each partition (exclusive). A partition without an end above its
+            position gets an empty range.
+        max_offsets: About how many offsets to plan at most (`maxOffsetsPerTrigger`). `None` for no limit. The limit is divided
+            in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved. The sum
+            may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
+        again: Ranges below the positions that are read as well (`outstandingClaims`). They count as lag and come first. The
+            last one that fits into the partition's share may be cut.
     """
     lags = lag(positions, ends)
     there = {
@@ -49,19 +49,19 @@ def plan(
 
 
 def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], again: Ranges) -> int:
-    """How many offsets there are to plan, without a limit."""
+    """Return how many offsets could be planned without a limit."""
     return sum(offsets.size for ranges in plan(positions, ends, again=again).values() for offsets in ranges)
 
 
 def pieces(
     ranges: Sequence[tuple[TopicPartition, OffsetRange]], min_pieces: int | None = None, max_size: int | None = None
 ) -> list[tuple[TopicPartition, OffsetRange]]:
-    """Cut ranges into pieces of almost equal sizes, in the order of their offsets; empty ranges are left out.
+    """Cut ranges into pieces of almost equal size, in the order of their offsets. Empty ranges are left out.
 
     Args:
-        ranges: what is to be read.
-        min_pieces: so many at least (`minPartitions`), unless there are fewer offsets; the largest are cut first.
-        max_size: offsets in a piece, at most (`maxRecordsPerPartition`).
+        ranges: What is to be read.
+        min_pieces: The least number of pieces (`minPartitions`), unless there are fewer offsets. The largest are cut first.
+        max_size: The most offsets in a piece (`maxRecordsPerPartition`).
     """
     whole = [(partition, offsets) for partition, offsets in ranges if offsets.size]
     counts = [1 if max_size is None else -(-offsets.size // max_size) for _, offsets in whole]
@@ -82,7 +82,7 @@ def pieces(
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """So many offsets from the beginning of the ranges on; of these only the last may be empty, and is always there."""
+    """Return the first `count` offsets of the ranges. Drops empty ranges, but always keeps the last."""
     if len(readable) == 1:
         start = readable[0].start
         return (OffsetRange(start, start + count),)
@@ -95,5 +95,5 @@ def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetR
 
 
 def lag(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-    """Offsets between each position and its end; 0 where the end is unknown or not above it."""
+    """Return the number of offsets between each position and its end: 0 if the end is unknown or not above it."""
     return {partition: max(0, ends.get(partition, start) - start) for partition, start in positions.items()}

@@ -1,10 +1,13 @@
-"""The rules of the hand-off, as pure functions: who reads a range, whatever dies when.
+"""The rules of the hand-off as pure functions over a commit record and what a stream knows of itself.
 
-The group's commit record of a partition is a register that only a member of the current generation can write. A stream
-decides from that record, and from what its own checkpoint says, and from nothing else. The package handoff describes the life of
-a partition, in which these functions are the steps.
+    adopt                       the record to write when the group assigns a partition
+    claim                       which ranges of a logged plan this stream reads
+    confirm                     closes the open ranges of a durable plan
+    settle                      drops owed ranges that their stream has confirmed
+    owed_to_others, claimable   ranges that this stream may take over from another one
+    cut_back, skip_to, start_anew   where a partition is read on after records were lost
 
-docs/handoff.md explains why each rule is as it is. The simulation in tests/simulation drives these very functions.
+The package's docstring has the life of a partition, step by step.
 """
 
 from __future__ import annotations
@@ -27,27 +30,26 @@ from spark_groupsource.handoff.commit_record import (
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 Evidence = Mapping[str, int]
-"""For each stream, the newest plan that some record of the group shows to be done."""
+"""The newest plan of each stream that some record of the group shows as done."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """What a stream knows of itself: its name, and what its checkpoint says.
-
-    `logged` is the newest plan in Spark's offset log and `durable` the newest in its commit log (-1: none); `ranges` are those
-    of plan `logged`; the last one of each partition is what came next there, perhaps nothing. In one checkpoint lineage
-    `durable` is `logged` or `logged - 1`. `topics` are the ids of the topics that these ranges are of, as far as they are known.
-    """
+    """What a stream knows of itself: its name, and what its checkpoint says."""
 
     name: str
     logged: int = -1
+    """The newest plan in Spark's offset log. -1: none."""
     durable: int = -1
+    """The newest plan in Spark's commit log. -1: none. It is `logged` or `logged - 1`."""
     ranges: Ranges = field(default_factory=dict)
+    """The ranges of plan `logged`. Each partition's last range starts at its position and may be empty."""
     topics: Mapping[str, str] = field(default_factory=dict)
+    """The ids of the topics of these ranges, as far as they are known."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
-    """Collect what the group's records prove to be done."""
+    """Return the newest plan of each stream that the group's records show as done."""
     done: dict[str, int] = {}
     for commit in commits:
         if isinstance(commit, CommitRecord):
@@ -58,12 +60,12 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
 def alive(commits: Mapping[TopicPartition, GroupCommit], owned: Collection[TopicPartition]) -> frozenset[str]:
     """Return the streams that run now, as far as the group's records show it.
 
-    A stream that wrote the record of a partition which this member does not own is alive: of a dead one the group would have
-    given the partition to another member, which adopts it. A stream that owns nothing is not seen, and counts as dead.
+    A stream is alive if it wrote the record of a partition that this member does not own. If it were dead, the group would have
+    assigned the partition to another member, which would have adopted it. A stream that owns nothing counts as dead.
 
     Args:
-        commits: the records of every partition that this member subscribes to. Of others nobody here could adopt them.
-        owned: the partitions that this member has adopted.
+        commits: The records of every partition that this member subscribes to. Nobody here could adopt others.
+        owned: The partitions that this member has adopted.
     """
     return frozenset(
         commit.stream for partition, commit in commits.items() if isinstance(commit, CommitRecord) and partition not in owned
@@ -75,16 +77,22 @@ def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, .
 
 
 def made_anew(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
-    """Whether what is known of the partition is of an earlier topic of that name; `topic_id` is the one that it has now.
+    """Return whether the known position belongs to an earlier topic of the same name.
 
-    Kafka forgets the commits of a deleted topic, in its own time; then the stream's last plan tells. Another client's commit is
-    believed: somebody may have reset the offsets for the new topic.
+    Kafka deletes the commits of a deleted topic some time later. Then the stream's last plan has the earlier topic's id. A commit
+    by another client is believed, because somebody may have reset the offsets for the new topic.
+
+    Args:
+        stream: The stream that asks.
+        partition: The partition.
+        commit: What the group has committed for it.
+        topic_id: The topic's id now, if it is known.
     """
     return _differ(_known_id(stream, partition, commit), topic_id)
 
 
 def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> str | None:
-    """The id of the topic that the commit is of, or that the partition's place in the stream's last plan is of."""
+    """Return the topic id of the commit, or of the partition's position in the stream's last plan."""
     match commit:
         case Foreign() | Newer():
             return None
@@ -108,15 +116,23 @@ def adopt(
     topic_id: str | None = None,
     cluster_id: str | None = None,
 ) -> CommitRecord:
-    """Decide the record of a partition that the group has just given to this stream.
+    """Return the record of a partition that the group has just assigned to this stream.
 
-    `starting_offset` is where to start without a commit and without a place in the stream's last plan, and in a topic that was
-    made anew. `done` is the evidence of other streams' records. `topic_id` is the topic's id now and `cluster_id` the cluster's,
-    where they are known. The result is written to the group unless it is what the group holds already.
+    The caller writes it to the group, unless the group has the same record already.
+
+    Args:
+        stream: The stream that adopts the partition.
+        partition: The partition.
+        commit: What the group has committed for it.
+        starting_offset: Where to start if there is neither a commit nor a position in the stream's last plan. Also where to
+            start in a topic that was deleted and created again.
+        done: What the group's records show as done.
+        topic_id: The topic's id now, if it is known.
+        cluster_id: The cluster's id, if it is known.
 
     Raises:
-        CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
-        CommitRecordTooNew: a newer version of this package wrote the record.
+        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+        CommitRecordTooNew: A newer version of this package wrote the record.
     """
     if isinstance(commit, Newer):
         raise too_new(partition, commit)
@@ -124,7 +140,7 @@ def adopt(
     if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
         raise _behind(stream, partition, newest)
     if made_anew(stream, partition, commit, topic_id):
-        # Nothing that is said of the earlier topic's offsets may hold back, or skip, records of this one.
+        # Offsets of the earlier topic must neither hold nor skip records of the new one.
         adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
@@ -156,14 +172,14 @@ def _adopt(
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
-    """The newest plan of this stream that the record tells of: its own, or one that others hold a range for."""
+    """Return the newest plan of this stream in the record: of the record itself, or of a range that is owed to the stream."""
     written = [commit.logged] if commit.stream == stream.name else []
     return max((*written, *(entry.plan for entry in commit.owed if entry.stream == stream.name)), default=-1)
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
     last = stream.ranges.get(partition, (OffsetRange(starting_offset, starting_offset),))
-    # The sink may have had the last plan's ranges: they are read in that plan again, or not at all.
+    # The sink may already have the last plan's ranges: only a replay of that plan may read them.
     replayed = last if stream.durable < stream.logged else ()
     unconfirmed = tuple(OpenRange(*offsets) for offsets in replayed if offsets.size)
     return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=last[-1].end, open=unconfirmed)
@@ -171,16 +187,18 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
     return CheckpointBehindGroup(
-        f"{partition}: the group holds plan {newest} of stream {stream.name}, but the newest plan in this query's "
-        f"checkpoint is {stream.logged}. A second driver is running on this checkpoint, or it was restored from an older copy, "
-        "or was copied. Going on would plan other records under batch ids that the sink has already, and ignores. Choose:\n"
-        "  - if a second driver is running on the checkpoint, stop one of the two: nothing is lost and nothing is there twice.\n"
-        "  - put the newest checkpoint back: the same.\n"
-        "  - if it is gone, start with an empty checkpoint location (and a sink that does not take its first batch ids for old "
-        "ones). The query then goes on at the group's positions, which are behind everything that was claimed; what plans up to "
-        f"{newest} claimed and did not confirm stays held for stream {stream.name}, and `groupkafka claims` lists it: "
-        "outstandingClaims=reread reads it (there twice, if it had reached the output), outstandingClaims=hold never does "
-        "(missing, if it had not). The state of stateful operators is lost either way."
+        f"{partition}: the group knows plan {newest} of stream {stream.name}, but the newest plan in this query's checkpoint is "
+        f"{stream.logged}. Either a second driver runs on this checkpoint, or the checkpoint was restored from an older copy, or "
+        "it is a copy. The query stops. Otherwise it would plan other records under batch ids that the sink already has and "
+        "ignores. Choose:\n"
+        "  - A second driver runs on the checkpoint: stop one of the two. Nothing is lost or duplicated.\n"
+        "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
+        "  - The newest checkpoint is lost: start with an empty checkpoint location, and with a sink that does not mistake the "
+        "new batch ids for old ones. The query then reads on at the group's positions, after everything that was claimed. "
+        f"Ranges that plans up to {newest} claimed and did not confirm stay reserved for stream {stream.name}, and `groupkafka "
+        "claims` lists them. outstandingClaims=reread reads them (duplicated, if they had reached the output). "
+        "outstandingClaims=hold never reads them (missing, if they had not). The state of stateful operators is lost in both "
+        "cases."
     )
 
 
@@ -196,9 +214,9 @@ def too_new(partition: TopicPartition, commit: Newer) -> CommitRecordTooNew:
 
 
 def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
-    """The record once its stream's durable plans are closed; `record` itself when there is nothing to close.
+    """Return the record with the open ranges of a durable plan closed, or `record` itself if there are none to close.
 
-    `n` never rises past a plan that is only logged: that plan's range must stay claimable.
+    `logged` never rises to a plan that is not durable, because the ranges of that plan must stay claimable.
     """
     if not record.open or record.logged > stream.durable:
         return record
@@ -207,13 +225,16 @@ def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
 
 
 def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
-    """The record without the owed ranges that `done` proves to be confirmed; `record` itself when all are still owed."""
+    """Return the record without the owed ranges of plans that are done, or `record` itself if all are still owed."""
     owed = _still_owed(record.owed, done)
     return record if owed == record.owed else record.model_copy(update={"owed": owed})
 
 
 def cut_back(record: CommitRecord, end: int) -> CommitRecord:
-    """The record once its log ends at `end`, below its position: it goes on there, and what was held beyond is forgotten."""
+    """Return the record for a log that now ends at `end`, below the position.
+
+    The partition is read on at `end`. Claims above `end` are dropped.
+    """
     there = OffsetRange(0, end)
     open_ = (OffsetRange(*held).overlap(there) for held in record.open)
     owed = ((entry, entry.range.overlap(there)) for entry in record.owed)
@@ -227,23 +248,26 @@ def cut_back(record: CommitRecord, end: int) -> CommitRecord:
 
 
 def skip_to(record: CommitRecord, start: int) -> CommitRecord:
-    """The record once its log starts at `start`, above its position. What is held below waits for its streams, as before."""
+    """Return the record for a log that now starts at `start`, above the position. Claims stay as they are."""
     return record.model_copy(update={"next": start})
 
 
 def start_anew(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
-    """The record once its topic was deleted and created again: nothing of the earlier one is held, or skipped in the new one."""
+    """Return the record for a topic that was deleted and created again. Claims on the earlier topic are dropped."""
     forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id}
     return record.model_copy(update=forgotten)
 
 
 def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...]:
-    """What the owner of this record may take over (`outstandingClaims`): its own entries are settled by its commit log."""
+    """Return the owed ranges that the record's owner may take over (`outstandingClaims`), in the order of their offsets.
+
+    Ranges that are owed to the owner itself are not among them: its commit log settles these.
+    """
     return tuple(sorted((entry for entry in record.owed if entry.stream != stream.name), key=lambda entry: entry.start))
 
 
 def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Those of a plan's ranges that the record's owner may take: what begins at its position, and what others are owed."""
+    """Return the ranges that the record's owner may claim: the one at its position, and those within a range owed to others."""
     owed = [entry.range for entry in record.owed if entry.stream != record.stream]
     return tuple(
         offsets for offsets in ranges if offsets.start == record.next or any(offsets.overlap(held) == offsets for held in owed)
@@ -251,7 +275,7 @@ def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[Offs
 
 
 def _without(owed: Iterable[OwedRange], taken: Iterable[OffsetRange]) -> tuple[OwedRange, ...]:
-    """What stays owed to the same streams once these ranges are taken; each lies within one entry, or in none."""
+    """Return what stays owed once these ranges are taken. Each taken range lies within one entry, or in none."""
     left = list(owed)
     for offsets in taken:
         for entry in [entry for entry in left if entry.range.overlap(offsets).size]:
@@ -266,35 +290,43 @@ class Verdict:
     """What a stream does with the ranges of one partition in a plan that it has in its offset log."""
 
     read: tuple[OffsetRange, ...] = ()
-    """To be read, once `write` is in the group. The rest is left, for good: every later attempt finds no more than this one,
-    and less only when another stream has taken a range over since."""
+    """The ranges to read, once `write` is in the group.
+
+    Ranges not listed are never read by this plan. A retry returns the same ranges, or fewer if another stream took one over.
+    """
     write: CommitRecord | None = None
-    """The record that has to be in the group before the verdict counts."""
+    """The record that has to be in the group before anything is read."""
     waits: bool = False
-    """The partition is not owned, and nobody has adopted it: look again."""
+    """Whether to ask again later: the partition is not owned, and no other stream has adopted it yet."""
 
 
 def claim(
     stream: Stream, partition: TopicPartition, commit: GroupCommit, *, owned: bool, held_since_planned: bool, now: int
 ) -> Verdict:
-    """Decide the fate of this stream's ranges of `partition` in plan `stream.logged`; the same live and on a replay.
+    """Decide which ranges of one partition in plan `stream.logged` this stream reads. The rule is the same live and on a replay.
 
-    `commit` is what the group holds now, and `owned` whether the partition is owned now and has been adopted.
-    `held_since_planned`: this very run made the plan, and has owned the partition without a break since. Nobody else may
-    claim: another run on the same checkpoint may have left the range out of the plan for good, and so may have an earlier
-    attempt of this one, at a time when another stream had the partition. Not all of the ranges may be empty. `now`, in seconds
-    since 1970, is written beside a claim for whoever asks since when it has been there.
+    Only the run that made the plan, and has owned the partition ever since, may claim. Another run on the same checkpoint may
+    have left the range out of the plan permanently. So may an earlier attempt of this run, while another stream had the
+    partition.
+
+    Args:
+        stream: The stream, with at least one range of the partition that is not empty.
+        partition: The partition.
+        commit: What the group has committed for it now.
+        owned: Whether this member owns the partition now and has adopted it.
+        held_since_planned: Whether this run made the plan and has owned the partition ever since.
+        now: Seconds since 1970, written beside a claim for people who ask since when it exists.
 
     Raises:
-        CheckpointBehindGroup: the group knows plans of this stream that its checkpoint does not.
-        CommitRecordTooNew: a newer version of this package has the partition, and may hold the ranges for this stream.
+        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+        CommitRecordTooNew: A newer version of this package owns the partition, and may hold ranges for this stream.
     """
     if isinstance(commit, Newer):
         raise too_new(partition, commit)
     ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
     if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):
-        # The plan was made before the topic was deleted and created again: what it was to read is gone.
+        # The plan was made before the topic was deleted and created again: its records no longer exist.
         return Verdict()
     if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
         return Verdict(read=held)
@@ -320,21 +352,22 @@ def claim(
 
 
 def _taken(record: CommitRecord, ranges: Iterable[OffsetRange], position: int) -> CommitRecord:
-    """The record with these ranges claimed, and read on at `position`."""
+    """Return the record with these ranges claimed and the given position."""
     taken = tuple(offsets for offsets in ranges if offsets.size)
     open_ = tuple(OpenRange(*offsets) for offsets in taken)
     return record.model_copy(update={"open": open_, "owed": _without(record.owed, taken), "next": position})
 
 
 def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    """Return those of a plan's ranges whose claim leaves the record short enough to be written, and to be adopted.
+    """Return the ranges of a plan whose claim leaves the record short enough to be written and to be adopted.
 
-    An adopted record is longer, because open ranges become owed ones. Without this room, each next owner would end in turn.
-    What is owed to others goes first, because taking it over makes room. The last range is always there, but may be empty.
+    An adopted record is longer, because open ranges become owed ones. Without this room each next owner would fail in turn.
+    Ranges that are owed to others are kept first, because taking them over makes room. The last range is always returned, but
+    may be empty.
 
     Args:
-        record: the partition's record before the claim.
-        ranges: as in `claimable`; the last one begins at the record's position.
+        record: The partition's record before the claim.
+        ranges: As in `claimable`. The last one starts at the record's position.
     """
     *again, new = ranges
     nothing_new = OffsetRange(new.start, new.start)
@@ -345,7 +378,10 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
 
 
 def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """What the record holds for plan `stream.logged` of these ranges; of one that is owed others may have taken a part."""
+    """Return the parts of these ranges that the record holds for plan `stream.logged`.
+
+    Another stream may have taken over a part of an owed range.
+    """
     owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):
         owed += (offsets for offsets in ranges if commit.holds_open(offsets))

@@ -250,8 +250,8 @@ def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confir
             text = str(told)
             assert f"{name}-0 [0, 10) 10 offsets: stream {a.done.stream}, plan 0" in text
             assert re.search(r"restart the query .* every record reaches the output once", text)
-            assert re.search(r"outstandingClaims=reread: .* there twice", text)
-            assert re.search(r"outstandingClaims=hold: .* missing from the output for good", text)
+            assert re.search(r"outstandingClaims=reread: .* duplicated", text)
+            assert re.search(r"outstandingClaims=hold: .* permanently missing from the output", text)
             return True
         return False
 

@@ -123,7 +123,7 @@ class TestAPartitionIsAcquired:
         assert adopted(DURABLE, before, {"other": 4}) == record("me", 7, done=7, at=200)
 
     def test_that_knows_a_newer_plan_of_this_stream_stops_the_query_with_both_sides_named(self) -> None:
-        with pytest.raises(CheckpointBehindGroup, match=r"orders-3: the group holds plan 8 of stream me, .* checkpoint is 7\."):
+        with pytest.raises(CheckpointBehindGroup, match=r"orders-3: the group knows plan 8 of stream me, .* checkpoint is 7\."):
             adopted(LOGGED, record("me", 8, done=7, at=300))
 
     def test_that_knows_a_newer_plan_tells_each_way_out_and_what_it_costs(self) -> None:
@@ -133,11 +133,11 @@ class TestAPartitionIsAcquired:
         assert "second driver" in what
         assert "restored" in what
         assert len(ways) == 3
-        assert "stop one of the two: nothing is lost and nothing is there twice" in ways[0]
+        assert "stop one of the two. Nothing is lost or duplicated" in ways[0]
         assert "put the newest checkpoint back" in ways[1]
         assert "empty checkpoint" in ways[2]
-        assert "outstandingClaims=reread reads it (there twice" in ways[2]
-        assert "outstandingClaims=hold never does (missing" in ways[2]
+        assert "outstandingClaims=reread reads them (duplicated" in ways[2]
+        assert "outstandingClaims=hold never reads them (missing" in ways[2]
 
     def test_that_owes_something_to_a_newer_plan_of_this_stream_stops_the_query_too(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 9"):

@@ -67,7 +67,7 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
     with pytest.raises(ClaimsOutstanding) as told:
         holding.to_reread({ORDERS: record(OWED)}, ME, 120.0)
     text = str(told.value)
-    assert "120 s later (outstandingClaims.grace)" in text
+    assert "After 120 s (outstandingClaims.grace)" in text
     assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
     assert "restart the query of stream gone on its checkpoint" in text
     assert "outstandingClaims=reread" in text
@@ -99,7 +99,7 @@ def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fre
         (GRACE, "when its query restarts on its checkpoint"),
         (HOLD, "when its query restarts on its checkpoint"),
         (OutstandingClaims(reread_after_s=0), "this query reads it in its next micro-batch"),
-        (OutstandingClaims(reread_after_s=600), "unless it does so within 600 s, this query reads it"),
+        (OutstandingClaims(reread_after_s=600), "if it is not confirmed within 600 s, this query reads it"),
     ],
     ids=str,
 )

@@ -1,1 +1,6 @@
-"""Java's Kafka settings in librdkafka's words, or an error that says what to write instead."""
+"""Settings of Kafka's Java client in, settings of librdkafka out. Pure: it imports neither pyspark nor confluent_kafka.
+
+The module translation.py runs the steps over one draft (draft.py). Most settings are translated by the tables of tables.py
+alone. Settings that depend on each other have steps of their own, in login.py and key_stores.py. The module secrets.py decides
+which values no text may show.
+"""

@@ -1,4 +1,4 @@
-"""A translation under way: the settings that are left to translate, those translated so far, and the mistakes found."""
+"""A translation in progress: the settings still to translate, those already translated, and the mistakes found."""
 
 from __future__ import annotations
 
@@ -9,30 +9,35 @@ from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, DEBUG_FLAGS,
 
 
 class Draft:
-    """One translation under way. Steps take names out of `given`; what is left at `_each` is taken name by name."""
+    """One translation in progress. Each step takes settings out of `given`, and puts its results into `settings`."""
 
     def __init__(self, given: dict[str, str]) -> None:
         self.given = given
+        """The user's settings that no step has taken yet, with names in lower case."""
         self.settings: dict[str, str] = {}
+        """The translated settings."""
         self.sources: dict[str, str] = {}
+        """For each translated setting, the name that the user wrote."""
         self.problems: list[str] = []
-        self.told: set[str] = set()
+        """One sentence for each mistake."""
+        self._reported: set[str] = set()
 
     def take(self, name: str) -> str | None:
+        """Remove a setting from `given` and return its value, `None` if there is none."""
         return self.given.pop(name, None)
 
     def wrong(self, name: str, reason: str, *, value: str | None = None) -> None:
-        """Note a mistake. What only follows from it is not told as well: see `silent_on`."""
-        self.told.add(name)
+        """Add a mistake. A later step does not report what only follows from it: see `has_mistake`."""
+        self._reported.add(name)
         given = "" if value is None else f" = {shown(name, value)}"
         self.problems.append(f"kafka.{name}{given}: {reason}" + ("" if reason.endswith("?") else "."))
 
-    def silent_on(self, prefix: str) -> bool:
-        """Whether something has been told already about settings of this kind."""
-        return any(name.startswith(prefix) for name in self.told)
+    def has_mistake(self, prefix: str) -> bool:
+        """Return whether a mistake has been reported for a setting whose name begins with `prefix`."""
+        return any(name.startswith(prefix) for name in self._reported)
 
     def put(self, target: str, value: str, source: str) -> None:
-        """Set `target` to what `source` says, unless another setting has said something else already."""
+        """Set `target` to the value of `source`. It is a mistake if another setting has set it to something else."""
         value = REWRITTEN.get((target, value.strip()), value)
         if not value.strip() and target in BLANK_IS_UNSET:
             return
@@ -41,14 +46,14 @@ class Draft:
         if read is None:
             self.wrong(source, f"{_allowed(spec)} is expected", value=value)
         elif self.settings.get(target, read) != read:
-            self.wrong(source, f"kafka.{self.sources[target]} sets the same thing to something else; keep one of them")
+            self.wrong(source, f"kafka.{self.sources[target]} sets the same to another value; keep one of the two")
         else:
             self.settings[target] = read
             self.sources[target] = source
 
 
 def _read(spec: str, value: str) -> str | None:
-    """The value in librdkafka's form, or `None` when it is not one that `spec` allows."""
+    """Return the value in librdkafka's form, or `None` if `spec` does not allow it."""
     if spec == "text":
         return value if value.strip() else None
     if spec == "bool":
@@ -75,5 +80,5 @@ def _allowed(spec: str) -> str:
 
 
 def class_name(value: str) -> str:
-    """A Java class name without the prefix that Databricks' shading puts before it."""
+    """Return the name of a Java class without the prefix that Databricks adds to it."""
     return value.strip().removeprefix("kafkashaded.")

@@ -9,23 +9,24 @@ from spark_groupsource.kafka_settings.draft import class_name
 
 
 class Jaas(NamedTuple):
+    """One login module, and its options."""
+
     module: str
     options: dict[str, str]
 
 
 _TOKEN = re.compile(
-    r"""\s+ | //[^\n]* | /\*.*?\*/                  # nothing
+    r"""\s+ | //[^\n]* | /\*.*?\*/                  # blanks and comments
     | (?P<quoted>"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*')
     | (?P<word>[^\s"'=;\\/]+(?:/[^\s"'=;\\/*]+)*)
     | (?P<mark>[=;])""",
     re.VERBOSE | re.DOTALL,
 )
-
 _ESCAPE = re.compile(r"\\([0-3]?[0-7]{1,2}|.)", re.DOTALL)
-
 _ESCAPES = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 JAAS_FORM = 'module required name="value" name="value";'
+"""The form that is expected, for messages."""
 
 
 def _unescape(match: re.Match[str]) -> str:
@@ -34,7 +35,11 @@ def _unescape(match: re.Match[str]) -> str:
 
 
 def parse_jaas(text: str) -> Jaas | None:
-    """Read `module flag name=value ... ;` by the rules of Java's JaasConfig and StreamTokenizer; `None` if it is not that."""
+    """Read `module flag name=value ... ;` by the rules of Java's JaasConfig and StreamTokenizer.
+
+    Returns:
+        The login module, or `None` if the text has another form.
+    """
     tokens: list[tuple[str, str]] = []
     at = 0
     while at < len(text):

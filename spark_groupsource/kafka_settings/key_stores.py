@@ -1,4 +1,4 @@
-"""Key stores and trust stores of Java, as the files and the PEM text that librdkafka reads."""
+"""TLS: Java's key stores and trust stores become the files or the PEM text that librdkafka reads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PEM_BLOCK = re.compile(r"-----BEGIN (?P<label>[A-Z0-9 ]+)-----(?P<body>[A-Za-z0
 
 
 def _pem(text: str) -> str | None:
-    """PEM with line breaks where OpenSSL needs them (Java takes it on one line); `None` if there is no PEM in it."""
+    """Return PEM with the line breaks that OpenSSL needs, which Java does not; `None` if there is no PEM in the text."""
     if "-----BEGIN " not in text:
         return None
 
@@ -48,7 +48,8 @@ _JKS_KEY = (
 )
 
 
-def truststore(draft: Draft) -> None:
+def translate_truststore(draft: Draft) -> None:
+    """Translate the settings of the trust store, which must be PEM."""
     names = ("ssl.truststore.type", "ssl.truststore.location", "ssl.truststore.certificates", "ssl.truststore.password")
     kind, location, certificates, password = (draft.take(name) for name in names)
     if (kind, location, certificates, password) == (None,) * 4:
@@ -57,7 +58,8 @@ def truststore(draft: Draft) -> None:
     if kind == "PEM":
         if (location is None) == (certificates is None):
             draft.wrong(
-                "ssl.truststore.type", "PEM needs kafka.ssl.truststore.location or kafka.ssl.truststore.certificates, one of them"
+                "ssl.truststore.type",
+                "PEM needs kafka.ssl.truststore.location or kafka.ssl.truststore.certificates, and not both",
             )
         elif location is not None:
             draft.put("ssl.ca.location", location, "ssl.truststore.location")
@@ -66,21 +68,26 @@ def truststore(draft: Draft) -> None:
         if password is not None:
             draft.wrong("ssl.truststore.password", "certificates in PEM form have no password; remove it")
     elif certificates is not None:
-        draft.wrong("ssl.truststore.type", "kafka.ssl.truststore.certificates needs PEM here")
+        draft.wrong("ssl.truststore.type", "kafka.ssl.truststore.certificates needs kafka.ssl.truststore.type=PEM")
     else:
         draft.wrong("ssl.truststore.type" if kind else "ssl.truststore.location", _P12_TRUST if kind == "PKCS12" else _JKS_TRUST)
 
 
-def keystore(draft: Draft) -> None:
+def translate_keystore(draft: Draft) -> None:
+    """Translate the settings of the key store, which must be PEM or PKCS12."""
     kind = (draft.take("ssl.keystore.type") or "").strip().upper()
     key, chain = draft.take("ssl.keystore.key"), draft.take("ssl.keystore.certificate.chain")
     location = draft.given.get("ssl.keystore.location")
     if not kind and location is not None and location.strip().lower().endswith((".p12", ".pfx")):
-        kind = "PKCS12"  # Java's default type reads such files too
+        # The default type of Java reads such files, too.
+        kind = "PKCS12"
     if kind == "PEM":
         _pem_keystore(draft, key, chain)
     elif key is not None or chain is not None:
-        draft.wrong("ssl.keystore.type", "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain need PEM here")
+        draft.wrong(
+            "ssl.keystore.type",
+            "kafka.ssl.keystore.key and kafka.ssl.keystore.certificate.chain need kafka.ssl.keystore.type=PEM",
+        )
     elif kind == "PKCS12":
         _pkcs12_keystore(draft)
     elif kind or location is not None:
@@ -90,7 +97,7 @@ def keystore(draft: Draft) -> None:
 
 
 def _pkcs12_keystore(draft: Draft) -> None:
-    """librdkafka reads it; it has one password for the file and the key."""
+    """Check the passwords: librdkafka reads the file, and has one password for it and its key."""
     password, key_password = draft.given.get("ssl.keystore.password"), draft.take("ssl.key.password")
     for name in ("ssl.keystore.location", "ssl.keystore.password"):
         if name not in draft.given:
@@ -102,10 +109,13 @@ def _pkcs12_keystore(draft: Draft) -> None:
 def _pem_keystore(draft: Draft, key: str | None, chain: str | None) -> None:
     location = draft.take("ssl.keystore.location")
     if draft.take("ssl.keystore.password") is not None:
-        draft.wrong("ssl.keystore.password", "a PEM key store has none; the key's own password is kafka.ssl.key.password")
+        draft.wrong("ssl.keystore.password", "a PEM key store has no password; the password of the key is kafka.ssl.key.password")
     if location is not None:
         if key is not None or chain is not None:
-            draft.wrong("ssl.keystore.location", "kafka.ssl.keystore.key is given as well; keep one of them")
+            draft.wrong(
+                "ssl.keystore.location",
+                "kafka.ssl.keystore.key or kafka.ssl.keystore.certificate.chain is set as well; keep the file or the text",
+            )
         draft.put("ssl.key.location", location, "ssl.keystore.location")
         draft.put("ssl.certificate.location", location, "ssl.keystore.location")
     elif key is None or chain is None:

@@ -1,4 +1,4 @@
-"""Logins: SASL's mechanisms, JAAS, OAuth, and what cannot be had of them."""
+"""Logins: SASL mechanisms, JAAS and OAuth, and the errors for those that librdkafka does not have."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from spark_groupsource.kafka_settings.tables import (
 )
 
 
-def amazon_iam(draft: Draft) -> None:
-    """One message for the four settings that MSK's documentation tells to set."""
+def refuse_amazon_iam(draft: Draft) -> None:
+    """Report one mistake for the four settings that the documentation of Amazon MSK asks for."""
     handlers = ("sasl.login.callback.handler.class", "sasl.client.callback.handler.class", "sasl.jaas.config")
     amazon = any("software.amazon.msk." in draft.given.get(name, "") for name in handlers)
     if _given_mechanism(draft) != "AWS_MSK_IAM" and not amazon:
@@ -29,9 +29,9 @@ def amazon_iam(draft: Draft) -> None:
         draft.take(name)
     draft.wrong(
         "sasl.mechanism",
-        "IAM authentication of Amazon MSK is a Java class. Set kafka.sasl.mechanism=OAUTHBEARER and "
-        "kafka.oauth_cb=package.module:function, a function of yours that returns a token of the package "
-        "aws-msk-iam-sasl-signer-python and its expiry in seconds since 1970; or use MSK's SCRAM "
+        "IAM authentication of Amazon MSK needs a Java class, which cannot be loaded here. Set "
+        "kafka.sasl.mechanism=OAUTHBEARER and kafka.oauth_cb=package.module:function, your function that returns a token of the "
+        "package aws-msk-iam-sasl-signer-python and its expiry in seconds since 1970. Or use MSK's SCRAM "
         "(kafka.sasl.mechanism=SCRAM-SHA-512, kafka.sasl.username, kafka.sasl.password) or a client certificate",
     )
 
@@ -40,7 +40,8 @@ def _given_mechanism(draft: Draft) -> str:
     return draft.given.get("sasl.mechanism", draft.given.get("sasl.mechanisms", "")).strip().upper()
 
 
-def jaas(draft: Draft) -> None:
+def translate_jaas(draft: Draft) -> None:
+    """Translate `sasl.jaas.config`, which holds one login module and its options."""
     name = "sasl.jaas.config"
     text = draft.take(name)
     if text is None:
@@ -53,9 +54,9 @@ def jaas(draft: Draft) -> None:
         draft.wrong(name, KERBEROS)
     elif mechanisms is None:
         known = ", ".join(module.rpartition(".")[2] for module in LOGIN_MODULES)
-        draft.wrong(name, f"its login module is none of Kafka's {known}")
+        draft.wrong(name, f"its login module is not one of Kafka's: {known}")
     elif _given_mechanism(draft) not in mechanisms:
-        draft.wrong("sasl.mechanism", f"the login module in kafka.{name} needs {' or '.join(mechanisms)} here")
+        draft.wrong("sasl.mechanism", f"the login module in kafka.{name} needs {' or '.join(mechanisms)}")
     elif mechanisms == ("OAUTHBEARER",):
         _oauth_jaas(draft, dict(jaas.options))
     else:
@@ -109,10 +110,11 @@ def _oauth_jaas(draft: Draft, options: dict[str, str]) -> None:
 _FUNCTION_NAME = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 
 
-def oauth(draft: Draft) -> None:
+def translate_oauth(draft: Draft) -> None:
+    """Translate the settings of OAUTHBEARER: the function for tokens, or the OAuth server."""
     callback = draft.take(OAUTH_CALLBACK)
     if callback is not None and not _FUNCTION_NAME.fullmatch(callback.strip()):
-        # Not shown: it may be a token.
+        # Its value is not shown: it may be a token.
         draft.wrong(OAUTH_CALLBACK, "the name of a function that can be imported is expected, as package.module:function")
     elif callback is not None:
         draft.settings[OAUTH_CALLBACK] = callback.strip()
@@ -139,14 +141,14 @@ def oauth(draft: Draft) -> None:
         draft.put("sasl.oauthbearer.method", "oidc", "sasl.oauthbearer.token.endpoint.url")
 
 
-def mechanism(draft: Draft) -> None:
-    """Whether the mechanism is there, is one that librdkafka has, and has what it needs."""
-    mechanism = draft.settings.get("sasl.mechanism")
-    if draft.silent_on("sasl.") or draft.silent_on(OAUTH_CALLBACK):
+def check_mechanism(draft: Draft) -> None:
+    """Check that there is a mechanism, that librdkafka has it, and that it has the settings that it needs."""
+    if draft.has_mistake("sasl.") or draft.has_mistake(OAUTH_CALLBACK):
         return
+    mechanism = draft.settings.get("sasl.mechanism")
     if mechanism is None:
         if draft.settings.get("security.protocol", "").startswith("sasl_"):
-            draft.wrong("sasl.mechanism", f"it is missing; with SASL it has to be {MECHANISM_NAMES}")
+            draft.wrong("sasl.mechanism", f"it is missing; with SASL it must be {MECHANISM_NAMES}")
         return
     draft.settings["sasl.mechanism"] = mechanism = mechanism.strip().upper()
     if mechanism not in MECHANISMS:
@@ -166,7 +168,7 @@ def _tokens(draft: Draft) -> None:
     if OAUTH_CALLBACK in settings:
         others = {draft.sources[name] for name in settings if name.startswith(("sasl.oauthbearer.", "enable.sasl."))}
         for name in sorted(others - {"sasl.oauthbearer.config"}):
-            draft.wrong(name, "kafka.oauth_cb gives the tokens, which leaves this unused; keep one of them")
+            draft.wrong(name, "kafka.oauth_cb provides the tokens, so this is unused; keep one of the two")
     elif settings.get("sasl.oauthbearer.method") != "oidc":
         if settings.get("enable.sasl.oauthbearer.unsecure.jwt") != "true":
             draft.wrong(
@@ -179,4 +181,4 @@ def _tokens(draft: Draft) -> None:
     ):
         for needed in ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"):
             if needed not in settings:
-                draft.wrong(needed, "it is missing; the OAuth server asks for it")
+                draft.wrong(needed, "it is missing; the OAuth server requires it")

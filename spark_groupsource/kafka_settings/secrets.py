@@ -1,4 +1,4 @@
-"""What is a secret, and how a text is made that shows none."""
+"""Which values are secret, and texts that show none of them."""
 
 from __future__ import annotations
 
@@ -8,19 +8,24 @@ from collections.abc import Iterator, Mapping
 _SECRET = re.compile(
     r"pass(w|phrase)|pwd|secret|token(?!\.endpoint\.url$)|jaas|\.pem$|\.config$|(^|[._])key$|keystore\.key|extensions$"
 )
+"""Names whose values are secret, misspelt ones included."""
 
 MASK = "********"
 
 _SHOWN_CHARACTERS = 300
+"""A longer value is cut."""
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of this option or setting must never be shown."""
+    """Return whether the value of this option or setting must never be shown."""
     return _SECRET.search(name.lower()) is not None
 
 
 def shown(name: str, value: str) -> str:
-    """The value as a message may show it: masked when the name is a secret's; without a user, a password or a query; cut."""
+    """Return the value as a message may show it.
+
+    A secret is masked as a whole. In an address, the user, the password and the query are masked. A long value is cut.
+    """
     if is_secret(name):
         return MASK
     visible = "".join(_address(part) for part in re.split(r"([,\s]+)", value))
@@ -28,7 +33,7 @@ def shown(name: str, value: str) -> str:
 
 
 def _address(text: str) -> str:
-    """Mask what stands before the `@` of an address, and what a URL asks with."""
+    """Mask the part of an address before the `@`, and the query of a URL."""
     scheme, mark, rest = text.partition("://") if "://" in text else ("", "", text)
     if "@" in rest:
         rest = MASK + "@" + rest.rpartition("@")[2]
@@ -38,7 +43,7 @@ def _address(text: str) -> str:
 
 
 def without_secrets(text: str, settings: Mapping[str, object]) -> str:
-    """The text with the values of secret settings masked: librdkafka quotes values that it refuses."""
+    """Return the text with the values of secret settings masked: librdkafka quotes a value that it refuses."""
     for name, value in settings.items():
         if value and is_secret(name):
             text = text.replace(str(value), MASK)
@@ -46,7 +51,7 @@ def without_secrets(text: str, settings: Mapping[str, object]) -> str:
 
 
 class Settings(Mapping[str, str]):
-    """Settings of librdkafka, unchangeable, that never show their secrets."""
+    """Settings of librdkafka. They cannot be changed, and their repr shows no secret."""
 
     __slots__ = ("_settings",)
 

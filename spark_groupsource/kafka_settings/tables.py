@@ -1,6 +1,6 @@
-"""What is known of the Kafka clients' settings: tables, and nothing else.
+"""Tables of what is known about the settings of Kafka clients.
 
-librdkafka's own properties, and those of Java's consumer that are renamed, rewritten or refused here.
+They list librdkafka's own properties, and the settings of Java's consumer that are renamed, rewritten or refused here.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ PROPERTIES: Mapping[str, str] = dict(
         topic.metadata.refresh.sparse                       bool
     """.strip().splitlines()
 )
-"""The settings of librdkafka that a user may give, and what each takes; a test holds this to the installed library."""
+"""The settings of librdkafka that a user may set, and what each accepts. A test compares it with the installed library."""
 
 DEBUG_FLAGS = frozenset(
     re.findall(
@@ -128,6 +128,7 @@ DEBUG_FLAGS = frozenset(
         "assignor conf telemetry all",
     )
 )
+"""The values that `debug` may list."""
 
 RENAMED: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -156,40 +157,40 @@ BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty text."""
 
 _COMMITS = "this source commits the offsets itself, after each micro-batch"
-_NO_EFFECT = "librdkafka no longer does anything with it; remove it"
+_NO_EFFECT = "it has no effect in librdkafka any more; remove it"
 JAVA_CLASS = "it names a Java class, and there is no Java client here; remove it"
 _JAVA_METRICS = "there are no Java client metrics here; remove it"
-_JAVA_TLS = "TLS is OpenSSL's here, which negotiates the best protocol version that both sides have; remove it"
+_JAVA_TLS = "OpenSSL provides TLS here, and negotiates the best protocol version that both sides have; remove it"
 KERBEROS = (
     "Kerberos is not available: confluent-kafka's packages are built without GSSAPI. Use SCRAM-SHA-512, PLAIN or OAUTHBEARER "
     "with kafka.sasl.mechanism, or a client certificate"
 )
-_BROKER_ONLY = "it is for brokers, which check tokens; remove it"
-_TOKEN_REFRESH = "librdkafka fetches and refreshes tokens at its own pace; remove it"  # noqa: S105
+_BROKER_ONLY = "it is for brokers, which verify tokens; remove it"
+_TOKEN_REFRESH = "librdkafka decides itself when it fetches and refreshes tokens; remove it"  # noqa: S105
 _SHARE_GROUPS = "it is for share groups, and this source is a member of a consumer group; remove it"
-_UNREAD = "nothing in this source reads what it turns on; remove it"
+_UNREAD = "this source does not use what it enables; remove it"
 OAUTH_CALLBACK = "oauth_cb"
 """The setting that names the function for tokens, without the `kafka.` prefix."""
-OAUTH_CALLBACK_HINT = "for tokens from elsewhere set kafka.oauth_cb=package.module:function, a Python function that returns one"
+OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function that returns a token"
 _DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 
 REFUSED_SETTINGS: Mapping[str, str] = {
     "auto.commit.enable": _COMMITS,
     "auto.commit.interval.ms": _COMMITS,
     "auto.offset.reset": (
-        "set the option startingOffsets to earliest or latest instead; it applies to partitions that the group has no "
-        "commit for, and from then on each query goes on where it, or the group, stopped"
+        "set the option startingOffsets to earliest or latest instead; it applies only to partitions for which the group has no "
+        "commit . Every other partition continues where the query, or the group, stopped"
     ),
     "builtin.features": "it cannot be set; remove it",
     "config.providers": JAVA_CLASS,
     "consume.callback.max.messages": _UNREAD,
-    "default.api.timeout.ms": "librdkafka bounds each request: set kafka.request.timeout.ms instead",
+    "default.api.timeout.ms": "librdkafka has a limit for each request: set kafka.request.timeout.ms instead",
     "enable.auto.commit": _COMMITS,
     "enable.auto.offset.store": _COMMITS,
-    "enable.partition.eof": "this source sets it where it needs it; remove it",
+    "enable.partition.eof": "this source sets it itself where it needs it; remove it",
     "enabled_events": _UNREAD,
     "group.protocol.type": "it is always consumer; remove it. The rebalance protocol is kafka.group.protocol",
-    "interceptor.classes": "interceptors may change records, so that they are not safe; and " + JAVA_CLASS,
+    "interceptor.classes": "interceptors may change records, so they are not safe; and " + JAVA_CLASS,
     "internal.termination.signal": _UNREAD,
     "internal.throw.on.fetch.stable.offset.unsupported": "it is internal to the Java client; remove it",
     "key.deserializer": "keys " + _DESERIALIZERS,
@@ -252,7 +253,7 @@ REFUSED_SETTINGS: Mapping[str, str] = {
     "topic.metadata.refresh.fast.cnt": _NO_EFFECT,
     "value.deserializer": "values " + _DESERIALIZERS,
 }
-"""Settings that are known and not taken, and what to do instead."""
+"""Settings that are known and refused, and what to do instead."""
 
 PRODUCER_ONLY = frozenset(
     re.findall(
@@ -270,6 +271,7 @@ PRODUCER_ONLY = frozenset(
         """,
     )
 )
+"""Settings of producers."""
 
 CALLBACKS = frozenset(
     re.findall(
@@ -282,7 +284,7 @@ CALLBACKS = frozenset(
         """,
     )
 )
-"""What librdkafka and confluent-kafka take as functions or objects, which the text of an option cannot carry."""
+"""Settings whose values are functions or objects in librdkafka or confluent-kafka. The text of an option cannot hold them."""
 
 STRUCTURED = frozenset(
     re.findall(
@@ -297,6 +299,7 @@ STRUCTURED = frozenset(
 """Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
 KNOWN_NAMES = frozenset(PROPERTIES) | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
+"""All names but those that only producers or callbacks have. A misspelt name is compared with them."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",
@@ -306,9 +309,13 @@ ASSIGNORS: Mapping[str, str] = {
     "org.apache.kafka.clients.consumer.RoundRobinAssignor": "roundrobin",
     "org.apache.kafka.clients.consumer.CooperativeStickyAssignor": "cooperative-sticky",
 }
+"""The assignors that librdkafka has, by their names and their Java classes."""
 
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+"""The mechanisms of SASL that confluent-kafka's packages have."""
+
 MECHANISM_NAMES = "PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"
+"""`MECHANISMS`, for messages."""
 
 _COMMON = "org.apache.kafka.common.security."
 
@@ -335,6 +342,7 @@ JWT_RETRIEVERS: Mapping[str, str] = {
 """Java's token retrievers and the grant type that each uses."""
 
 CLASSIC_ONLY = ("heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms")
+"""Settings that exist only with `group.protocol=classic`."""
 
 AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("heartbeat.interval.ms", 1_000, "session.timeout.ms", 45_000),

@@ -1,9 +1,11 @@
 """`kafka.*`: settings of Kafka's Java client in, settings of librdkafka out.
 
-Users of Spark's own source have Java's names and forms; librdkafka's names are taken as well. What means the same is
-passed, renamed or rewritten; what would do nothing here, or something else, is an error that says what to write instead.
-Names are without the `kafka.` prefix inside this module and with it in every message. A value appears in a message only
-when its setting is known and is not a secret.
+Users of Spark's own source write Java's names and values. librdkafka's names are accepted, too. A setting with the same meaning
+is passed on, renamed or rewritten. A setting without an effect here, or with another one, is an error that says what to write
+instead.
+
+Inside this package, names are without the prefix `kafka.`; every message has it. A message shows a value only if its setting is
+known and is not a secret.
 """
 
 from __future__ import annotations
@@ -14,8 +16,8 @@ from typing import NamedTuple
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.draft import Draft, class_name
-from spark_groupsource.kafka_settings.key_stores import keystore, truststore
-from spark_groupsource.kafka_settings.login import amazon_iam, jaas, mechanism, oauth
+from spark_groupsource.kafka_settings.key_stores import translate_keystore, translate_truststore
+from spark_groupsource.kafka_settings.login import check_mechanism, refuse_amazon_iam, translate_jaas, translate_oauth
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
@@ -32,14 +34,14 @@ from spark_groupsource.kafka_settings.tables import (
 
 
 class Translation(NamedTuple):
-    """What came out: librdkafka's settings, and what is wrong with the given ones, one sentence each."""
+    """The settings for librdkafka, and one sentence for each mistake in the given ones."""
 
     settings: Settings
     problems: tuple[str, ...]
 
 
 def option_error(problems: tuple[str, ...]) -> OptionError:
-    """One error for any number of mistakes."""
+    """Return one error that lists all mistakes."""
     if len(problems) == 1:
         return OptionError(problems[0])
     return OptionError(f"{len(problems)} options are wrong:" + "".join(f"\n  - {problem}" for problem in problems), problems)
@@ -49,10 +51,13 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
     """Translate Kafka client settings for librdkafka.
 
     Args:
-        settings: names without the `kafka.` prefix, in any case; Java's or librdkafka's.
+        settings: Java's or librdkafka's names, in any case and without the `kafka.` prefix.
+
+    Returns:
+        The settings for librdkafka.
 
     Raises:
-        OptionError: with every mistake. It contains no secret.
+        OptionError: A setting is wrong. The text lists every mistake, and shows no secret.
     """
     translation = translation_of(settings)
     if translation.problems:
@@ -61,37 +66,37 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def translation_of(settings: Mapping[str, str]) -> Translation:
-    """As `translate`, with the mistakes beside what could be translated."""
+    """Translate as `translate` does, and return the mistakes beside the settings that could be translated."""
     draft = Draft({name.strip().lower(): value for name, value in settings.items()})
     for step in (
-        _unusable_text,
-        amazon_iam,
-        jaas,
-        oauth,
-        truststore,
-        keystore,
-        _each,
-        mechanism,
-        _layers,
-        _protocol,
-        _relations,
+        _refuse_unusable_text,
+        refuse_amazon_iam,
+        translate_jaas,
+        translate_oauth,
+        translate_truststore,
+        translate_keystore,
+        _translate_each,
+        check_mechanism,
+        _check_layers,
+        _check_protocol,
+        _check_relations,
     ):
         step(draft)
     return Translation(Settings(draft.settings), tuple(dict.fromkeys(draft.problems)))
 
 
-def _unusable_text(draft: Draft) -> None:
+def _refuse_unusable_text(draft: Draft) -> None:
     for name, value in list(draft.given.items()):
         if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
             draft.take(name)
-            draft.wrong(name, "it contains a character (NUL, or half a surrogate pair) that Kafka's clients cannot take")
+            draft.wrong(name, "it contains a character (NUL, or half a surrogate pair) that Kafka's clients cannot use")
 
 
-def _each(draft: Draft) -> None:
-    """Take what needs no company, name by name."""
+def _translate_each(draft: Draft) -> None:
+    """Translate the settings that depend on no other."""
     if "metadata.max.age.ms" in draft.given and "topic.metadata.refresh.interval.ms" not in draft.given:
-        # Java's setting says how often metadata is asked for; librdkafka's of that name, how long an answer is believed,
-        # which follows from the interval.
+        # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
+        # is how long an answer is valid, which it derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
     for name, value in sorted(draft.given.items()):
         target = RENAMED.get(name, name)
@@ -102,7 +107,7 @@ def _each(draft: Draft) -> None:
         elif name in REFUSED_SETTINGS:
             draft.wrong(name, REFUSED_SETTINGS[name])
         elif name == "partition.assignment.strategy":
-            _assignors(draft, value)
+            _translate_assignors(draft, value)
         elif target in PROPERTIES:
             draft.put(target, value, name)
         else:
@@ -111,38 +116,38 @@ def _each(draft: Draft) -> None:
             draft.wrong(name, f"Kafka's consumer has no setting of this name{hint}")
 
 
-def _assignors(draft: Draft, value: str) -> None:
+def _translate_assignors(draft: Draft, value: str) -> None:
     name = "partition.assignment.strategy"
     given = [class_name(part) for part in value.split(",") if part.strip()]
     known = [ASSIGNORS.get(part) or ASSIGNORS.get(part.lower()) for part in given]
     if not given or None in known:
         draft.wrong(
-            name, "cooperative-sticky, range or roundrobin (or the Java classes of these) are expected; librdkafka has no other"
+            name, "cooperative-sticky, range or roundrobin (or their Java classes) are expected; librdkafka has no other assignor"
         )
     elif len(set(known)) > 1 and "cooperative-sticky" in known:
         draft.wrong(
             name,
-            "cooperative-sticky cannot stand in one list with range or roundrobin: librdkafka does not move a live group from "
-            "one kind to the other. Set cooperative-sticky alone, or what the other members of the group use",
+            "cooperative-sticky cannot be in one list with range or roundrobin: librdkafka cannot move a running group from one "
+            "kind to the other. Set cooperative-sticky alone, or the assignor of the other members of the group",
         )
     else:
         draft.put(name, ",".join(assignor for assignor in dict.fromkeys(known) if assignor), name)
 
 
-def _layers(draft: Draft) -> None:
-    """Credentials that would not be used: the connection is not what their owner thinks it is."""
+def _check_layers(draft: Draft) -> None:
+    """Refuse credentials and certificates that the security protocol would not use: the user expects a safer connection."""
     protocol = draft.settings.get("security.protocol", "plaintext")
     for layer, prefix, remedy in (
         ("sasl", ("sasl.", "enable.sasl.", OAUTH_CALLBACK), "SASL_SSL (or SASL_PLAINTEXT)"),
         ("ssl", ("ssl.ca.", "ssl.key", "ssl.certificate."), "SSL or SASL_SSL"),
     ):
         unused = sorted({draft.sources[name] for name in draft.settings if name.startswith(prefix)})
-        if unused and layer not in protocol.split("_") and not draft.silent_on("security.protocol"):
+        if unused and layer not in protocol.split("_") and not draft.has_mistake("security.protocol"):
             names = ", ".join("kafka." + name for name in unused)
             draft.wrong("security.protocol", f"it is {protocol}, which leaves {names} unused; set it to {remedy}")
 
 
-def _protocol(draft: Draft) -> None:
+def _check_protocol(draft: Draft) -> None:
     if draft.settings.get("group.protocol", "classic") == "classic":
         if "group.remote.assignor" in draft.settings:
             draft.wrong(
@@ -152,10 +157,10 @@ def _protocol(draft: Draft) -> None:
         return
     for name in CLASSIC_ONLY:
         if name in draft.settings:
-            draft.wrong(name, "with kafka.group.protocol=consumer the broker decides this (KIP-848); remove it")
+            draft.wrong(name, "with kafka.group.protocol=consumer the broker decides it (KIP-848); remove it")
 
 
-def _relations(draft: Draft) -> None:
+def _check_relations(draft: Draft) -> None:
     settings = draft.settings
     classic = settings.get("group.protocol", "classic") == "classic"
     for low, low_default, high, high_default in AT_MOST:
@@ -174,7 +179,7 @@ def _relations(draft: Draft) -> None:
         draft.wrong("fetch.max.bytes", f"it is {fetched}; librdkafka needs at least kafka.message.max.bytes, which is {sent}")
     if "receive.message.max.bytes" in settings and received < fetched + 512:
         draft.wrong(
-            "receive.message.max.bytes", f"it is {received}, and has to be at least kafka.fetch.max.bytes ({fetched}) + 512"
+            "receive.message.max.bytes", f"it is {received}, and must be at least kafka.fetch.max.bytes ({fetched}) + 512"
         )
     if "_WITH_" in settings.get("ssl.cipher.suites", ""):
         draft.wrong("ssl.cipher.suites", "OpenSSL's names of cipher suites are expected, such as ECDHE-RSA-AES128-GCM-SHA256")

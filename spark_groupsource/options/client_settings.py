@@ -42,10 +42,11 @@ CONSUMER: Mapping[str, str] = {
 }
 """Our defaults for a task's consumer.
 
-- `fetch.wait.max.ms`: a Fetch that waits at the end of a log delays all requests on its connection, the next range's among
-  them. librdkafka's default is 500 ms.
-- `queued.min.messages`: librdkafka sends the next Fetch when fewer records than this are left. With its default of 100,000, the
-  records that are fetched ahead fall out of the processor's caches before they are read. That doubles the CPU time.
+A Fetch that waits at the end of a log delays all requests on its connection, the next range's among them. By default it waits
+for 500 ms (`fetch.wait.max.ms`).
+
+The next Fetch is sent when fewer records than `queued.min.messages` are left. By default these are 100,000. Then the records that
+are fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
 """
 
 OFFSETS_ARE_OURS: Mapping[str, str] = {
@@ -120,10 +121,12 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
 def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, str]:
     """Return the settings of a task's consumer. They contain secrets.
 
-    The buffer is split: librdkafka fetches up to a quarter of it ahead, and exceeds that by one response at most. Records
-    beyond the range's end that are fetched ahead are dropped. One response has at most a 256th of the buffer, compressed as it
-    is in the log, except for a single batch of a producer. librdkafka decompresses a whole response at once: with 1 MiB of
-    well compressed small records a worker grew to hundreds of MB.
+    librdkafka fetches up to a quarter of the buffer ahead, and exceeds that by one response at most. It drops what it fetched
+    beyond the range's end.
+
+    One response has at most a 256th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
+    larger. This limit keeps memory small: librdkafka decompresses a whole response at once. With 1 MiB of well compressed small
+    records a worker grew to hundreds of MB.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.

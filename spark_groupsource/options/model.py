@@ -1,8 +1,7 @@
 """Every option of the source: one model, one place.
 
-Names, defaults and meanings are those of Spark's own Kafka source, with `kafka.group.id` required, and the few that only a
-group member needs. `kafka.*` is translated by kafka_settings. Whatever is wrong is told in one error, before anything is
-started, and no error and no `repr` shows a secret.
+Names, defaults and meanings are those of Spark's own Kafka source. `kafka.group.id` is required, and a few options exist only
+for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -53,12 +52,12 @@ INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_s
 
 
 class Options(BaseModel):
-    """What the user asked for. Made by `parse`; cannot be changed."""
+    """What the user asked for. `parse` makes it, and nothing changes it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = None
-    """Names of topics, in the order given."""
+    """The names of the topics, in the order given."""
 
     topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = Field(
         default=None, alias="subscribePattern"
@@ -81,7 +80,7 @@ class Options(BaseModel):
     starting_offsets_by_timestamp_strategy: Annotated[Literal["error", "latest"], BeforeValidator(choice("error", "latest"))] = (
         Field(default="error", alias="startingOffsetsByTimestampStrategy")
     )
-    """What a starting time after the last record of a partition is: an error, or the partition's end."""
+    """What a starting time after the last record of a partition means: an error, or the partition's end."""
 
     ending_offsets: Annotated[Literal["latest"] | Mapping[TopicPartition, int], PlainValidator(offsets_value("latest"))] = Field(
         default="latest", alias="endingOffsets"
@@ -103,23 +102,23 @@ class Options(BaseModel):
     max_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
         default=None, alias="maxOffsetsPerTrigger"
     )
-    """At most so many offsets in one micro-batch, over all partitions."""
+    """The most offsets in one micro-batch, over all partitions."""
 
     min_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
         default=None, alias="minOffsetsPerTrigger"
     )
-    """A micro-batch waits until so many offsets are there, over all partitions, or for `max_trigger_delay_ms`."""
+    """The fewest offsets in one micro-batch, over all partitions. It waits for them for up to `max_trigger_delay_ms`."""
 
     max_trigger_delay_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=900_000, alias="maxTriggerDelay")
-    """How long after the last micro-batch `min_offsets_per_trigger` holds the next one back, in ms."""
+    """How long after the last micro-batch `min_offsets_per_trigger` delays the next one at most, in ms."""
 
     min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = Field(default=None, alias="minPartitions")
-    """So many tasks at least, if there are as many offsets; `None`: one for each range."""
+    """The fewest tasks, if there are as many offsets. `None`: one task for each range."""
 
     max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
         default=None, alias="maxRecordsPerPartition"
     )
-    """At most so many offsets in one task."""
+    """The most offsets in one task."""
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="includeHeaders")
 
@@ -131,7 +130,7 @@ class Options(BaseModel):
     buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = Field(
         default=BUFFER_BYTES, alias="kafkaConsumer.bufferBytes"
     )
-    """At most so many bytes of records are in a task's memory at a time, but for one record that is larger."""
+    """The most bytes of records in a task's memory at a time, except for a single larger record."""
 
     fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
         default=3, alias="fetchOffset.numRetries"
@@ -143,10 +142,10 @@ class Options(BaseModel):
     """The pause between two attempts at fetching offsets, in ms."""
 
     handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = "drain"
-    """What becomes of a partition that the group asks back: finish its micro-batch first, or let it go at once."""
+    """What happens to a partition that the group revokes: its micro-batch is finished first, or it is released at once."""
 
     drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=30_000, alias="handoff.drainTimeout")
-    """How long `handoff=drain` holds a partition back, in ms; below `max_poll_interval_ms`."""
+    """How long `handoff=drain` delays the release of a partition at most, in ms. It is below `max_poll_interval_ms`."""
 
     assignment_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=120_000, alias="assignmentTimeout")
     """How long to wait for the group's first assignment, in ms."""
@@ -154,18 +153,18 @@ class Options(BaseModel):
     outstanding_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(outstanding_claims_value)] = Field(
         default=None, alias="outstandingClaims"
     )
-    """Ranges that another stream has claimed and not confirmed: hold them, or read them after so many ms."""
+    """What to do with ranges that another stream has claimed and not confirmed: hold them, or read them after so many ms."""
 
     outstanding_claims_grace_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(
         default=120_000, alias="outstandingClaims.grace"
     )
-    """How long a new checkpoint waits for such a range, in ms, before it stops; only if `outstandingClaims` is not set."""
+    """How long a new checkpoint waits for such a range before it stops, in ms. Only if `outstandingClaims` is not set."""
 
     metrics_port: Annotated[int | None, BeforeValidator(whole_number(0, 65535))] = Field(default=None, alias="metrics.port")
-    """Where the driver serves metrics of the query: 0 a free port, `None` nowhere."""
+    """The port at which the driver serves metrics of the query. 0 is any free port; with `None` there are no metrics."""
 
     metrics_host: Annotated[str, BeforeValidator(host)] = Field(default="127.0.0.1", alias="metrics.host")
-    """The driver's address that `metrics_port` is bound to."""
+    """The address of the driver to which `metrics_port` is bound."""
 
     exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = Field(
         default=True, alias="kafka.exclude.internal.topics"
@@ -173,18 +172,18 @@ class Options(BaseModel):
     """Whether a pattern leaves out Kafka's own topics, as Java's consumer does."""
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The `kafka.*` that the user gave, translated. Contains secrets; does not show them."""
+    """The user's `kafka.*`, translated. It contains secrets and does not show them."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
-        """Read the options that Spark hands over; names in any case.
+        """Read the options as Spark passes them on, with names in any case.
 
         Args:
-            options: as the user gave them.
-            use: what they are for, once that is known; some are for one of the two only.
+            options: The options that the user set.
+            use: What they are for, if that is known. Some options are for one of the two only.
 
         Raises:
-            OptionError: with every mistake: the option, its value unless that is a secret, and what is allowed.
+            OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
         problems: list[str] = []
@@ -207,30 +206,31 @@ class Options(BaseModel):
         return parsed
 
     def _conflicts(self) -> Iterator[str]:
-        """Options that are right by themselves and do not go together."""
+        """Yield the mistakes of options that are valid alone and not together."""
         if self.handoff == "drain" and self.drain_timeout_ms >= self.max_poll_interval_ms:
             yield (
-                f"handoff.drainTimeout ({self.drain_timeout_ms} ms) has to be below kafka.max.poll.interval.ms "
-                f"({self.max_poll_interval_ms} ms), after which the group throws the member out."
+                f"handoff.drainTimeout ({self.drain_timeout_ms} ms) must be below kafka.max.poll.interval.ms "
+                f"({self.max_poll_interval_ms} ms), after which the group removes the member: lower the one or raise the other."
             )
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
             yield (
                 f"minOffsetsPerTrigger ({self.min_offsets_per_trigger}) is higher than maxOffsetsPerTrigger "
-                f"({self.max_offsets_per_trigger})."
+                f"({self.max_offsets_per_trigger}): lower the one or raise the other."
             )
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
             if isinstance(written, Mapping) and (self.subscribe or self.topic_pattern):
                 strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
                 if strangers:
-                    yield f"{_alias(name)} names topics that are not subscribed to: {', '.join(strangers)}."
+                    topics = ", ".join(strangers)
+                    yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
         if self.topic_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.topic_pattern.common, topic)]
             if internal:
                 yield (
                     f"subscribePattern = {self.topic_pattern.given!r} matches Kafka's own {', '.join(internal)}, which the "
-                    "broker does not leave out with kafka.group.protocol=consumer: begin it with what the topics' names begin "
-                    "with, such as [^_], or set kafka.exclude.internal.topics=false to read them."
+                    "broker does not leave out with kafka.group.protocol=consumer. Begin the pattern as the names of the topics "
+                    "begin, for example with [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
 
     def _stream_problems(self) -> Iterator[str]:
@@ -239,35 +239,35 @@ class Options(BaseModel):
                 yield f"{name} is for spark.read only: {reason}."
         if self.starting_offsets == "committed":
             yield (
-                "startingOffsets = 'committed' is for spark.read only: a stream goes on at the group's commits by itself, and "
-                "startingOffsets says where it starts without one."
+                "startingOffsets = 'committed' is for spark.read only: a stream always continues at the group's commits. For "
+                "partitions without a commit, write earliest, latest or offsets."
             )
         if self.metrics_port is None and self._gives("metrics.host"):
-            yield "metrics.host does nothing without metrics.port: give the port too, or 0 for a free one."
+            yield "metrics.host has no effect without metrics.port: set metrics.port, too; 0 is any free port."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
                 "metrics.port needs the package prometheus-client where the driver runs: pip install "
-                "'spark-groupsource[metrics]', or leave the option out."
+                "'spark-groupsource[metrics]', or remove the option."
             )
 
     def _batch_problems(self) -> Iterator[str]:
         start, end = self.batch_start, self.batch_end
         if start == "latest" or (isinstance(start, ByOffset) and LATEST in start.offsets.values()):
-            yield "startingOffsets: a batch read cannot start at the latest; earliest, committed, offsets or a time are expected."
+            yield "startingOffsets: a batch read cannot start at the latest. Write earliest, committed or offsets, or set a time."
         if isinstance(end, ByOffset) and EARLIEST in end.offsets.values():
-            yield "endingOffsets: a batch read cannot end at the earliest (-2); latest, offsets or a time are expected."
+            yield "endingOffsets: a batch read cannot end at the earliest (-2). Write latest or offsets, or set a time."
         yield from start_after_end(start, end)
         if self.commit_offsets and start != "committed":
             yield "commitOffsets=true needs startingOffsets=committed: only then is everything before the new commit processed."
         if self.commit_offsets and (self.min_partitions or self.max_records_per_partition):
             yield (
-                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition: the task that commits a partition has to "
-                "have read all of it."
+                "commitOffsets=true excludes minPartitions and maxRecordsPerPartition: the task that commits a partition must "
+                "have read all of it. Remove these two."
             )
 
     @property
     def stream_start(self) -> Position:
-        """Where a stream starts in partitions that the group has no commit for."""
+        """Where a stream starts in partitions for which the group has no commit."""
         return self._starting("latest")
 
     @property
@@ -297,7 +297,7 @@ class Options(BaseModel):
 
     @property
     def without_effect_on_a_batch(self) -> list[str]:
-        """Options that were given and mean nothing to a batch read."""
+        """The options that were given and have no effect on a batch read."""
         return [name for name in STREAM_ONLY if self._gives(name)]
 
     def _gives(self, alias: str) -> bool:
@@ -325,7 +325,7 @@ class Options(BaseModel):
 
     @property
     def assignment_strategy(self) -> str:
-        """The assignors that the member offers (classic), or the broker's (KIP-848), `server` when the broker chooses."""
+        """The member's assignors (classic), or the broker's (KIP-848). With `server` the broker chooses."""
         if self.group_protocol == "consumer":
             return self.kafka.get("group.remote.assignor", "server")
         return self.member_settings()["partition.assignment.strategy"]
@@ -341,22 +341,22 @@ class Options(BaseModel):
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def outstanding(self) -> OutstandingClaims:
-        """What to do with ranges that are owed to other streams."""
+        """Return what to do with ranges that are owed to other streams."""
         if self.outstanding_claims is None:
             return OutstandingClaims(stop_after_s=self.outstanding_claims_grace_ms / 1000)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
-        """Return the settings of a client that only asks; see `client_settings.client_settings`. They contain secrets."""
+        """Return the settings of a client that only sends requests. They contain secrets."""
         return client_settings(self.kafka)
 
     def member_settings(self) -> dict[str, str]:
-        """Return the settings of the driver's group member; see `client_settings.member_settings`. They contain secrets."""
+        """Return the settings of the driver's group member. They contain secrets."""
         leaves_out = self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self) -> FetchSettings:
-        """Return how tasks read; see `client_settings.consumer_settings`. They contain secrets."""
+        """Return how tasks read. It contains secrets."""
         return FetchSettings(
             client=consumer_settings(self.kafka, self.buffer_bytes),
             include_headers=self.include_headers,
@@ -366,11 +366,11 @@ class Options(BaseModel):
         )
 
     def subscription(self) -> list[str]:
-        """What to give to `Consumer.subscribe`: topics, or one pattern."""
+        """Return the argument of `Consumer.subscribe`: topics, or one pattern."""
         return [f"^({self.topic_pattern.common})$"] if self.topic_pattern else list(self.subscribe or ())
 
     def matches(self, topic: str) -> bool:
-        """Whether the query subscribes to this topic."""
+        """Return whether the query subscribes to this topic."""
         if self.topic_pattern is None:
             return topic in (self.subscribe or ())
         if self.exclude_internal_topics and topic in INTERNAL_TOPICS:

@@ -10,14 +10,14 @@ from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
 REFUSED_OPTIONS: Mapping[str, str] = {
     "assign": (
-        "a consumer group assigns the partitions itself. Write subscribe with the topics' names, or read fixed partitions with "
-        'Spark\'s own source, format("kafka")'
+        "a consumer group assigns the partitions itself. Write subscribe with the names of the topics, or read fixed "
+        'partitions with Spark\'s own source, format("kafka")'
     ),
 }
-"""Options that are known and not taken, and why."""
+"""Options that are known and refused, and why."""
 
 IGNORED = frozenset({"groupidprefix"})
-"""Options without effect, in lower case: Spark ignores it too as soon as kafka.group.id is set."""
+"""Options without effect, in lower case. Spark ignores them, too, once kafka.group.id is set."""
 
 BATCH_ONLY: Mapping[str, str] = {
     "endingOffsets": "a stream has no end",
@@ -31,10 +31,10 @@ STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"
 """Options that `spark.read` ignores, with a warning."""
 
 REQUIRED: Mapping[str, str] = {
-    "bootstrap.servers": "kafka.bootstrap.servers is missing: name one or more brokers, as host:port,host:port.",
+    "bootstrap.servers": "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port.",
     "group.id": (
-        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Name the group; queries and other "
-        "consumers with the same name share the topics' partitions."
+        "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the name of the group. Queries "
+        "and other consumers with the same name share the partitions of the topics."
     ),
 }
 
@@ -44,11 +44,11 @@ def is_kafka(name: str) -> bool:
 
 
 def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iterator[str]:
-    """What has to be there and is not, and what excludes each other."""
+    """Yield the mistakes of options that are required and missing, or exclude each other."""
     if {"subscribe", "subscribePattern"} <= options:
-        yield "subscribe and subscribePattern exclude each other: give one of them."
+        yield "subscribe and subscribePattern exclude each other: remove one of them."
     elif not options & {"subscribe", "subscribePattern"} and "assign" not in given:
-        yield "subscribe or subscribePattern is missing: name the topics to read, or give a regular expression for them."
+        yield "subscribe or subscribePattern is missing: name the topics to read, or set a regular expression for them."
     aliases = {"bootstrap.servers": "metadata.broker.list"}
     for name, message in REQUIRED.items():
         if name not in kafka and aliases.get(name) not in kafka:
@@ -56,7 +56,7 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
 
 
 def unusable_names(names: Iterator[str], options: Collection[str]) -> Iterator[str]:
-    """Names that are no options here; their values are not shown, for they might be secrets of misspelt names."""
+    """Yield the mistakes of names that are no options here. Values are not shown: the option of a secret may be misspelt."""
     refused = {name.lower(): name for name in REFUSED_OPTIONS}
     known = {name.lower(): name for name in options}
     for name in sorted(names):
@@ -76,9 +76,9 @@ def _list_of_options(known: Mapping[str, str]) -> str:
 
 
 def wrong_servers(servers: str | None) -> Iterator[str]:
-    """Servers without a port: librdkafka would take 9092, where Java's client refuses."""
+    """Yield the mistake of servers without a port: librdkafka would use 9092, where Java's client refuses."""
     for server in (servers or "").split(","):
         address = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip())
         if servers is not None and (not address or not 0 < int(address[1]) < 65536):
-            yield f"kafka.bootstrap.servers = {servers!r}: host:port, with commas between several, is expected."
+            yield f"kafka.bootstrap.servers = {servers!r}: write host:port,host:port, with a port from 1 to 65535 for each."
             return

@@ -1,6 +1,6 @@
-"""Java properties files: client settings (`--command-config`) as Kafka's own tools take them, and options (`check --conf`).
+"""Java properties files: client settings (`--command-config`) as in Kafka's own tools, and options (`check --conf`).
 
-A value may refer to the environment as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887), so that no file has to
+A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887). So no file has to
 hold a password.
 """
 
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from spark_groupsource.errors import OptionError
 
-# Key, then `=`, `:` or blanks; a backslash takes the next character out of that.
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+"""A key, then `=`, `:` or blanks. A character after a backslash is none of these."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -32,7 +32,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         Each key with its value.
 
     Raises:
-        OptionError: the file cannot be read, or an environment variable is not set. The message shows no value.
+        OptionError: The file cannot be read, or an environment variable is not set. The text shows no value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -45,20 +45,23 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 def _with_environment(key: str, value: str) -> str:
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:
-        raise OptionError(f"{key} refers to the environment variable {missing[0]}, which is not set.")
+        raise OptionError(
+            f"{key} refers to the environment variable {missing[0]}, which is not set: set it, or write the value into the file."
+        )
     return _FROM_ENVIRONMENT.sub(lambda match: os.environ[match["name"]], value)
 
 
 def parse_properties(text: str) -> dict[str, str]:
-    """The entries of a properties file."""
+    """Return the entries of a properties file."""
     properties: dict[str, str] = {}
     pending = ""
-    for line in re.split(r"\r\n|\r|\n", text):  # not splitlines, which also parts at characters that a password may have
+    # `splitlines` also splits at characters that a password may have.
+    for line in re.split(r"\r\n|\r|\n", text):
         stripped = line.lstrip(" \t\f")
         if not pending and (not stripped or stripped[0] in "#!"):
             continue
         pending += stripped
-        # An odd number of backslashes at the end: the entry goes on in the next line.
+        # After an odd number of backslashes, the entry continues in the next line.
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue

@@ -1,7 +1,7 @@
-"""Where to start and where to end: what the user wrote, and the offsets that it means in the logs as they are now.
+"""Where to start and where to end: the position that the user wrote, and its offsets in the logs as they are now.
 
-The rules are those of Spark's Kafka source: an offset or a time that is given by partition has to be given for every partition,
-and a time at which a partition has no record is an error, or means its end.
+The rules are those of Spark's Kafka source. A position that is written by partition must name every partition. If a partition
+has no record at or after a time, that is an error, or means the partition's end.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_groupsource.partition import TopicPartition
 
 @dataclass(frozen=True)
 class ByOffset:
-    """An offset of each partition; -2 is the earliest and -1 the latest (the end)."""
+    """An offset for each partition; -2 is the earliest and -1 the latest (the end)."""
 
     option: str
     offsets: Mapping[TopicPartition, int]
@@ -25,36 +25,44 @@ class ByOffset:
 
 @dataclass(frozen=True)
 class ByTime:
-    """The first record of each partition that is not older than a time in ms since 1970: one for all, or one for each."""
+    """The first record of each partition that is not older than a time in ms since 1970. One time for all, or one for each."""
 
     option: str
     times: int | Mapping[TopicPartition, int]
     or_latest: bool
-    """Whether a partition without such a record is taken at its end; otherwise that is an error."""
+    """Whether a partition without such a record starts or ends at its end. Otherwise that is an error."""
 
 
 Position = Literal["earliest", "latest"] | ByOffset | ByTime
 
 
 class OffsetLookup(Protocol):
-    """The brokers, as they tell offsets; a partition whose leader cannot tell now is left out."""
+    """The brokers, asked for offsets. A partition whose leader does not answer now is left out."""
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offset of each partition (inclusive)."""
+        """Return the log start offset of each partition (inclusive)."""
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        """The end of each partition (exclusive)."""
+        """Return the end of each partition (exclusive)."""
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
-        """The first offset whose record is not older than so many ms since 1970; `None` when there is no such record."""
+        """Return the first offset whose record is not older than the time (ms since 1970); `None` if there is none."""
 
 
 def offsets_at(position: Position, partitions: Collection[TopicPartition], logs: OffsetLookup) -> dict[TopicPartition, int]:
-    """The offset of each partition that the position means; of those only whose leaders can tell now.
+    """Return the offset of each partition that the position means.
+
+    Args:
+        position: Where to start or to end.
+        partitions: The partitions to look up.
+        logs: The brokers.
+
+    Returns:
+        The offsets. Partitions whose leaders do not answer now are left out.
 
     Raises:
-        OptionError: the position does not say where in one of these partitions, or there is no record at its time.
-        BrokerError: see topics.Topics.
+        OptionError: The position does not name one of these partitions, or a partition has no record at its time.
+        BrokerError: The brokers refuse the request; see brokers.topics.Topics.
     """
     match position:
         case "earliest":
@@ -81,8 +89,12 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
 def refuse_unknown(position: Position, there: Collection[TopicPartition]) -> None:
     """Refuse a position that names partitions which do not exist.
 
+    Args:
+        position: Where to start or to end.
+        there: All partitions of the subscribed topics.
+
     Raises:
-        OptionError: it does.
+        OptionError: The position names another partition.
     """
     match position:
         case ByOffset(option, written) | ByTime(option, Mapping() as written):
@@ -91,30 +103,33 @@ def refuse_unknown(position: Position, there: Collection[TopicPartition]) -> Non
             return
     if unknown:
         raise OptionError(
-            f"{option} names partitions that do not exist: {_names(unknown)}. There are {_names(sorted(there)) or 'none'}."
+            f"{option} names partitions that do not exist: {_names(unknown)}. "
+            f"Partitions that exist: {_names(sorted(there)) or 'none'}."
         )
 
 
 def start_after_end(start: Position | Literal["committed"], end: Position) -> Iterator[str]:
-    """Starts and ends that are both given by partition, for different ones, or the wrong way round."""
+    """Yield the mistakes of a start and an end by partition: different partitions, or a start above the end."""
     match start, end:
         case (ByOffset(starting, starts), ByOffset(ending, ends)) | (
             ByTime(starting, Mapping() as starts),
             ByTime(ending, Mapping() as ends),
         ):
             if different := sorted(starts.keys() ^ ends.keys()):
-                yield f"{starting} and {ending} name different partitions; in one of them only: {', '.join(map(str, different))}."
+                named_once = ", ".join(map(str, different))
+                yield f"{starting} and {ending} must name the same partitions. Only one of them names: {named_once}."
             for partition in sorted(starts.keys() & ends.keys()):
                 if starts[partition] > ends[partition] >= 0:
-                    yield f"{partition}: {starting} ({starts[partition]}) is above {ending} ({ends[partition]})."
+                    mistake = f"{starting} ({starts[partition]}) is above {ending} ({ends[partition]})"
+                    yield f"{partition}: {mistake}. Lower the start or raise the end."
 
 
 def _require_named(option: str, partitions: Collection[TopicPartition], named: Collection[TopicPartition]) -> None:
     missing = sorted(set(partitions) - set(named))
     if missing:
         raise OptionError(
-            f"{option} says nothing of {_names(missing)}: it has to name every partition of the subscribed topics. In "
-            f"offsets, {LATEST} stands for the latest and {EARLIEST} for the earliest."
+            f"{option} does not name {_names(missing)}: it must name every partition of the subscribed topics. As an "
+            f"offset, {LATEST} is the latest and {EARLIEST} the earliest."
         )
 
 
@@ -123,11 +138,12 @@ def _no_record(option: str, without: Collection[TopicPartition], asked: Mapping[
     more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
     return OptionError(
         f"{option}: there is no record in {places}{more} (ms since 1970). Set startingOffsetsByTimestampStrategy=latest to "
-        "start such partitions with their next record, or give an earlier time."
+        "start such partitions at their next record, or set an earlier time."
     )
 
 
 _MOST_NAMED = 10
+"""How many partitions a message lists."""
 
 
 def _names(partitions: Collection[TopicPartition]) -> str:

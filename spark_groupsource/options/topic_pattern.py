@@ -1,7 +1,7 @@
-"""The pattern of topics that a query subscribes, in a form that three engines read alike.
+"""`subscribePattern`: a Java regular expression, rewritten so that three engines read it alike.
 
-Three engines read the pattern: the C library's POSIX expressions (librdkafka, classic), RE2/J (the broker, KIP-848) and
-Python's re (`Options.matches`). It is rewritten into what means the same in all three as it does in Java, where it comes from.
+The engines are the POSIX expressions of the C library (librdkafka, classic), RE2/J (the broker, KIP-848) and Python's re
+(`Options.matches`). The rewritten pattern means the same in all three as the original means in Java.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
-_ONLY_COMMON = "only what every Kafka client has can be used: letters, digits, '.', [...], (...|...), *, +, ? and {n,m}"
+_ONLY_COMMON = "only what every Kafka client supports can be used: letters, digits, '.', [...], (...|...), *, +, ? and {n,m}"
 
 _REFUSED_GROUPS: Mapping[str, str] = {
-    "(?=": "a look-ahead; name the topics that are wanted",
-    "(?!": "a look-ahead; name the topics that are wanted instead of those that are not",
-    "(?<=": "a look-behind; name the topics that are wanted",
-    "(?<!": "a look-behind; name the topics that are wanted instead of those that are not",
-    "(?>": f"an atomic group; {_ONLY_COMMON}",
-    "(?": "a flag; write [Aa] where either case may stand",
+    "(?=": "a look-ahead, which cannot be used; name the topics that are wanted",
+    "(?!": "a look-ahead, which cannot be used; name the topics that are wanted instead of the others",
+    "(?<=": "a look-behind, which cannot be used; name the topics that are wanted",
+    "(?<!": "a look-behind, which cannot be used; name the topics that are wanted instead of the others",
+    "(?>": f"an atomic group, which cannot be used; {_ONLY_COMMON}",
+    "(?": "a flag, which cannot be used; write [Aa] for a letter in either case",
 }
 _SHORT_CLASSES = {"d": "0-9", "w": "A-Za-z0-9_"}
 _REFUSED_ESCAPES: Mapping[str, str] = {
@@ -28,11 +28,12 @@ _REFUSED_ESCAPES: Mapping[str, str] = {
     "S": "write .",
     "p": "write a class such as [A-Za-z]",
     "P": "write a class such as [^A-Za-z]",
-    "b": "the pattern has to match the whole name; write what stands at the boundary",
-    "B": "the pattern has to match the whole name; write what stands there",
+    "b": "the pattern must match the whole name; write the characters at the boundary",
+    "B": "the pattern must match the whole name; write the characters there",
 }
 _REPEATS = ("*", "+", "?", "{")
-_MAX_REPEAT = 255  # POSIX's RE_DUP_MAX
+_MAX_REPEAT = 255
+"""POSIX's RE_DUP_MAX."""
 
 _PATTERN_TOKEN = re.compile(
     r"""\\Q(?P<quoted>.*?)(?:\\E|$)
@@ -49,7 +50,7 @@ _CLASS_TOKEN = re.compile(r"(?P<low>[A-Za-z0-9])-(?P<high>[A-Za-z0-9])|\\(?P<esc
 
 
 def _escape(character: str, shorts: Mapping[str, str]) -> str:
-    """What `\\character` stands for."""
+    """Return what `\\character` means."""
     if character in shorts:
         return shorts[character]
     if character.isalnum():
@@ -59,7 +60,7 @@ def _escape(character: str, shorts: Mapping[str, str]) -> str:
 
 
 def _class(text: str) -> str:
-    """What stands between the brackets of a class: without escapes, which POSIX does not have there."""
+    """Rewrite the text between the brackets of a class without escapes, which POSIX does not have there."""
     negated, text = text.startswith("^"), text.removeprefix("^")
     ranges, characters = "", ""
     after_character = False
@@ -72,7 +73,7 @@ def _class(text: str) -> str:
             ranges += _SHORT_CLASSES[token["escaped"]]
         elif token[0] == "-" and after_character and token.end() < len(text):
             raise ValueError(
-                "a range in [...] goes from a letter to a letter or from a digit to a digit; a '-' itself stands last"
+                "a range in [...] must be from a letter to a letter or from a digit to a digit; write the character '-' last"
             )
         else:
             characters += token["plain"] or _escape(token["escaped"], {}).removeprefix("\\")
@@ -81,7 +82,7 @@ def _class(text: str) -> str:
         raise ValueError("a class within a class ([...[...]], &&) cannot be used: write one class")
     if not ranges and not characters:
         raise ValueError("an empty class [] cannot be used")
-    # A hyphen is itself only at the end, and ^ anywhere but at the beginning; nothing twice, for Python warns of -- and ||.
+    # A hyphen is a character only at the end, and ^ only after the beginning. Python warns of duplicates such as -- and ||.
     listed = "".join(sorted(set(characters), key=lambda one: (one == "-", one == "^", one)))
     if listed.startswith("^") and not ranges and not negated:
         listed = listed[1:] + "^" if listed[1:2] != "-" else "-^"
@@ -106,10 +107,11 @@ def _common_token(token: re.Match[str]) -> str:
         return _class(token["class"])
     if token["repeat"]:
         if token["greed"] == "+":
-            raise ValueError(f"{token[0]} is a possessive repetition: write {token['repeat']}")
+            raise ValueError(f"{token[0]} is a possessive repetition, which cannot be used; write {token['repeat']}")
         if any(int(count) > _MAX_REPEAT for count in re.findall("[0-9]+", token["repeat"])):
             raise ValueError(f"{token['repeat']} is more than {_MAX_REPEAT} times; topic names have at most 249 characters")
-        return token["repeat"]  # a lazy one matches the same whole names
+        # A lazy repetition matches the same whole names.
+        return token["repeat"]
     return token[0]
 
 
@@ -117,14 +119,14 @@ def common_pattern(pattern: str) -> str:
     """Rewrite a Java regular expression for POSIX, RE2/J and Python alike.
 
     Raises:
-        ValueError: naming what not all of them have, and what to write instead.
+        ValueError: Not all of them support it. The text says what to write instead.
     """
     tokens: list[str] = []
     at = 0
     while at < len(pattern):
         token = _PATTERN_TOKEN.match(pattern, at)
         if token is None:
-            raise ValueError(f"{pattern[at]} at position {at} has no counterpart, or is to be escaped as \\{pattern[at]}")
+            raise ValueError(f"{pattern[at]} at position {at} is unbalanced: close the pair, or escape it as \\{pattern[at]}")
         tokens.append(_common_token(token))
         at = token.end()
     rewritten = "".join(tokens)
@@ -135,7 +137,7 @@ def common_pattern(pattern: str) -> str:
         if before.startswith(_REPEATS) and after.startswith(_REPEATS):
             raise ValueError(f"two repetitions in a row, {before}{after}, cannot be used")
         if before in ("(", "|") and after in (")", "|"):
-            raise ValueError("an empty alternative or group cannot be used: write (...)? for what may be left out")
+            raise ValueError("an empty alternative or group cannot be used: write (...)? for an optional part")
     try:
         re.compile(rewritten)
     except (re.error, RecursionError, OverflowError) as error:
@@ -144,13 +146,14 @@ def common_pattern(pattern: str) -> str:
 
 
 class TopicPattern(NamedTuple):
-    """`subscribePattern`: as it was given, and as every engine understands it."""
+    """A pattern as it was given, and as every engine reads it."""
 
     given: str
     common: str
 
 
 def parse_topic_pattern(text: str) -> TopicPattern:
+    """Read the text of `subscribePattern`."""
     if not text.strip():
         raise ValueError("a regular expression that matches the whole names of topics is expected")
     return TopicPattern(text.strip(), common_pattern(text.strip()))

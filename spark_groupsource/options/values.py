@@ -1,4 +1,4 @@
-"""How the text of one option is read: each function gives the value or raises ValueError with what is expected."""
+"""The text of one option, read: each function returns the value, or raises ValueError with what is expected."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from spark_groupsource.partition import TopicPartition
 
 EARLIEST = -2
 LATEST = -1
-"""What stands for the first and the next offset of a partition in the JSON of `startingOffsets`, as in Spark."""
+"""The numbers for the first and the next offset of a partition in the JSON of `startingOffsets`, as in Spark."""
 
 MAX_LONG = 2**63 - 1
 MAX_INT = 2**31 - 1
@@ -22,12 +22,15 @@ _UNITS_US = {"us": 1, "ms": 1_000, "s": 1_000_000, "m": 60_000_000, "min": 60_00
 
 
 def boolean(text: str) -> bool:
+    """Read true or false, in any case."""
     if text.strip().lower() not in ("true", "false"):
         raise ValueError("true or false is expected")
     return text.strip().lower() == "true"
 
 
 def whole_number(low: int, high: int) -> Callable[[str], int]:
+    """Return a function that reads a whole number from `low` to `high`."""
+
     def read(text: str) -> int:
         if not re.fullmatch(r"[+-]?[0-9]{1,19}", text.strip()) or not low <= int(text) <= high:
             raise ValueError(f"a whole number from {low} to {high} is expected")
@@ -37,7 +40,7 @@ def whole_number(low: int, high: int) -> Callable[[str], int]:
 
 
 def duration_ms(text: str) -> int:
-    """A duration as Spark's JavaUtils.timeStringAsMs reads it, in ms; a number without a unit is in ms."""
+    """Read a duration as Spark's JavaUtils.timeStringAsMs does, in ms. A number without a unit is in ms."""
     match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
     unit = match and _UNITS_US.get(match[2] or "ms")
     if not match or not unit or not 0 < int(match[1]) * unit // 1_000 <= MAX_INT:
@@ -46,6 +49,8 @@ def duration_ms(text: str) -> int:
 
 
 def choice(*allowed: str) -> Callable[[str], str]:
+    """Return a function that reads one of these words, in any case."""
+
     def read(text: str) -> str:
         if text.strip().lower() not in allowed:
             raise ValueError(f"{' or '.join(allowed)} is expected")
@@ -55,14 +60,14 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 
 def host(text: str) -> str:
-    """A name or an address to listen on, without a port."""
+    """Read a name or an address to listen on, without a port."""
     if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?", text.strip()):
-        raise ValueError("a host's name or address is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
+        raise ValueError("the name or address of a host is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
     return text.strip()
 
 
 def outstanding_claims_value(text: str) -> str | int:
-    """`hold`, or in ms after what time to reread: 0 for `reread`."""
+    """Read `hold`, or the time in ms after which to reread: 0 for `reread`."""
     words = text.strip().lower().split()
     if words == ["hold"]:
         return "hold"
@@ -74,35 +79,38 @@ def outstanding_claims_value(text: str) -> str | int:
 
 
 def topic_names(text: str) -> tuple[str, ...]:
+    """Read names of topics with commas between them. A duplicate is dropped."""
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
         raise ValueError("one or more names of topics are expected, with commas between them")
     for topic in topics:
         if not TOPIC_NAME.fullmatch(topic) or topic in (".", ".."):
             raise ValueError(
-                f"{topic!r} cannot be a topic's name (letters, digits, '.', '_' and '-' only); a regular expression goes into "
-                "subscribePattern"
+                f"{topic!r} cannot be the name of a topic, which has only letters, digits, '.', '_' and '-'. Write a regular "
+                "expression in subscribePattern"
             )
     return topics
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(dict(pairs)) < len(pairs):
-        raise ValueError("a name stands twice")
+        raise ValueError("a name is duplicated")
     return dict(pairs)
 
 
 def _partition(topic: str, text: str) -> TopicPartition:
     if not re.fullmatch(r"[0-9]{1,10}", text) or int(text) > MAX_INT:
-        raise ValueError(f"{text!r} is not a partition of topic {topic!r}: a number from 0 is expected")
+        raise ValueError(f"{text!r} is not a partition of topic {topic!r}: a whole number from 0 is expected")
     return TopicPartition(topic, int(text))
 
 
 def offset_value(partition: TopicPartition, offset: object) -> int:
+    """Read an offset of JSON."""
     value = _integer(offset)
     if value is None or not EARLIEST <= value <= MAX_LONG:
         raise ValueError(
-            f"{offset!r} is not an offset of {partition}: a number from 0, {EARLIEST} (earliest) or {LATEST} (latest) is expected"
+            f"{offset!r} is not an offset of {partition}: a whole number from 0, {EARLIEST} (earliest) or {LATEST} (latest) "
+            "is expected"
         )
     return value
 
@@ -116,12 +124,13 @@ def _time_value(partition: TopicPartition, time: object) -> int:
 
 def _integer(value: object) -> int | None:
     if isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,19}", value):
-        return int(value)  # Spark takes it too
+        # Spark accepts a number as text, too.
+        return int(value)
     return value if type(value) is int else None
 
 
 def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int]]:
-    """One of these words, or JSON with an offset for each partition."""
+    """Return a function that reads one of these words, or JSON with an offset for each partition."""
     form = f'{", ".join(words)} or JSON such as {{"topicA":{{"0":23,"1":-1}},"topicB":{{"0":-2}}}} is expected'
 
     def read(text: str) -> str | dict[TopicPartition, int]:
@@ -132,7 +141,7 @@ def offsets_value(*words: str) -> Callable[[str], str | dict[TopicPartition, int
 
 
 def times_value(text: str) -> dict[TopicPartition, int]:
-    """JSON with milliseconds since 1970 for each partition."""
+    """Read JSON with milliseconds since 1970 for each partition."""
     form = 'JSON with milliseconds since 1970 such as {"topicA":{"0":1700000000000,"1":1700000000000}} is expected'
     return _by_partition(text, _time_value, form)
 
@@ -150,5 +159,5 @@ def _by_partition(text: str, value: Callable[[TopicPartition, object], int], for
             partition = _partition(topic, number)
             values[partition] = value(partition, written)
     if not values:
-        raise ValueError(f"{form}; it names no partition")
+        raise ValueError(f"{form}; this names no partition")
     return values

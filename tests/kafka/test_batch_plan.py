@@ -72,7 +72,7 @@ def test_offsets_are_inclusive_at_the_start_and_exclusive_at_the_end(plan: Plan,
 
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
 def test_offsets_are_to_be_given_for_just_the_partitions_there_are(plan: Plan, tens: str, option: str) -> None:
-    with pytest.raises(OptionError, match=rf"{option} says nothing of {tens}-1: it has to name every partition"):
+    with pytest.raises(OptionError, match=rf"{option} does not name {tens}-1: it must name every partition"):
         plan(tens, **{option: by_partition(tens, 1)})
     with pytest.raises(OptionError, match=rf"{option} names partitions that do not exist: {tens}-2"):
         plan(tens, **{option: by_partition(tens, 1, 0, 0)})
@@ -103,7 +103,7 @@ def test_without_a_record_at_the_ending_time_the_end_of_the_log_is_meant(plan: P
 
 
 def test_times_are_to_be_given_for_every_partition(plan: Plan, hours: str) -> None:
-    with pytest.raises(OptionError, match=rf"startingOffsetsByTimestamp says nothing of {hours}-1"):
+    with pytest.raises(OptionError, match=rf"startingOffsetsByTimestamp does not name {hours}-1"):
         plan(hours, startingOffsetsByTimestamp=by_partition(hours, 1))
 
 

@@ -516,7 +516,7 @@ def test_starting_offsets_name_every_partition_that_has_no_commit(topic: MakeTop
         produce(name, [(None, "x")] * 5, partition)
     with pytest.raises(OptionError, match=rf"startingOffsets names partitions that do not exist: {name}-2"):
         query(name, startingOffsets=f'{{"{name}":{{"0":1,"1":1,"2":1}}}}').plan()
-    with pytest.raises(OptionError, match=rf"startingOffsets says nothing of {name}-1"):
+    with pytest.raises(OptionError, match=rf"startingOffsets does not name {name}-1"):
         query(name, startingOffsets=f'{{"{name}":{{"0":1}}}}').plan()
     a = query(name, startingOffsets=f'{{"{name}":{{"0":1,"1":-1}}}}')
     assert a.run_batch() == {0: (1, 5)}

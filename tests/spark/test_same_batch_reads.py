@@ -110,7 +110,7 @@ class TestBatch:
         "a partition that is left out": (
             lambda t: {"startingOffsets": by_partition(t, 0, 0)},
             "Partitions specified for Kafka start offsets don't match",
-            "it has to name every partition",
+            "it must name every partition",
         ),
         "a start above its end": (
             lambda t: {"startingOffsets": by_partition(t, 3, 0, 0), "endingOffsets": by_partition(t, 2, 1, 1)},

@@ -200,10 +200,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("settings", "told"), REFUSALS.values(), ids=REFUSALS)
-def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("settings", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], said: tuple[str, ...]) -> None:
     message = refusal(settings)
-    assert [fragment for fragment in told if fragment not in message] == []
+    assert [fragment for fragment in said if fragment not in message] == []
 
 
 def test_one_mistake_is_reported_once() -> None:

@@ -174,7 +174,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "JAAS and names": (
         {**WITH_PLAIN, "sasl.jaas.config": f'{PLAIN} required username="a" password="b";', "sasl.username": "c"},
-        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same thing"),
+        ("kafka.sasl.username", "kafka.sasl.jaas.config sets the same to another value"),
     ),
     "somebody's login module": (
         {**WITH_PLAIN, "sasl.jaas.config": "com.example.OurLoginModule required;"},
@@ -223,11 +223,11 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "callback without SASL": ({"oauth_cb": "a.b:c"}, ("kafka.security.protocol: it is plaintext", "kafka.oauth_cb unused")),
     "callback beside a server": (
         {**WITH_OAUTH, **OIDC_URL, "oauth_cb": "a.b:c"},
-        ("kafka.sasl.oauthbearer.token.endpoint.url: kafka.oauth_cb gives the tokens",),
+        ("kafka.sasl.oauthbearer.token.endpoint.url: kafka.oauth_cb provides the tokens",),
     ),
     "callback beside a client": (
         {**WITH_OAUTH, "sasl.jaas.config": f'{OAUTH} required clientId="a" clientSecret="b";', "oauth_cb": "a.b:c"},
-        ("kafka.sasl.jaas.config: kafka.oauth_cb gives the tokens",),
+        ("kafka.sasl.jaas.config: kafka.oauth_cb provides the tokens",),
     ),
     "unsigned tokens by JAAS": (
         {**WITH_OAUTH, "sasl.jaas.config": f'{OAUTH} required unsecuredLoginStringClaim_sub="admin";'},
@@ -236,10 +236,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("settings", "told"), REFUSALS.values(), ids=REFUSALS)
-def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("settings", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], said: tuple[str, ...]) -> None:
     message = refusal(settings)
-    assert [fragment for fragment in told if fragment not in message] == []
+    assert [fragment for fragment in said if fragment not in message] == []
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_the_table_of_properties_is_that_of_the_installed_librdkafka(tmp_path: P
     assert len(installed) > 150
     ours = {name: spec if spec != "flags" else installed["debug"][1] for name, spec in PROPERTIES.items()}
     theirs = {name: installed[name][1] for name in PROPERTIES if name in installed}
-    assert ours == {**theirs, "fetch.min.bytes": "1..100000000"}, "of which it tells another range than it takes"
+    assert ours == {**theirs, "fetch.min.bytes": "1..100000000"}, "librdkafka documents another range than it accepts"
     assert accepted_by_librdkafka({"fetch.min.bytes": "100000000"})
     with pytest.raises(KafkaException, match=r"outside allowed range 1\.\.100000000"):
         accepted_by_librdkafka({"fetch.min.bytes": "0"})
@@ -61,12 +61,12 @@ def test_the_table_of_properties_is_that_of_the_installed_librdkafka(tmp_path: P
 
 def test_every_property_of_the_installed_librdkafka_is_taken_or_refused_with_a_reason(tmp_path: Path) -> None:
     installed = properties_of_the_installed_library(tmp_path)
-    told = {
+    known = {
         "C": set(PROPERTIES) | set(RENAMED) | set(REFUSED_SETTINGS) | CALLBACKS,
         "P": PRODUCER_ONLY | CALLBACKS | set(RENAMED),
     }
-    told["*"] = told["C"]
-    assert [name for name, (scope, _) in installed.items() if name not in told[scope]] == []
+    known["*"] = known["C"]
+    assert [name for name, (scope, _) in installed.items() if name not in known[scope]] == []
 
 
 # ConsumerConfig.configNames() of Kafka 4.3; `exclude.internal.topics` is an option of its own.
@@ -229,10 +229,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("settings", "told"), REFUSALS.values(), ids=REFUSALS)
-def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("settings", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_it_is_refused_and_the_error_says_what_to_write_instead(settings: dict[str, str], said: tuple[str, ...]) -> None:
     message = refusal(settings)
-    assert [fragment for fragment in told if fragment not in message] == []
+    assert [fragment for fragment in said if fragment not in message] == []
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED_SETTINGS))

@@ -92,7 +92,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "an offset below -2": ({**BASE, "startingOffsets": '{"orders":{"0":-3}}'}, ("-3 is not an offset of orders-0",)),
     "a fraction": ({**BASE, "startingOffsets": '{"orders":{"0":1.5}}'}, ("1.5 is not an offset of orders-0",)),
     "a boolean offset": ({**BASE, "startingOffsets": '{"orders":{"0":true}}'}, ("True is not an offset of orders-0",)),
-    "a partition twice": ({**BASE, "startingOffsets": '{"orders":{"0":1,"0":2}}'}, ("startingOffsets", "twice")),
+    "a partition twice": ({**BASE, "startingOffsets": '{"orders":{"0":1,"0":2}}'}, ("startingOffsets", "duplicated")),
     "nested for ever": ({**BASE, "startingOffsets": "[" * 100_000}, ("earliest, latest, committed or JSON",)),
     "offsets of other topics": (
         {**BASE, "startingOffsets": '{"orders":{"0":1},"payments":{"0":1}}'},
@@ -126,7 +126,7 @@ REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
     "a partition's end at the earliest": ({"endingOffsets": '{"orders":{"0":-2}}'}, "cannot end at the earliest"),
     "other partitions": (
         {"startingOffsets": '{"orders":{"0":1,"1":1}}', "endingOffsets": '{"orders":{"0":2}}'},
-        "startingOffsets and endingOffsets name different partitions; in one of them only: orders-1",
+        "startingOffsets and endingOffsets must name the same partitions. Only one of them names: orders-1",
     ),
     "the wrong way round": (
         {"startingOffsets": '{"orders":{"0":5}}', "endingOffsets": '{"orders":{"0":4}}'},

@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 
 import spark_groupsource
-from spark_groupsource import GroupKafkaDataSource, LagListener, LagSnapshot, register
+from spark_groupsource import GroupKafkaDataSource, LagListener, LagSnapshot, read_properties, register
 
 PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -37,7 +37,8 @@ def test_the_short_name_is_the_formats() -> None:
 
 
 def test_the_arguments_are_those_of_the_code() -> None:
-    assert rows(section("register")) == list(inspect.signature(register).parameters)
+    for function in (register, read_properties):
+        assert rows(section(function.__name__)) == list(inspect.signature(function).parameters)
     assert rows(section("LagListener")) == [*inspect.signature(LagListener).parameters, *properties(LagListener)]
 
 

@@ -34,9 +34,9 @@ TWO_DRIVERS = script("""
     acknowledge A.1
     claim A.1
 """)
-"""Plan 0 of A is made by its first driver, and run by its second one while B has the partition: it leaves the range to B, which
-reads nothing of it and gives the partition back to A's first driver. If that one may still claim the range for plan 0, then
-the sink, which has plan 0, ignores it."""
+"""A's first driver makes plan 0. Its second driver runs the plan while B has the partition, and leaves the range to B. B reads
+nothing of it, and gives the partition back to A's first driver. If that driver may still claim the range for plan 0, the sink
+ignores it, since the sink has plan 0."""
 
 OWING_ITSELF = script("""
     append 0
@@ -112,8 +112,8 @@ OWED_TO_ONESELF = script("""
     sink A.1
     commit A.1
 """)
-"""A's range goes to B with the partition and comes back with it, before A's plan is durable. Nothing new comes after that, so
-that nothing but A's own commit log can tell that the range is no longer owed."""
+"""A's range goes to B with the partition and comes back with it, before A's plan is durable. Nothing new comes after that. So
+only A's own commit log shows that the range is no longer owed."""
 
 RESTORED_CHECKPOINT = script("""
     append 0
@@ -171,7 +171,7 @@ RESTORED_CHECKPOINT = script("""
     sink A.2
     commit A.2
 """)
-"""Plan 1 of A is durable, and only the record that A wrote when it got the partition back tells of it. Somebody restores A's
+"""Plan 1 of A is durable, and only the record that A wrote when it got the partition back shows it. Somebody restores A's
 checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
 
 LATE_CONFIRMATION = script("""
@@ -250,5 +250,5 @@ CUT_RANGE = script("""
     sink A.2
     commit A.2
 """)
-"""In a group that rereads, B takes the first record of A's range over, A comes back and gets the partition. If A now looked only
-for the whole of its range among what is owed, it would leave the rest, and its own commit log would settle it."""
+"""In a group that rereads, B takes over the first record of A's range. A comes back and gets the partition. If A now accepted
+only its whole range among what is owed, it would leave the rest. Its own commit log would then settle that rest."""

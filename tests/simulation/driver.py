@@ -32,7 +32,7 @@ class FakeCommits(FencedCommits):
         self.driver = driver
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """What the group holds; for partitions of others perhaps what it held a moment ago."""
+        """Return what the group holds; for partitions of others it may be what it held a moment ago."""
         before, self.driver.before = self.driver.before, None
         group, held = self.world.group, self.driver.held
         earlier = before or group.registers
@@ -176,7 +176,7 @@ class Driver:
         return False
 
     def do_plan(self, limit: int | None) -> bool:
-        """The positions are looked at, and the partitions' ends; 0: no broker tells them."""
+        """Look at the positions and the partitions' ends; 0: no broker answers."""
         if self.stage == "plan":
             ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
             records = self.ledger.known()
@@ -287,7 +287,7 @@ class Driver:
         return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition, self.plan.topics)
 
     def still_there(self) -> Stream:
-        """The same, without the ranges that are gone with their topic."""
+        """The same, without the ranges that were deleted with their topic."""
         stream = self.as_logged()
         lost = {loss.partition for loss in of_plan(stream, self.topic_ids(stream.topics))}
         return replace(stream, ranges={where: planned for where, planned in stream.ranges.items() if where not in lost})
@@ -354,11 +354,11 @@ class Driver:
         """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
         if not self.untold:
             return False
-        told, self.untold = self.untold, set()
-        self.held |= told
+        given, self.untold = self.untold, set()
+        self.held |= given
         if self.world.group.protocol == "classic":
             self.do_sync()
-        self.ledger.acquired(_named(told))
+        self.ledger.acquired(_named(given))
         return True
 
     def do_idle(self) -> bool:

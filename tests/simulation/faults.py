@@ -364,7 +364,7 @@ UNLIKELY_FAULTS = (
         TWO_DRIVERS,
     ),
     (
-        Fault("a partition taken although it tells of a newer plan of this stream", {"adopt": _newer_plan_overlooked}),
+        Fault("a partition taken although its record has a newer plan of this stream", {"adopt": _newer_plan_overlooked}),
         OWING_ITSELF,
     ),
     (

@@ -1,7 +1,7 @@
 """A fake group coordinator: members, who has which partition, and one fenced register per partition.
 
-What it keeps of Kafka's: a commit is taken from a member of the current generation and from nobody else; who owns the
-partition is not asked. A partition goes to another member only after its owner has given it back, or was thrown out.
+It does as Kafka does: it accepts a commit only from a member of the current generation. It does not check who owns the
+partition. A partition goes to another member only after its owner has given it back, or was thrown out.
 """
 
 from __future__ import annotations

@@ -77,7 +77,7 @@ def test_the_rest_of_a_range_that_was_cut_is_read_by_the_stream_that_it_is_owed_
 def _outcome(
     history: Sequence[Action], world_type: type[World] = World, outstanding: OutstandingClaims = HOLD
 ) -> tuple[str, list[str]]:
-    """What was violated, and which drivers were told that their checkpoint is behind."""
+    """What was violated, and which drivers have failed because their checkpoint is behind."""
     records = sum(action[0] == "append" for action in history)
     world = world_type(Setting(streams=2, partitions=1, records=records, second_drivers=True, outstanding=outstanding))
     violation = finish(world, history)

@@ -1,10 +1,10 @@
 """The world in which the hand-off is simulated: streams and their checkpoints, sinks, a group, and what can go wrong.
 
-What decides is the project's own code: `Ledger` with the rules of handoff.py, the planner, the offset JSON and the commit
-record as text. What is fake is the coordinator (group.py), Spark (driver.py, one step at a time in Spark's order of calls) and
-the sink. A history is a list of actions; everything that could be scheduled differently is an action of its own, so that a
-crash, a lost session or another member's step may come between any two. After each commit, and at the end, the account
-(account.py) checks what must hold, and raises `Violation`.
+The project's own code decides: `Ledger` with handoff/rules.py, the planner, the offset JSON and the commit record as text. The
+coordinator (group.py), Spark (driver.py, one step at a time in Spark's order of calls) and the sink are fake. A history is a list
+of actions. Everything that could be scheduled differently is an action of its own. So a crash, a lost session or another member's
+step may come between any two. After each commit, and at the end, the account (account.py) checks what must hold, and raises
+`Violation`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Setting:
     outstanding: OutstandingClaims = HOLD
     """`outstandingClaims` of every stream."""
     recreations: bool = False
-    """The topic may be deleted and created again, and its records are gone."""
+    """The topic may be deleted and created again, without its records."""
     deletions: bool = False
     """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
 
@@ -78,7 +78,7 @@ class World:
         """How often the topic was deleted and created again."""
         self.writes = 0
         self.refused: list[str] = []
-        """Drivers that were told that their checkpoint is behind the group."""
+        """Drivers that have failed because their checkpoint is behind the group."""
         self.faults_over = False
 
     def clone(self) -> World:
@@ -343,7 +343,7 @@ class World:
     def heal(self) -> None:
         """From here on nothing goes wrong, and there is one driver for each stream and no other client.
 
-        Where two drivers ran on one checkpoint both are stopped: the one that is behind may own nothing that tells it so.
+        Where two drivers ran on one checkpoint, both are stopped: the one that is behind may own no record that shows it.
         """
         if self.other is not None:
             self.other.do_leaves()

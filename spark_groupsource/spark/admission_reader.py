@@ -1,4 +1,4 @@
-"""The reader for Spark 4.2 and later, which says where a micro-batch starts and what limits it (SPARK-55304)."""
+"""The reader for Spark 4.2 and later, which passes the start and the limit of a micro-batch (SPARK-55304)."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 
 class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):
-    """Limits come from Spark, and AvailableNow keeps to what was there when the run began."""
+    """Takes limits from Spark. With AvailableNow it reads what existed when the run started."""
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Plan the next micro-batch. `start` itself when there is nothing new."""
+        """Plan the next micro-batch. Returns `start` itself if there is nothing new."""
         return self._next(start, limited=not isinstance(limit, ReadAllAvailable))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """`maxOffsetsPerTrigger` and `minOffsetsPerTrigger`; under Trigger.Once Spark gives ReadAllAvailable instead."""
+        """Return `maxOffsetsPerTrigger` or `minOffsetsPerTrigger` as a limit. With Trigger.Once Spark uses ReadAllAvailable."""
         at_most, at_least = self._options.max_offsets_per_trigger, self._options.min_offsets_per_trigger
         if at_most is not None:
             return ReadMaxRows(at_most)
         return ReadAllAvailable() if at_least is None else ReadMinRows(at_least)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the target: what is in the subscribed topics now, whoever owns the partitions."""
+        """Fix the target: what the subscribed topics have now, whichever member owns the partitions."""
         self._running().fix_target()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """End offset, lag and offsets held for others of each owned partition at the last plan, for StreamingQueryProgress."""
+        """Return end offset, lag and held offsets of each owned partition at the last plan, for StreamingQueryProgress."""
         return self._running().report()

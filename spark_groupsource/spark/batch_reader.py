@@ -1,4 +1,4 @@
-"""What Spark drives in a batch read: the ranges are fixed when an action plans them, and tasks read them."""
+"""The batch reader: an action fixes the ranges when it plans them, and tasks read them."""
 
 from __future__ import annotations
 
@@ -30,18 +30,18 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
         self._options = options
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Ask where the read starts and ends now. Spark asks once for each DataFrame: at its first action."""
+        """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
         log_to_stderr()
         return [BatchPartition(task) for task in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the task's records, as Arrow record batches of Spark's Kafka schema.
+        """Yield the task's records, as Arrow record batches of Spark's Kafka schema. Runs on an executor.
 
-        With `commitOffsets` the task commits its end when Spark has taken its last record. Whether the job then succeeds, Spark
-        does not tell a source.
+        With `commitOffsets` the task commits its end after Spark has taken its last record. The job may still fail later: Spark
+        does not report that to a source.
         """
         if not isinstance(partition, BatchPartition):
-            return  # where there is nothing to read, Spark makes one task without a partition
+            return  # if there is nothing to read, Spark makes one task without a partition
         log_to_stderr()
         settings = self._options.fetch_settings()
         for offsets in partition.task.ranges:

@@ -14,38 +14,38 @@ from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
 from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
-"""Whether this Spark says where a micro-batch starts and what limits it: from 4.2 on."""
+"""Whether this Spark passes the start and the limit of a micro-batch: true since 4.2."""
 
 
 class GroupKafkaDataSource(DataSource):
-    """`format("groupkafka")`: Spark's Kafka source, as a member of a consumer group."""
+    """The source `format("groupkafka")`: a Kafka source whose driver is a member of a consumer group."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for `format`."""
+        """Return the name for `format`."""
         return "groupkafka"
 
     def schema(self) -> str:
-        """The schema of Spark's own Kafka source.
+        """Return the schema of Spark's own Kafka source.
 
         Raises:
-            OptionError: an option is wrong; Spark asks for the schema first, so nothing has been started.
+            OptionError: An option is wrong. Spark asks for the schema first, so nothing has been started.
         """
         return spark_schema(Options.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
-        """A reader for batch queries; nothing is asked before an action plans one.
+        """Return a reader for batch queries. It asks no broker before an action plans one.
 
         Raises:
-            OptionError: an option is wrong.
+            OptionError: An option is wrong.
         """
         return GroupKafkaBatchReader(Options.parse(self.options, "batch"))
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
-        """A reader for one run of one query; it has not joined the group yet.
+        """Return a reader for one run of one query. It has not joined the group yet.
 
         Raises:
-            OptionError: an option is wrong.
+            OptionError: An option is wrong.
         """
         options = Options.parse(self.options, "stream")
         if ADMISSION_CONTROL:
@@ -58,5 +58,5 @@ class GroupKafkaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("groupkafka")` known to a Spark session."""
+    """Register `format("groupkafka")` with a Spark session."""
     spark.dataSource.register(GroupKafkaDataSource)

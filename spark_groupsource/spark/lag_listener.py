@@ -1,8 +1,8 @@
-"""Lag out of Spark's own progress events, for those who watch their queries with a StreamingQueryListener.
+"""Lag from Spark's own progress events, for users who watch their queries with a StreamingQueryListener.
 
-Spark reports each micro-batch once it is done, with the offset that the batch ends at (a plan of this source) and what the source
-knew of its partitions when it planned (`Cycle.report`). Lag here is what lay between the two: the offsets that the batch left
-behind, as Spark's own Kafka source has it in `offsetsBehindLatest`. An idle query reports nothing.
+Spark reports each micro-batch when it is done. The report has the offset at which the batch ends, which is a plan of this source.
+It also has the end offsets that the source knew when it planned (`Cycle.report`). Lag is the difference: the offsets that the
+batch left behind. Spark's own Kafka source has the same in `offsetsBehindLatest`. An idle query reports nothing.
 """
 
 from __future__ import annotations
@@ -33,27 +33,28 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LagSnapshot:
-    """One source of one query, after one micro-batch.
-
-    `lag` counts offsets behind the end of each partition that the driver owned, and `held` those that are held for other queries
-    (`outstandingClaims`); both as of the micro-batch's plan, and `None` on Spark before 4.2, which asks a source for no lag.
-    `rows` is what the tasks read.
-    """
+    """One source of one query, after one micro-batch."""
 
     query_id: str
     run_id: str
     query_name: str | None
     batch_id: int
     timestamp: str
-    """When the micro-batch began, in UTC, as Spark writes it."""
+    """When the micro-batch started, in UTC, as Spark writes it."""
     group: str
     stream: str
-    """The checkpoint's name in the group; `groupkafka claims` lists it."""
+    """The checkpoint's name in the group. `groupkafka claims` lists it."""
     rows: int
+    """Rows that the tasks read."""
     lag: Mapping[TopicPartition, int] | None
+    """Offsets behind the end of each partition that the driver owned when it planned.
+
+    `None` on Spark before 4.2, which does not ask a source for its lag.
+    """
     held: Mapping[TopicPartition, int] | None
+    """Offsets that were held for other queries then (`outstandingClaims`). `None` where `lag` is."""
     observed: Mapping[str, Mapping[str, Any]]
-    """What `DataFrame.observe` has counted in the micro-batch, by its name and the columns' names."""
+    """What `DataFrame.observe` counted in the micro-batch, by its name and the columns' names."""
 
     @property
     def total_lag(self) -> int | None:
@@ -67,7 +68,11 @@ class LagSnapshot:
 
 
 def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
-    """One for each source of this package in a query's progress; `progress` is the JSON that Spark makes of it."""
+    """Yield one snapshot for each source of this package in a query's progress.
+
+    Args:
+        progress: The progress as the JSON that Spark makes of it.
+    """
     for source in progress.get("sources", ()):
         end = source.get("endOffset")
         if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
@@ -75,7 +80,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
         try:
             plan = PlanOffset.parse(end, group)
         except OffsetError:
-            continue  # another source's
+            continue  # the offset of another source
         latest = source.get("latestOffset")
         known = isinstance(latest, dict) and "offsets" in latest and "held" in latest
         ends = _by_partition(latest["offsets"]) if known else {}
@@ -95,14 +100,19 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
 
 
 class LagListener(StreamingQueryListener):
-    """Tells the lag of every query of the session that reads with this source: `spark.streams.addListener(LagListener(...))`."""
+    """Reports the lag of every query of the session that reads with this source.
+
+    Add it with `spark.streams.addListener(LagListener(...))`.
+    """
 
     def __init__(self, callback: Callable[[LagSnapshot], None] | None = None, *, warn_above: int | None = None) -> None:
-        """
+        """Make a listener.
+
         Args:
-            callback: called after each micro-batch, once for each source, on the listener's thread, which it should not hold up.
-                Spark logs what it raises.
-            warn_above: a warning is logged when a source's lag rises above so many offsets; again only after it was below.
+            callback: Called after each micro-batch, once for each source. It runs on the listener's thread and should return
+                quickly. Spark logs what it raises.
+            warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
+                lag was below it again.
         """
         if not ADMISSION_CONTROL:
             log.warning(
@@ -115,15 +125,15 @@ class LagListener(StreamingQueryListener):
 
     @property
     def latest(self) -> Mapping[str, tuple[LagSnapshot, ...]]:
-        """The newest of each running query, by the query's id as text, one for each source. From any thread."""
+        """The newest snapshots of each running query, by the query's id as text. Any thread may read it."""
         return self._latest
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Nothing is known yet."""
+        """Do nothing: nothing is known yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """A micro-batch is done."""
-        # As JSON: what PySpark gives as Python values differs by version.
+        """Take the snapshots of a micro-batch that is done."""
+        # As JSON, because the Python values differ between versions of PySpark.
         progress = json.loads(event.progress.json)
         found = tuple(snapshots(progress))
         if not found:
@@ -136,10 +146,10 @@ class LagListener(StreamingQueryListener):
                 self._callback(snapshot)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """There was nothing to read: the newest snapshot stays true."""
+        """Do nothing: there was nothing to read, so the newest snapshot stays true."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """The query has ended, and is forgotten."""
+        """Forget the query."""
         ended = str(event.id)
         self._latest = MappingProxyType({query: each for query, each in self._latest.items() if query != ended})
 

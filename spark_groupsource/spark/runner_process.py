@@ -53,8 +53,8 @@ def leave_on_sigterm(cycle: Cycle) -> None:
 def leave_with_driver(cycle: Cycle) -> None:
     """Leave the group and end this process when the driver has died.
 
-    Between Spark's calls the runner notices a dead driver by itself. During a call that waits for a broker or for another member
-    it does not, and it would keep the driver's partitions until the wait ends. So a thread watches the driver.
+    Between Spark's calls the runner notices a dead driver by itself. It does not during a call that waits for a broker or for
+    another member: it would keep the driver's partitions until the wait ends. So a thread watches the driver.
     """
     driver = os.getppid()
 

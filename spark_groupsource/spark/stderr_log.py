@@ -1,7 +1,7 @@
-"""The log of the Python processes that Spark starts, which configure no logging: lines with time, level and logger, on stderr.
+"""Logging in the Python processes that Spark starts: lines with time, level and logger on stderr.
 
-The JVM copies the runner's stderr to the driver's, and that of the workers to their executor's. Without a handler Python would
-write warnings there as bare text, and drop all that is less.
+These processes configure no logging. The JVM copies the runner's stderr to the driver's, and a worker's stderr to its executor's.
+Without a handler Python would write warnings there as bare text, and drop everything below a warning.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ import os
 from spark_groupsource.errors import OptionError
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
-"""The environment variable with the level; Spark's `spark.executorEnv.*` sets it for the runner and for the workers."""
+"""The environment variable with the level. Spark's `spark.executorEnv.*` sets it for the runner and the workers."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def log_to_stderr() -> None:
-    """Give the package's logger the level of LEVEL, if that is set, and a handler, if nobody has given it one.
+    """Set the level of the package's logger from LEVEL, and add a handler if the logger has none.
 
-    Called in the runner before it plans and in a worker before it reads, again for each task: Spark's own handler
-    (`spark.sql.pyspark.worker.logging.enabled`) is there for one task only.
+    Call it in the runner before it plans, and in a worker before each task reads. Spark's own handler
+    (`spark.sql.pyspark.worker.logging.enabled`) exists for one task only.
 
     Raises:
-        OptionError: the environment variable is none of LEVELS.
+        OptionError: The environment variable is none of LEVELS.
     """
     logger = logging.getLogger("spark_groupsource")
     given = os.environ.get(LEVEL)

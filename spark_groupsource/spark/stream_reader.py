@@ -1,8 +1,9 @@
-"""What Spark drives: its calls and its offsets as dicts, turned into steps of the cycle (cycle.py).
+"""The streaming reader: turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py).
 
-Only `latestOffset` is not here: how Spark asks for it depends on its version (admission_reader.py, startless_reader.py).
-Spark calls on the runner's main thread, one call at a time. It builds the reader in a planning process too, and pickles it
-for the executors: so a constructor joins nothing, and the pickled reader carries no running cycle.
+Only `latestOffset` is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
+
+Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles one for the
+executors. So the constructor joins nothing, and a pickled reader has no running cycle.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class RangePartition(InputPartition):
 
 
 class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
-    """What Spark drives. Cheap to build and to pickle; joins the group when a query starts to plan."""
+    """The reader of one run of one query. Cheap to make and to pickle. It joins the group when the query starts to plan."""
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -52,12 +53,15 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         return {**self.__dict__, "_cycle": None, "_metrics": None}
 
     def initialOffset(self) -> dict[str, Any]:
-        """The offset before the first plan. Called on a restart of batch 0 too: it decides nothing."""
+        """Return the offset before the first plan. It decides nothing, because Spark also calls this on a restart of batch 0."""
         return self._running().first().to_json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Claim the ranges of `end`, which is in Spark's offset log, and give one input partition for each granted range, or more
-        (`minPartitions`, `maxRecordsPerPartition`)."""
+        """Claim the ranges of `end`, which is in Spark's offset log.
+
+        Returns:
+            One input partition for each granted range, or more (`minPartitions`, `maxRecordsPerPartition`).
+        """
         group = self._options.group_id
         since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
         self._refuse_asynchronous_progress(since, until)
@@ -69,7 +73,7 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """On an executor: the records of one range, as Arrow record batches of Spark's Kafka schema."""
+        """Return the records of one range, as Arrow record batches of Spark's Kafka schema. Runs on an executor."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
         log_to_stderr()
         records = fetch(partition.offsets, self._fetch_settings)
@@ -77,20 +81,20 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         return records
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has `end` in its commit log."""
+        """Note that `end` is in Spark's commit log."""
         durable = PlanOffset.parse(end, self._options.group_id)
         self._newest_commit = durable.plan
         self._running().committed(durable)
 
     def stop(self) -> None:
-        """Leave the group, and end the metrics."""
+        """Leave the group, and stop serving metrics."""
         if self._cycle is not None:
             self._cycle.stop()
         if self._metrics is not None:
             self._metrics.close()
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
-        """Plan the micro-batch behind `start`, which is in Spark's commit log; `start` itself when there is nothing new."""
+        """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
         planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
         if planned is None:
             return start
@@ -98,12 +102,15 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         return planned.to_json()
 
     def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
-        """Spark calls `commit(start)` when it has written `end` to its offset log, and before it asks for the partitions of a new
-        plan; under asynchronous progress tracking a thread of its own writes the logs, and the call comes later."""
+        """Refuse asynchronous progress tracking, which shows in the order of Spark's calls.
+
+        Without it Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
+        of a new plan. With it a separate thread writes the logs, and `commit` comes later.
+        """
         if end.plan == self._newest_plan and start.plan > self._newest_commit:
             raise AsynchronousProgress(
-                f"Spark asks for micro-batch plan {end.plan} before its logs have the one before: asynchronous progress tracking "
-                "is on, under which a record could be read that no log knows of. Take asyncProgressTrackingEnabled out of the "
+                f"Spark asks for micro-batch plan {end.plan} before its logs have the previous plan: asynchronous progress "
+                "tracking is on. A record could then be read that is in no log. Remove asyncProgressTrackingEnabled from the "
                 "options of writeStream, and start the query on its checkpoint."
             )
 
@@ -117,7 +124,7 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         return self._cycle
 
     def _metered(self) -> Observer:
-        """Serve the metrics if they are asked for, from before the group is joined; what the cycle then counts in."""
+        """Return what observes the cycle. If metrics are enabled, they are served from before the group is joined."""
         if self._options.metrics_port is None:
             return UNOBSERVED
         from spark_groupsource.metrics.server import serve

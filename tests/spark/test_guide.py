@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from spark_groupsource.dev_broker import Cluster
 from tests.support.group_offsets import committed_offsets, end_offsets
-from tests.support.spark_process import ROOT
-
-PAGE = (ROOT / "docs" / "guide.md").read_text(encoding="utf-8")
-
-
-def program(name: str, **instead: str) -> str:
-    """The page's program `name`, with some texts replaced, each of which has to be there."""
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    (code,) = (block for block in blocks if block.startswith(f"# {name}.py\n"))
-    for text, replacement in instead.items():
-        assert text in code, f"{text} is not in {name}.py"
-        code = code.replace(text, replacement)
-    return code
+from tests.support.page_programs import program
 
 
 def test_the_first_pipeline_reads_what_was_produced_and_goes_on_when_it_is_started_again(
     spark: SparkSession, cluster: Cluster, tmp_path: Path
 ) -> None:
     ours = {"localhost:9092": cluster.bootstrap_servers, '"orders"': '"orders-of-the-guide"'}
-    produce = program("produce", **ours)
+    produce = program("docs/guide.md", "produce.py", ours)
     pipeline = program(
-        "pipeline",
-        **ours,
-        **{'"billing")\n    .option': '"billing-of-the-guide")\n    .option', '"/data': f'"{tmp_path}'},
-        **{'processingTime="1 second"': "availableNow=True"},
+        "docs/guide.md",
+        "pipeline.py",
+        {
+            **ours,
+            '"billing")\n    .option': '"billing-of-the-guide")\n    .option',
+            '"/data': f'"{tmp_path}',
+            'processingTime="1 second"': "availableNow=True",
+        },
     )
     exec(produce, {})  # noqa: S102
     for _ in range(2):

@@ -8,19 +8,16 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.support.page_programs import program
 from tests.support.spark_process import ROOT, SPARK_HOME
 
 PAGE = (ROOT / "docs" / "running.md").read_text()
 
 
 def write_program(name: str, folder: Path, instead: Mapping[str, str]) -> Path:
-    """Write the page's program `name` to the folder, with some texts replaced, each of which has to be there."""
-    (code,) = (block for block in re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL) if block.startswith(f"# {name}\n"))
-    for text, replacement in instead.items():
-        assert text in code, f"{text} is not in {name}"
-        code = code.replace(text, replacement)
+    """Write the page's program `name` to the folder, with some texts replaced. Each of them has to occur in it."""
     file = folder / name
-    file.write_text(code)
+    file.write_text(program("docs/running.md", name, instead), encoding="utf-8")
     return file
 
 

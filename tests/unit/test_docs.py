@@ -20,7 +20,7 @@ from spark_groupsource.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "spark_groupsource"
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"
 DESIGN = ROOT / "docs" / "design.md"
 

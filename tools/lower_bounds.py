@@ -17,6 +17,7 @@ TESTS = (
     "tests/unit",
     "tests/kafka/test_fetch.py",
     "tests/kafka/test_cycle.py",
+    "tests/kafka/test_outstanding_claims.py",
     "tests/kafka/test_claims.py",
     "tests/spark/test_batch.py",
 )

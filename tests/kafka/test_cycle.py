@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import re
 import threading
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.errors import CheckpointBehindGroup, ClaimsOutstanding, ClaimTimeout, CommitRefused, OptionError
+from spark_groupsource.errors import CheckpointBehindGroup, ClaimTimeout, CommitRefused, OptionError
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
 from tests.support.waiting import until
 
 
@@ -78,12 +76,6 @@ def test_an_empty_first_batch_does_not_disturb_a_rebalance(topic: MakeTopic, pro
     assert a.run_batch() | b.run_batch() == {0: (0, 4), 1: (0, 4)}
 
 
-def in_background(step: Callable[[], object]) -> threading.Thread:
-    thread = threading.Thread(target=step)
-    thread.start()
-    return thread
-
-
 def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confirmed(
     topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
@@ -106,195 +98,6 @@ def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confir
     assert isinstance(record, CommitRecord)
     assert (record.next, record.open, record.owed) == (10, (), ())
     assert b.run_batch() == {going.partition: (10, 13)}, "b goes on exactly behind a"
-
-
-@pytest.mark.parametrize("how", [{"handoff": "immediate"}, {"handoff.drainTimeout": "500ms"}])
-def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, how: dict[str, str]
-) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
-    a, b = query(name, **how), query(name)
-    assert a.plan()
-    a.claim()
-    b.until_planning(1)
-    (moved,) = b.positions
-    record = record_of(name, moved.partition)
-    assert isinstance(record, CommitRecord)
-    (owed,) = record.owed
-    assert owed[:4] == (a.done.stream, 0, 0, 10)
-    assert abs(time.time() - (owed.since or 0)) < 600, "since it was claimed"
-    assert (record.offset, record.next) == (0, 10), "lag tools see what is not durably processed"
-    produce(name, [(None, b"y")] * 3, partition=moved.partition)
-    assert b.run_batch() == {moved.partition: (10, 13)}, "the next owner goes on behind the claim"
-    assert a.claim() == {0: (0, 10), 1: (0, 10)}, "the claim still holds for its own stream"
-    a.finish()
-    a.plan()
-
-    def settled() -> bool:
-        b.plan()
-        found = record_of(name, moved.partition)
-        return isinstance(found, CommitRecord) and not found.owed and found.offset == 13
-
-    until(settled, "b drops the range that a has confirmed")
-
-
-def test_a_driver_that_dies_with_a_claim_reads_it_after_its_restart_and_nobody_else_does(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, b = query(name), query(name)
-    assert a.plan()
-    assert a.claim() == {0: (0, 10)}
-    a.cycle.stop()
-    b.until_planning(1)
-    assert not b.plan(), "the range is a's"
-    produce(name, [(None, b"y")] * 5)
-    assert b.run_batch() == {0: (10, 15)}
-    a.restart()
-    assert a.claim() == {0: (0, 10)}, "the replay reads exactly what was planned"
-
-
-def dead_with_a_claim(one: Query) -> None:
-    """The query has claimed what there is, and is gone."""
-    assert one.plan()
-    assert one.claim()
-    one.cycle.stop()
-
-
-def test_a_range_of_a_dead_query_is_reread_at_once_beside_what_is_new_and_its_stream_leaves_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, b = query(name), query(name, outstandingClaims="reread")
-    dead_with_a_claim(a)
-    produce(name, [(None, b"y")] * 5)
-    until(b.plan, "something to read")
-    before = record_of(name, 0)
-    assert isinstance(before, CommitRecord)
-    assert [entry.range for entry in before.owed] == [(0, 10)], "planned, but not yet claimed"
-    assert b.claim() == {0: (0, 10, 10, 15)}
-    claimed = record_of(name, 0)
-    assert isinstance(claimed, CommitRecord)
-    assert (claimed.offset, claimed.next, claimed.open, claimed.owed) == (0, 15, ((0, 10), (10, 15)), ())
-    a.restart()
-    assert a.claim() == {}, "b has taken it"
-    b.finish()
-    b.plan()
-    confirmed = record_of(name, 0)
-    assert isinstance(confirmed, CommitRecord)
-    assert confirmed.offset == 15
-
-
-def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a_dead_second(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="reread")
-    dead_with_a_claim(a)
-    assert b.run_batch() == {0: (0, 10)}
-    b.done = b.cycle.first()
-    b.restart()
-    assert b.claim() == {0: (0, 10)}
-    b.cycle.stop()
-    assert c.run_batch() == {0: (0, 10)}
-
-
-def test_maxOffsetsPerTrigger_cuts_a_reread_range_and_its_own_stream_reads_what_is_left(  # noqa: N802
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, b = query(name), query(name, outstandingClaims="reread", maxOffsetsPerTrigger="4")
-    dead_with_a_claim(a)
-    assert b.run_batch() == {0: (0, 4)}
-    record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
-    assert [(entry.stream, entry.plan, *entry.range) for entry in record.owed] == [(a.done.stream, 0, 4, 10)]
-    a.restart()
-    assert a.claim() == {0: (4, 10)}
-
-
-def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, patient = query(name), query(name, outstandingClaims="reread-after 10m")
-    dead_with_a_claim(a)
-    patient.until_planning(1)
-    assert not patient.plan(), "held for less than ten minutes"
-    patient.cycle.stop()
-    hasty = query(name, outstandingClaims="reread-after 500ms")
-    begin = time.monotonic()
-    assert hasty.run_batch() == {0: (0, 10)}
-    assert time.monotonic() - begin >= 0.5
-
-
-def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confirmed_within_the_grace(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a, b = query(name), query(name, **{"outstandingClaims.grace": "300ms"})
-    dead_with_a_claim(a)
-
-    def stopped() -> bool:
-        try:
-            b.plan()
-        except ClaimsOutstanding as told:
-            text = str(told)
-            assert f"{name}-0 [0, 10) 10 offsets: stream {a.done.stream}, plan 0" in text
-            assert re.search(r"restart the query .* every record reaches the output once", text)
-            assert re.search(r"outstandingClaims=reread: .* duplicated", text)
-            assert re.search(r"outstandingClaims=hold: .* permanently missing from the output", text)
-            return True
-        return False
-
-    until(stopped, "the query stops")
-
-
-def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_checkpoint(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    grace = {"outstandingClaims.grace": "1ms"}
-    a, told = query(name), query(name, outstandingClaims="hold", **grace)
-    dead_with_a_claim(a)
-    told.until_planning(1)
-    assert not told.plan()
-    report = told.cycle.report()
-    assert report is not None
-    assert (report["held"], report["totalHeld"]) == ({name: {"0": 10}}, 10)
-    assert re.search(rf"{name}-0 \[0, 10\) \(10 offsets\) is held back: stream {a.done.stream}", caplog.text)
-    told.cycle.stop()
-    with_checkpoint = query(name, **grace)
-    with_checkpoint.done = with_checkpoint.logged = with_checkpoint.done.model_copy(update={"plan": 3})
-    with_checkpoint.until_planning(1)
-    assert not with_checkpoint.plan()
-
-
-def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic(partitions=2)
-    a, b = query(name), query(name, **{"outstandingClaims.grace": "1ms"})
-    a.until_planning(2)
-    joining = in_background(lambda: b.until_planning(1))
-    a.until_planning(1)
-    joining.join()
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
-    dead_with_a_claim(a)
-    b.until_planning(2)
-    assert any(record.owed for record in b.joined._ledger._records.values())
-    b.plan()
-    b.plan()
 
 
 def test_a_plan_that_was_never_claimed_is_left_on_a_replay_and_its_records_come_in_the_next(

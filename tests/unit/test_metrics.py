@@ -110,10 +110,10 @@ class TestTheOptions:
             ({"metrics.port": "65536"}, "metrics.port = '65536': a whole number from 0 to 65535"),
             (
                 {"metrics.port": "1", "metrics.host": "localhost:9400"},
-                "metrics.host = 'localhost:9400': a host's name",
+                "metrics.host = 'localhost:9400': the name or address of a host",
             ),
-            ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': a host's name or address"),
-            ({"metrics.host": "0.0.0.0"}, "metrics.host does nothing without metrics.port"),  # noqa: S104
+            ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': the name or address of a host"),
+            ({"metrics.host": "0.0.0.0"}, "metrics.host has no effect without metrics.port"),  # noqa: S104
         ],
     )
     def test_what_is_wrong_is_told(self, given: dict[str, str], message: str) -> None:

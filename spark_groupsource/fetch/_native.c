@@ -1,10 +1,12 @@
-/* Records that librdkafka has fetched into the buffers of an Arrow record batch, without a Python object for any.
+/* Copies the records that librdkafka has fetched into the buffers of an Arrow record batch. No record becomes a Python object.
  *
- * A plain shared library for ctypes: no Python API, and not linked to librdkafka, whose functions arrive as pointers from
- * the copy that confluent-kafka has loaded (native.py, which says what is what in `struct intake`). One thread at a time.
+ * A plain shared library for ctypes, without Python's API. It is not linked to librdkafka: it gets pointers to the functions
+ * of the copy that confluent-kafka has loaded (native_api.py). Only one thread may use an intake at a time.
  *
- * Two passes. `gs_take` consumes messages and keeps those of the range, and adds up their sizes; `gs_fill` copies them
- * into one block of memory of just that size, which Python has allocated, and frees them one by one.
+ * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_fill` copies them
+ * into one block of memory of exactly that size, which Python has allocated (native_arrow.py), and frees them one by one.
+ *
+ * All messages of an intake are of one partition, the only one that is assigned. So no message's partition is compared.
  */
 
 #include <stddef.h>
@@ -17,7 +19,7 @@
 #define EXPORT __attribute__((visibility("default")))
 #endif
 
-/* To be raised with every change of the structs or functions below; native.py refuses any other. */
+/* Raise it with every change of the structs or functions below: native_api.py refuses any other. */
 #define GS_ABI 1
 
 #define NO_ERROR 0
@@ -25,14 +27,14 @@
 #define ERR_NOENT (-156)
 
 #define EVENT_TEXT 512
-/* Librdkafka refills its queue while we take from it: no more than so many messages are out and not looked at. */
+/* The most messages to consume at once. librdkafka refills its queue meanwhile. */
 #define MOST_AT_ONCE 1024
-/* What one header costs in offsets, bitmap and rounding, besides its bytes. */
+/* The bytes of one header in offsets, bitmap and rounding, besides its key and value. */
 #define HEADER_OVERHEAD 16
-/* Arrow wants 8; cache lines like 64. */
+/* Arrow needs 8; 64 is a cache line. */
 #define ALIGNMENT 64
-/* Kafka's timestamps are in ms, Spark's in µs: one beyond this, or below its negative, does not fit. LARGEST_TIMESTAMP_MS of
- * arrow_schema.py. */
+/* Kafka's timestamps are in ms, Spark's in µs. A timestamp beyond this, or below its negative, does not fit. The same as
+ * LARGEST_TIMESTAMP_MS in arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
 /* rd_kafka_message_t, which is public. */
@@ -40,7 +42,7 @@ struct message {
     int32_t err;
     void *topic;
     int32_t partition;
-    void *value; /* of an error: its text */
+    void *value; /* for an error, its text */
     size_t value_size;
     void *key;
     size_t key_size;
@@ -61,7 +63,8 @@ struct library {
 struct intake {
     struct library library;
     void *queue;
-    /* [0, rows) are in the batch, [seen, fetched) were consumed and not looked at; rows <= seen <= fetched <= row_limit. */
+    /* Messages [0, rows) are in the batch. [seen, fetched) were consumed and not taken in yet.
+     * rows <= seen <= fetched <= row_limit. */
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
@@ -69,7 +72,7 @@ struct intake {
     int64_t rows;
     int64_t seen;
     int64_t fetched;
-    /* Of the rows. */
+    /* Sums over the rows. */
     int64_t bytes;
     int64_t key_bytes;
     int64_t null_keys;
@@ -80,10 +83,10 @@ struct intake {
     int64_t header_key_bytes;
     int64_t header_value_bytes;
     int64_t null_header_values;
-    int64_t odd_header_keys; /* which are not UTF-8 */
-    /* What one gs_take tells. */
+    int64_t odd_header_keys; /* not UTF-8 */
+    /* The result of one gs_take. */
     int64_t next;
-    int64_t first; /* -1: none */
+    int64_t first; /* -1: no record */
     int64_t full;
     int64_t event; /* 0: none */
     int64_t event_offset;
@@ -91,7 +94,7 @@ struct intake {
     char event_text[EVENT_TEXT];
 };
 
-/* The buffers in the block of a batch, in their order. */
+/* The buffers in the block of a batch, in this order; native_arrow.py uses the indexes. */
 enum section {
     KEY_VALID,
     KEY_OFFSETS,
@@ -112,7 +115,7 @@ enum section {
     SECTIONS
 };
 
-/* The sizes of one record's parts; `headers` is NULL when there are none. */
+/* The sizes of one record. `headers` is NULL if there are none. */
 struct sizes {
     void *headers;
     int64_t count;
@@ -143,7 +146,7 @@ static int is_utf8(const unsigned char *text, size_t size) {
             more = 3;
         else
             return 0;
-        /* Overlong forms, surrogates, and what is beyond U+10FFFF. */
+        /* Refuse overlong forms, surrogates, and code points beyond U+10FFFF. */
         if (lead == 0xE0)
             low = 0xA0;
         else if (lead == 0xED)
@@ -159,7 +162,7 @@ static int is_utf8(const unsigned char *text, size_t size) {
     return 1;
 }
 
-/* Returns NO_ERROR, or what librdkafka says to headers that it cannot read. */
+/* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. */
 static int32_t measure(const struct intake *in, const struct message *message, struct sizes *sizes) {
     memset(sizes, 0, sizeof(*sizes));
     sizes->total = (int64_t)message->key_size + (int64_t)message->value_size;
@@ -187,7 +190,7 @@ static int32_t measure(const struct intake *in, const struct message *message, s
         else
             sizes->value_bytes += (int64_t)size;
     }
-    /* Spark shows null, not an empty list. */
+    /* Spark shows null instead of an empty list. */
     if (sizes->count == 0)
         sizes->headers = NULL;
     sizes->total += sizes->key_bytes + sizes->value_bytes + sizes->count * HEADER_OVERHEAD;
@@ -223,15 +226,15 @@ static void accept(struct intake *in, const struct sizes *sizes) {
     in->odd_header_keys += sizes->odd_keys;
 }
 
-/* Drops what was consumed and not looked at. */
+/* Drops the messages that were consumed and not taken in. */
 EXPORT void gs_forget_fetched(struct intake *in) {
     while (in->seen < in->fetched)
         drop_seen(in);
     in->seen = in->fetched = in->rows;
 }
 
-/* Looks at what was consumed; returns whether there is something to tell before more is consumed. What comes after the last
- * record of the range is of no concern, not even an error. */
+/* Takes in consumed messages. Returns 1 if the caller must return before more are consumed: the batch is full, an event came, or
+ * the range is at its end. Nothing after the last record of the range counts, not even an error. */
 static int look(struct intake *in, int64_t end) {
     while (in->seen < in->fetched && in->next < end) {
         struct message *message = in->messages[in->seen];
@@ -269,7 +272,7 @@ static int look(struct intake *in, int64_t end) {
     return 0;
 }
 
-/* How many messages to consume at once, so that what does not fit into the batch stays in librdkafka's queue. */
+/* How many messages to consume at once, so that those that do not fit into the batch stay in librdkafka's queue. */
 static int64_t most_wanted(const struct intake *in, int64_t end) {
     int64_t most = MOST_AT_ONCE;
     if (in->rows > 0) {
@@ -284,8 +287,8 @@ static int64_t most_wanted(const struct intake *in, int64_t end) {
     return most;
 }
 
-/* Takes in records of [next, end) until the batch is full, something else than a record comes, or nothing is there. With
- * nothing at once, waits for one message, and takes what came with it. */
+/* Takes in records of [next, end) until the batch is full, an event comes, or librdkafka has no more. If it has none at first,
+ * waits for one message, and then takes in those that came with it. */
 EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms) {
     in->next = next;
     in->first = -1;
@@ -296,7 +299,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
         if (wanted <= 0)
             return;
         in->seen = in->fetched = in->rows;
-        /* Librdkafka waits until it has all that it was asked for. */
+        /* librdkafka waits until it has as many as it was asked for. */
         if (timeout_ms > 0)
             wanted = 1;
         ptrdiff_t got = in->library.consume_batch_queue(in->queue, timeout_ms, in->messages + in->rows, (size_t)wanted);
@@ -307,7 +310,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
     }
 }
 
-/* Says where in the block each buffer begins and how long it is, in bytes; returns the size of the block. */
+/* Computes where in the block each buffer begins and how long it is, in bytes. Returns the size of the block. */
 EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *sizes) {
     int64_t rows = in->rows;
     int64_t bits = (rows + 7) / 8;
@@ -338,7 +341,7 @@ EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *size
     return at;
 }
 
-/* One column of bytes being written; `valid` is NULL when it has no null. */
+/* One column of bytes that is being written. `valid` is NULL if the column has no null. */
 struct bytes_column {
     uint8_t *valid;
     int32_t *offsets;
@@ -347,7 +350,7 @@ struct bytes_column {
     int64_t size;
 };
 
-/* The bitmap of a column, with no bit set; NULL when it needs none. */
+/* Returns the bitmap of a column with no bit set, NULL if the column needs none. */
 static uint8_t *bitmap(uint8_t *block, const int64_t *begins, const int64_t *sizes, enum section section) {
     return sizes[section] > 0 ? memset(block + begins[section], 0, (size_t)sizes[section]) : NULL;
 }
@@ -388,7 +391,7 @@ static void append_headers(const struct intake *in, const struct message *messag
     }
 }
 
-/* From ms to µs; what does not fit becomes the nearest that does. */
+/* Converts ms to µs. A timestamp that does not fit becomes the nearest that does. */
 static int64_t to_us(int64_t ms) {
     if (ms > LARGEST_TIMESTAMP_MS)
         ms = LARGEST_TIMESTAMP_MS;
@@ -397,7 +400,7 @@ static int64_t to_us(int64_t ms) {
     return ms * 1000;
 }
 
-/* Copies the rows into the block, as gs_layout said, and frees them; the next batch begins with what was not looked at. */
+/* Copies the rows into the block as gs_layout has computed, and frees them. The next batch begins with the other messages. */
 EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, const int64_t *sizes) {
     struct bytes_column keys =
         bytes_column(bitmap(block, begins, sizes, KEY_VALID), block + begins[KEY_OFFSETS], block + begins[KEY_DATA]);
@@ -422,8 +425,8 @@ EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, co
         append(&values, message->value, message->value_size);
         offsets[row] = message->offset;
         timestamps[row] = to_us(in->library.message_timestamp(message, &type));
-        /* Librdkafka counts 0 not available, 1 create time, 2 log append time; Java's TimestampType.id, which is what
-         * Spark shows, is one less. */
+        /* In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's TimestampType.id, one
+         * less. */
         types[row] = type - 1;
         if (in->with_headers) {
             append_headers(in, message, &header_keys, &header_values);
@@ -441,7 +444,7 @@ EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, co
     in->null_header_values = in->odd_header_keys = 0;
 }
 
-/* Frees all messages, those in the batch too. */
+/* Frees all messages, those of the batch included. */
 EXPORT void gs_close(struct intake *in) {
     gs_forget_fetched(in);
     for (int64_t row = 0; row < in->rows; row++)

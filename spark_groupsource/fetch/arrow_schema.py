@@ -10,8 +10,8 @@ import pyarrow as pa
 RECORD_DDL = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 HEADERS_DDL = "headers array<struct<key string, value binary>>"
 
-# `element` is the name that Spark gives to what is in an array; Arrow's own default is `item`.
 HEADERS_TYPE = pa.list_(pa.field("element", pa.struct([("key", pa.string()), ("value", pa.binary())])))
+"""The column `headers`. Spark names the values of an array `element`; Arrow's own default is `item`."""
 
 LARGEST_TIMESTAMP_MS = (2**63 - 1) // 1000
 """The largest timestamp in ms that fits into Spark's 64 bits of µs; its negative is the smallest. See `contract.fetch`."""
@@ -30,13 +30,13 @@ _WITH_HEADERS = pa.schema([*_RECORD_FIELDS, pa.field("headers", HEADERS_TYPE)])
 
 
 def spark_schema(include_headers: bool) -> str:
-    """Return the schema as Spark's DDL; `include_headers` adds the column `headers` at the end."""
+    """Return the schema as Spark's DDL. With `include_headers` the last column is `headers`."""
     return f"{RECORD_DDL}, {HEADERS_DDL}" if include_headers else RECORD_DDL
 
 
 def arrow_schema(include_headers: bool) -> pa.Schema:
     """Return the schema of every batch.
 
-    It equals `to_arrow_schema(schema, timezone="UTC")` of PySpark, which from 4.3 on refuses batches of any other.
+    It equals `to_arrow_schema(schema, timezone="UTC")` of PySpark. From 4.3 on PySpark refuses batches with another schema.
     """
     return _WITH_HEADERS if include_headers else _WITHOUT_HEADERS

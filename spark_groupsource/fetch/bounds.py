@@ -1,4 +1,4 @@
-"""Asking a partition's leader where its log starts and ends."""
+"""Requests to a partition's leader for the bounds of its log."""
 
 from __future__ import annotations
 
@@ -13,16 +13,21 @@ from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, r
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 
-# A bad answer may come from a broker that has just started or lost the leadership, and librdkafka remembers for some
-# 300 ms that a topic does not exist: such an answer is believed when it stays.
 _TRIES = 5
+"""How often a bad answer is asked for again before it is accepted.
+
+It may come from a broker that has just started, or is no longer the leader. And librdkafka caches for some 300 ms that a topic
+does not exist.
+"""
+
 _BETWEEN_TRIES_S = 0.25
 _SHORTEST_WAIT_S = 0.05
 _FIRST_WAIT_S = 1.0
+"""The timeout of the first request. A request that times out is sent again with twice the time, for a broker that is slow."""
 
 
 class NoAnswer(Exception):
-    """No answer in time, and no reason to give up; `error` is what librdkafka said."""
+    """No answer in time, and no reason to fail. `error` is librdkafka's."""
 
     def __init__(self, error: KafkaError) -> None:
         super().__init__(error.str())
@@ -32,8 +37,16 @@ class NoAnswer(Exception):
 def ask_bounds(consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_s: float, doing: str) -> LogBounds | None:
     """Return the partition's bounds, or None if there is no such topic or partition.
 
-    An answer by which the log ends before `end` (exclusive) is asked for again before it is believed. `timeout_s` is for
-    each request. Raises NoAnswer, or the BrokerError that says why nobody can be asked; its text begins with `doing`.
+    Args:
+        consumer: Sends the requests.
+        partition: The partition.
+        end: Where the log should end, exclusive. If an answer says that it ends before, it is requested again.
+        timeout_s: The limit for each request, in s.
+        doing: What the task is doing; the text of an error begins with it.
+
+    Raises:
+        NoAnswer: No broker has answered.
+        BrokerError: The brokers refuse, and a later request would be refused, too.
     """
     for attempt in range(_TRIES):
         if attempt:
@@ -42,16 +55,26 @@ def ask_bounds(consumer: FetchConsumer, partition: TopicPartition, end: int, tim
         if bounds is not None and bounds.high >= end:
             break
     if bounds is None:
-        _raise_unless_gone(consumer, partition, timeout_s, doing)
+        _raise_unless_deleted(consumer, partition, timeout_s, doing)
     return bounds
 
 
 def wait_for_bounds(
     consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str
 ) -> LogBounds | None:
-    """As `ask_bounds`, but ask for up to `timeout_ms`, then raise the BrokerError of a wait without progress.
+    """Return what `ask_bounds` does, but ask for up to `timeout_ms`.
 
-    Only for a consumer with nothing assigned: it is polled, so that it tells of refused credentials.
+    Only for a consumer with nothing assigned: it is polled, so that it reports refused credentials.
+
+    Args:
+        consumer: Sends the requests.
+        partition: The partition.
+        end: Where the log should end, exclusive.
+        timeout_ms: How long to ask, in ms.
+        doing: What the task is doing; the text of an error begins with it.
+
+    Raises:
+        BrokerError: The brokers refuse, or none has answered in time.
     """
     deadline = Deadline(timeout_ms / 1000)
     wait = _FIRST_WAIT_S
@@ -65,29 +88,30 @@ def wait_for_bounds(
             consumer.serve()
             overdue = deadline.over
             if overdue and not consumer.errors:
-                # Some troubles are told every 10 s only: that no token is to be had.
+                # librdkafka reports some errors every 10 s only, such as a token that cannot be fetched.
                 consumer.errors.update(earlier)
-            # A broker that goes down may break off a handshake, which looks like a refusal: one that stays is believed.
+            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a second one is accepted.
             if overdue or wait > _FIRST_WAIT_S:
                 raise_if_refused(consumer, doing)
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
-        # A request that is given up has to be sent anew: the next one gets more time, for a broker that is slow.
         wait *= 2
         time.sleep(_SHORTEST_WAIT_S)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
-    """Raise what the consumer has told by callback, if waiting cannot mend it (refused credentials above all)."""
+    """Raise the error that the consumer has reported by callback, if it cannot pass, such as refused credentials."""
     for error in list(consumer.errors.values()):
         refused = refusal(error, doing)
         if refused is not None:
             raise refused
 
 
-def _raise_unless_gone(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:
-    """librdkafka says that there is no such partition without the ACL DESCRIBE too, and of a broker that comes back: no records
-    are gone then."""
+def _raise_unless_deleted(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:
+    """Raise, unless a broker confirms that there is no such partition.
+
+    librdkafka reports the same without the ACL DESCRIBE, and while a broker is starting. No records are lost then.
+    """
     try:
         error = consumer.partition_error(partition, timeout_s)
     except KafkaException as failure:

@@ -1,8 +1,10 @@
-"""The consumers of this process: one per reader and set of client settings, kept from task to task.
+"""The consumers of this process, kept from task to task: one for each reader and set of client settings.
 
-Spark's Python workers are used again for later tasks, so a consumer that is kept saves the connections of a new one (30
-to 65 ms). A reading task borrows it: while it does, the consumer is in nobody else's hands. It never joins the group and
-never commits; `group.id` is the user's own, so that the ACLs and quotas that the driver needs suffice.
+Spark uses a Python worker for many tasks. A consumer that is kept saves the connections of a new one, which take 30 to 65 ms. A
+task borrows the consumer, and no other task uses it meanwhile.
+
+A consumer never joins the group and never commits. It has the user's `group.id`, so that it needs no more ACLs and quotas than
+the driver.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
 
 log = logging.getLogger(__name__)
 
-# A worker may serve several queries; the consumers of those that ended must not pile up.
 _MOST_KEPT = 4
+"""A worker may serve several queries. The consumers of those that have ended must not accumulate."""
 
 
 @dataclass(frozen=True)
@@ -34,15 +36,25 @@ class _Key:
 
 
 _kept: dict[_Key, FetchConsumer] = {}
+"""The consumers that no task uses now."""
+
 _living: dict[int, FetchConsumer] = {}
+"""All consumers that are not closed, by `id`."""
 
 
 @contextmanager
 def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchConsumer]:
-    """Lend the consumer of these settings, made by `make` if there is none; nothing is assigned to it.
+    """Lend the consumer of these settings. Nothing is assigned to it.
 
-    After an error in the body it is closed, else kept for the next task. Two tasks at a time in one process get two.
-    Raises OptionError when librdkafka refuses the settings.
+    After an error in the body the consumer is closed. Otherwise it is kept for the next task. Two tasks that run in one process
+    at the same time get two consumers.
+
+    Args:
+        make: Makes a consumer if none is kept.
+        client: The finished settings of the consumer.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
     """
     key = _Key(make, _digest(client))
     consumer = _kept.pop(key, None)
@@ -56,11 +68,11 @@ def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchCon
         yield consumer
         clean = True
     except GeneratorExit:
-        # The task has enough (a limit in the query), or is gone.
+        # The task ended early: the query has a limit, or was stopped.
         clean = True
         raise
     finally:
-        # In a forked child, another process's consumer must not be touched: its threads are not here, so it hangs.
+        # In a forked child a call of the parent's consumer would hang: its threads do not exist here.
         if consumer.pid == os.getpid():
             _give_back(key, consumer) if clean else _close(consumer)
 
@@ -94,10 +106,10 @@ def _close(consumer: FetchConsumer) -> None:
 
 
 def _give_memory_back() -> None:
-    """Where malloc is glibc's, have it return what is free to the system.
+    """Make glibc's malloc return its free memory to the system.
 
-    It keeps what a thread has unpacked and freed for that thread, also when its query has ended: a worker that serves one query
-    after the other would grow with each.
+    It keeps the memory in which a thread has decompressed records for that thread, even after its query has ended. A worker that
+    serves one query after the other would grow with each.
     """
     if sys.platform == "linux":
         trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
@@ -110,7 +122,7 @@ def _digest(client: Mapping[str, str]) -> str:
 
 
 def _abandon_inherited() -> None:
-    """Runs in a forked child: the parent's consumers are let alone for ever."""
+    """Forget the parent's consumers, in a forked child. They are never used or freed there."""
     for consumer in _living.values():
         consumer.abandon()
     _living.clear()
@@ -118,5 +130,5 @@ def _abandon_inherited() -> None:
 
 
 os.register_at_fork(after_in_child=_abandon_inherited)
-# Else their threads would run on while the process takes down the libraries that they use.
+# Otherwise their threads would still run while the process unloads the libraries that they use.
 atexit.register(close_kept)

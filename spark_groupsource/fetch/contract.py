@@ -1,7 +1,7 @@
-"""The executors' side: a range of one partition in, Arrow record batches out.
+"""The contract of readers: what holds for each of them.
 
-This module is the contract. A reader is a function of the type `Reader`; whatever it is made of, it holds to what
-`fetch` says, and the tests in tests/kafka/test_fetch.py run over all of them. Nothing here imports pyspark.
+A reader is a function of the type `Reader` that does what `fetch` says. The tests in tests/kafka/test_fetch.py run over all
+readers. Nothing here imports pyspark.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchRange:
-    """What one Spark task reads. Nothing secret in it; it pickles.
+    """What one Spark task reads. It holds no secret and can be pickled.
 
     Args:
-        topic: the topic's name.
-        partition: the partition's number.
-        start: the first offset, inclusive.
-        end: the last offset, exclusive; an end at the start is an empty range.
+        topic: The topic's name.
+        partition: The partition's number.
+        start: The first offset, inclusive.
+        end: The last offset, exclusive. If it equals the start, the range is empty.
 
-    Raises ValueError for a range that begins below 0 or ends before it begins.
+    Raises:
+        ValueError: The range begins below 0, or ends before it begins.
     """
 
     topic: str
@@ -43,21 +44,35 @@ class FetchRange:
 
 
 Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]
+"""A function that reads a range as `fetch` says."""
 
 
 def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:  # noqa: A002
     """Read exactly the records of `[start, end)`, in the order of their offsets.
 
-    Offsets without a record (compacted away, transaction markers, aborted under `read_committed`) are passed over: they
-    are no loss. Yields batches with `schema.arrow_schema`, none of them empty, so an empty range yields nothing.
+    Offsets without a record are skipped and are no loss: compaction, transaction markers, and aborted records under
+    `read_committed` leave such gaps.
 
     A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
     write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here.
 
-    Raises DataLossError when records of the range are gone (deleted, cut off, or the topic or partition with them) and
-    `fail_on_data_loss` is set; AuthenticationFailed, NotAuthorized or BrokerUnavailable when that is the reason why
-    nothing can be read; BrokerError for any other, a wait of more than `poll_timeout_ms` among them; OptionError when
-    librdkafka refuses the client settings. No text of them holds a secret.
+    Args:
+        range: What to read.
+        settings: How to read.
+
+    Yields:
+        Batches with the schema `arrow_schema.arrow_schema`. None of them is empty, so an empty range yields nothing.
+
+    Raises:
+        DataLossError: `fail_on_data_loss` is set and records of the range are lost. They were deleted, or cut off, or their
+            topic or partition was deleted.
+        AuthenticationFailed: The brokers refuse the credentials.
+        NotAuthorized: An ACL is missing.
+        BrokerUnavailable: No broker answers within `poll_timeout_ms`.
+        BrokerError: The range cannot be read for another reason. One of them is no progress within `poll_timeout_ms`.
+        OptionError: librdkafka refuses the client settings.
+
+    No text of an error shows a secret.
     """
     from spark_groupsource.fetch.choice import reader_for
 

@@ -1,6 +1,6 @@
-"""What a reader is made of: a consumer, and the intake that makes batches of what it has fetched.
+"""The two parts of a reader: a consumer, and the intake that makes batches of the records that it has fetched.
 
-The two readers differ in these; everything above them (reading.py, bounds.py, consumers.py) is the same.
+The native and the pure reader differ only in these parts. reading.py, bounds.py and consumer_cache.py are the same for both.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PartitionEvent:
-    """What came in the place of a record: an error, or the end of the partition.
+    """An error or the end of the partition, which came in the place of a record.
 
     Args:
-        error: what librdkafka says.
-        offset: where in the partition; below 0 when that is not known.
+        error: librdkafka's error.
+        offset: Where in the partition; below 0 if that is not known.
     """
 
     error: KafkaError
@@ -32,13 +32,13 @@ class PartitionEvent:
 
 @dataclass(frozen=True)
 class Taken:
-    """What one look at the fetched records gave.
+    """What one `take` has found.
 
     Args:
-        first: the offset of the first record seen, which may be one at the end of the range or beyond; None for no record.
-        next: the offset after the last row taken in; the range's end once a record at it or beyond was seen.
-        full: whether the rows make a whole batch, which must be had before the next look.
-        event: what stopped the look, after the rows.
+        first: The offset of the first record found, None for no record. It may be at the end of the range, or beyond.
+        next: The offset after the last row taken in, or the range's end if a record at it or beyond was found.
+        full: Whether the rows make a whole batch. `batch` must be called before the next `take`.
+        event: What came after the rows, if it was no record.
     """
 
     first: int | None
@@ -48,48 +48,60 @@ class Taken:
 
     @property
     def nothing(self) -> bool:
-        """Whether there was nothing to see."""
+        """Whether nothing was found."""
         return self.first is None and self.event is None and not self.full
 
 
 class Intake(Protocol):
-    """The batch under way of one partition. Closed at the end, before the consumer is."""
+    """The batch in progress of one partition. It is closed before its consumer is."""
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
-        """Take in what has been fetched of `[next_offset, end)`, up to a whole batch or an event.
+        """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
 
-        Drops what lies before `next_offset`. With nothing there, waits up to `wait_s` for one record, and for no more.
-        Asks for no more records than the range has offsets.
+        Drops records before `next_offset`. If nothing was fetched, waits for one record only. Never asks librdkafka for more
+        records than the range has offsets.
+
+        Args:
+            next_offset: The first offset, inclusive.
+            end: The last offset, exclusive.
+            wait_s: The longest wait, in s.
         """
 
     def forget_fetched(self) -> None:
-        """Drop what was fetched and not looked at: it is of an assignment that ends."""
+        """Drop the records that were fetched and not taken in: their assignment ends."""
 
     def batch(self) -> pa.RecordBatch | None:
-        """Return the rows taken in, None if there is none, and begin the next batch."""
+        """Return the rows taken in, None if there are none, and begin the next batch."""
 
     def close(self) -> None:
-        """Drop everything."""
+        """Free all records."""
 
 
 class FetchConsumer(Protocol):
-    """A consumer that reads one partition at a time, in the hands of one task at a time.
-
-    `errors` has those that librdkafka reported by callback: the last of each code, since they were last cleared. `pid` is the
-    process that made it, the only one that may touch it.
-    """
+    """A consumer that reads one partition at a time, for one task at a time."""
 
     errors: dict[int, KafkaError]
+    """The errors that librdkafka has reported by callback since this was cleared, the last one of each code."""
+
     pid: int
+    """The process that made the consumer. No other process may use it."""
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-        """Ask the partition's leader for its low and high offset (see `LogBounds`); raises KafkaException."""
+        """Ask the partition's leader for its low and high offset (see `LogBounds`).
+
+        Raises:
+            KafkaException: The leader refuses, or does not answer in time.
+        """
 
     def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
-        """Ask a broker what is the matter with the topic or the partition, None if nothing is; raises KafkaException."""
+        """Ask a broker for the error of the topic or the partition, None if there is none.
+
+        Raises:
+            KafkaException: The broker refuses, or does not answer in time.
+        """
 
     def serve(self) -> None:
-        """Serve the callbacks; only while nothing is assigned, or a record would be thrown away."""
+        """Serve the callbacks. Only while nothing is assigned: a record would be dropped."""
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """Begin to fetch this partition, and no other, from `offset` (inclusive)."""
@@ -98,17 +110,17 @@ class FetchConsumer(Protocol):
         """Stop fetching."""
 
     def position(self, partition: TopicPartition) -> int:
-        """Return the offset after the last one passed, records or not; below 0 while there is none."""
+        """Return the offset after the last one passed, with a record or without; below 0 if there is none."""
 
     def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
-        """Begin to take in the records of this partition, in batches of at most so many bytes or of one record."""
+        """Begin to take in the records of this partition. A batch has at most `batch_bytes` bytes, or one record."""
 
     def close(self) -> None:
-        """End its connections and threads."""
+        """End the connections and threads."""
 
     def abandon(self) -> None:
-        """In a forked child, see to it that what the parent made is never freed: its threads are not here."""
+        """Make sure, in a forked child, that the parent's consumer is never freed: its threads do not exist here."""
 
 
-# Makes a consumer of finished librdkafka settings; raises OptionError when it refuses them.
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
+"""Makes a consumer with finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""

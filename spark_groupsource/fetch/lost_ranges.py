@@ -1,8 +1,8 @@
-"""Which offsets of a range are gone, by the bounds of the partition's log; and how that is told.
+"""Which offsets of a range are lost, by the bounds of the partition's log, and how that is reported.
 
-A gap between two records is no loss: compaction, transaction markers and aborted records leave gaps. What is below the
-log start offset was deleted (retention, delete-records), and what should be below the high watermark but is not was cut
-off (a recreated topic, an unclean leader election).
+A gap between two records is no loss: compaction, transaction markers and aborted records leave gaps. Records below the log start
+offset were deleted (retention, delete-records). Records that should be below the high watermark and are not were cut off (a
+recreated topic, an unclean leader election).
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch.contract import FetchRange
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class LogBounds:
-    """What a partition's leader has: offsets from `low` (inclusive) to `high` (exclusive).
+    """The offsets that a partition's leader has, from `low` (inclusive) to `high` (exclusive).
 
-    `low` is the log start offset; `high` the high watermark, or the last stable offset under `read_committed`.
+    Args:
+        low: The log start offset.
+        high: The high watermark, or the last stable offset under `read_committed`.
     """
 
     low: int
@@ -37,18 +39,24 @@ class LostRange:
 
 
 def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRange]:
-    """Return what is gone of `[start, end)`, in the order of offsets; `bounds` is None when there is no such partition."""
+    """Return the lost parts of `[start, end)`, in the order of offsets.
+
+    Args:
+        start: The first offset, inclusive.
+        end: The last offset, exclusive.
+        bounds: The bounds of the partition's log, None if there is no such partition.
+    """
     if start >= end:
         return []
     if bounds is None:
-        return [LostRange(start, end, "the topic or the partition does not exist (any more)")]
+        return [LostRange(start, end, "the topic or the partition does not exist any more")]
     found = []
     if bounds.low > start:
         why = f"the log starts at {bounds.low} (retention, delete-records, or a recreated topic)"
         found.append(LostRange(start, min(bounds.low, end), why))
     if bounds.high < end:
         why = f"the log ends at {bounds.high} (a recreated topic, or records cut off by an unclean leader election)"
-        # What lies below the log start has been counted already.
+        # The part below the log start has been counted already.
         cut = LostRange(max(start, bounds.low, bounds.high), end, why)
         if cut.start < cut.end:
             found.append(cut)
@@ -56,7 +64,13 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
 
 
 def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
-    """Return what is left of `[start, end)` after `lost_ranges` of it: losses are at the start or reach to the end."""
+    """Return the rest of `[start, end)` without its lost ranges, as its start and its end.
+
+    Args:
+        found: The result of `lost_ranges`: each is at the start of the range, or reaches to its end.
+        start: The first offset, inclusive.
+        end: The last offset, exclusive.
+    """
     for loss in found:
         if loss.start <= start:
             start = loss.end
@@ -66,13 +80,20 @@ def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
 
 
 def report(fetch_range: FetchRange, found: list[LostRange], fail: bool) -> None:
-    """Raise DataLossError, or log a warning if `fail` is False, with the ranges that are gone; nothing for none."""
+    """Report the lost ranges, if there are any.
+
+    Args:
+        fetch_range: What the task was to read.
+        found: The lost ranges.
+        fail: True: raise an error. False: log a warning.
+
+    Raises:
+        DataLossError: Something is lost and `fail` is set.
+    """
     if not found:
         return
     ranges = "; ".join(f"[{loss.start}, {loss.end}): {loss.why}" for loss in found)
-    text = f"Records of {fetch_range.topic}-{fetch_range.partition} are gone, offsets {ranges}."
+    text = f"Records of {fetch_range.topic}-{fetch_range.partition} are lost, offsets {ranges}."
     if fail:
-        raise DataLossError(
-            f"{text} The task was to read {fetch_range}. To go on with what is left, set failOnDataLoss to false."
-        )
-    logger.warning("%s The task was to read %s; it goes on with what is left, as failOnDataLoss is false.", text, fetch_range)
+        raise DataLossError(f"{text} The task was to read {fetch_range}. To continue with the rest, set failOnDataLoss to false.")
+    log.warning("%s The task was to read %s. It continues with the rest, because failOnDataLoss is false.", text, fetch_range)

@@ -1,7 +1,7 @@
-"""The C API of the librdkafka inside confluent-kafka, and the C of this package that stands on it, for ctypes.
+"""For ctypes: the C API of the librdkafka inside confluent-kafka, and this package's _native.c, which calls it.
 
-Nothing is trusted unseen: the library must be the one that confluent-kafka itself uses, of a version whose API is known,
-with every function that is called; and the C must be of this version of the package.
+Everything is checked first. The library must be the one that confluent-kafka uses, in a version whose API is known, with every
+function that is called. And _native.c must have been compiled for this version of the package.
 """
 
 from __future__ import annotations
@@ -18,12 +18,15 @@ from typing import Any
 import confluent_kafka
 import confluent_kafka.cimpl
 
-# The ABI of the public structs and functions is kept within a major version.
 _OLDEST = 0x02000000
 _BELOW = 0x03000000
-# GS_ABI of _native.c.
+"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
+
 _OUR_ABI = 1
+"""`GS_ABI` of _native.c."""
+
 _EVENT_TEXT = 512
+"""`EVENT_TEXT` of _native.c."""
 
 CONSUMER = 1
 CONF_OK = 0
@@ -33,7 +36,7 @@ LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 
 
 class NativeUnavailable(Exception):
-    """The native reader cannot be used in this process; the text says why."""
+    """This process cannot use the native reader; the text says why."""
 
 
 class PartitionStruct(ctypes.Structure):
@@ -77,7 +80,7 @@ class MetadataStruct(ctypes.Structure):
 
 
 class FunctionsStruct(ctypes.Structure):
-    """`struct library` of _native.c: what it calls of librdkafka, each field by its name after `rd_kafka_`."""
+    """`struct library` of _native.c: the functions of librdkafka that it calls, by their names after `rd_kafka_`."""
 
     _fields_ = [
         ("consume_batch_queue", c_void_p),
@@ -91,7 +94,7 @@ class FunctionsStruct(ctypes.Structure):
 
 
 class IntakeStruct(ctypes.Structure):
-    """`struct intake` of _native.c, which says what the fields are."""
+    """`struct intake` of _native.c, which explains the fields."""
 
     _fields_ = [
         ("library", FunctionsStruct),
@@ -124,7 +127,6 @@ class IntakeStruct(ctypes.Structure):
     ]
 
 
-# By the name after `rd_kafka_`: what is returned, then the arguments. `rd_kafka_t *` and its like are addresses.
 _PARTITIONS = POINTER(PartitionListStruct)
 _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "version": (c_int, ()),
@@ -160,6 +162,8 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "header_cnt": (c_size_t, (c_void_p,)),
     "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t))),
 }
+"""By the name after `rd_kafka_`: the result, then the arguments. `rd_kafka_t *` and the like are addresses."""
+
 _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "abi": (c_int64, ()),
     "size_of_intake": (c_int64, ()),
@@ -169,11 +173,12 @@ _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "forget_fetched": (None, (POINTER(IntakeStruct),)),
     "close": (None, (POINTER(IntakeStruct),)),
 }
+"""The functions of _native.c, by the name after `gs_`."""
 
 
 @dataclass(frozen=True)
 class Native:
-    """Both libraries: `kafka.assign` is `rd_kafka_assign`, `ours.take` is `gs_take`. Calls let other threads run."""
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, `ours.take` is `gs_take`. Other threads run during a call."""
 
     kafka: Any
     ours: Any
@@ -196,7 +201,7 @@ class _Functions:
 
 @functools.cache
 def why_unavailable() -> str | None:
-    """Return why the native reader cannot be used in this process, or None if it can."""
+    """Return why this process cannot use the native reader, or None if it can."""
     try:
         native()
     except NativeUnavailable as reason:
@@ -206,17 +211,21 @@ def why_unavailable() -> str | None:
 
 @functools.cache
 def native() -> Native:
-    """Load both libraries and check them; raises NativeUnavailable."""
+    """Load both libraries and check them.
+
+    Raises:
+        NativeUnavailable: They cannot be used.
+    """
     ours: Any = _Functions(_load(_our_file()), "gs_", _OUR_API)
     if ours.abi() != _OUR_ABI or ours.size_of_intake() != ctypes.sizeof(IntakeStruct):
-        raise NativeUnavailable("its C was compiled for another version of this package: install the package again")
-    # The bundled librdkafka is among what this module of confluent-kafka is linked to; there its symbols are found.
+        raise NativeUnavailable("its C code was compiled for another version of this package: install the package again")
+    # This module of confluent-kafka is linked to the bundled librdkafka, so the symbols are found through it.
     kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__), "rd_kafka_", _API)
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
         raise NativeUnavailable(
-            f"librdkafka is of version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: "
-            f"they must be the same, from 0x{_OLDEST:08x} and below 0x{_BELOW:08x}"
+            f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: they must be the same, at least "
+            f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}"
         )
     functions = FunctionsStruct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in FunctionsStruct._fields_})
     return Native(kafka, ours, functions)
@@ -227,7 +236,7 @@ def _our_file() -> str:
         file = Path(__file__).with_name(f"_native{suffix}")
         if file.exists():
             return str(file)
-    raise NativeUnavailable("its C was not compiled: there was no C compiler when the package was installed")
+    raise NativeUnavailable("its C code was not compiled: there was no C compiler when the package was installed")
 
 
 def _load(file: str) -> ctypes.CDLL:

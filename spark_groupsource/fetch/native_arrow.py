@@ -12,11 +12,11 @@ from spark_groupsource.fetch.native_api import IntakeStruct
 from spark_groupsource.partition import TopicPartition
 
 _SECTIONS = 16
-"""How many buffers a block has: `SECTIONS` in _native.c, whose `enum section` names each by its index."""
+"""How many buffers a block has. Their indexes are in `enum section` of _native.c."""
 
 
 class NativeBatches:
-    """Makes the record batches of one partition."""
+    """The record batches of one partition."""
 
     def __init__(self, ours: Any, partition: TopicPartition, include_headers: bool) -> None:
         self._ours = ours
@@ -27,7 +27,7 @@ class NativeBatches:
         self._partitions = pa.repeat(pa.scalar(partition.partition, pa.int32()), 0)
 
     def batch(self, state: IntakeStruct) -> pa.RecordBatch:
-        """Return the rows that `gs_take` has taken in, at least one; frees their messages and begins the next batch."""
+        """Return the rows that `gs_take` has taken in, free their messages and begin the next batch. There must be a row."""
         rows = state.rows
         columns = self._columns(state)
         if len(self._topics) < rows:
@@ -38,7 +38,7 @@ class NativeBatches:
 
     def _columns(self, state: IntakeStruct) -> list[pa.Array]:
         """Return all columns except `topic` and `partition`."""
-        # `fill` sets these to 0.
+        # Read first: `fill` sets these fields to 0.
         rows, headers = state.rows, state.headers
         null_keys, null_values = state.null_keys, state.null_values
         without_headers, null_header_values, odd_keys = state.without_headers, state.null_header_values, state.odd_header_keys
@@ -60,7 +60,7 @@ class NativeBatches:
         if self._include_headers:
             keys = pa.Array.from_buffers(pa.binary() if odd_keys else pa.string(), headers, [None, *parts[11:13]], 0)
             if odd_keys:
-                # A key that is not UTF-8 is read as Java reads it, and so Spark.
+                # Java, and so Spark, reads a key that is not UTF-8 like this.
                 keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
             values = pa.Array.from_buffers(pa.binary(), headers, [bitmap(13), *parts[14:16]], null_header_values)
             each = pa.Array.from_buffers(HEADERS_TYPE.value_type, headers, [None], 0, children=[keys, values])

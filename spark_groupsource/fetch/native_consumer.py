@@ -1,7 +1,7 @@
-"""The reader on librdkafka's C API: records go into Arrow buffers in C (_native.c), with no Python object for any.
+"""The native reader: Python over librdkafka's C API, and _native.c for the records, which never become Python objects.
 
-Its consumer is made with the same settings as that of the pure reader and does the same calls, but it cannot call a Python
-function for its tokens (`oauth_cb`).
+Its consumer has the same settings as that of the pure reader, and makes the same calls. But it cannot call a Python function for
+tokens (`oauth_cb`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
-logger = logging.getLogger("spark_groupsource.fetch.librdkafka")
+log = logging.getLogger("spark_groupsource.fetch.librdkafka")
 
 _NO_ERROR = 0
-# For librdkafka's error texts.
 _TEXT_BYTES = 512
-# By syslog's severities, which librdkafka uses.
+"""The size of the buffer for an error text of librdkafka."""
+
 _LEVELS = (
     logging.CRITICAL,
     logging.CRITICAL,
@@ -50,10 +50,15 @@ _LEVELS = (
     logging.INFO,
     logging.DEBUG,
 )
+"""The levels of syslog's severities, which librdkafka uses."""
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.contract.fetch`; raises NativeUnavailable where there is no native reader."""
+    """Read a range as `spark_groupsource.fetch.contract.fetch` says.
+
+    Raises:
+        NativeUnavailable: This process cannot use the native reader.
+    """
     return read_range(fetch_range, settings, NativeConsumer)
 
 
@@ -63,22 +68,26 @@ def takes(client: Mapping[str, Any]) -> bool:
 
 
 class NativeConsumer:
-    """A consumer of librdkafka, as a `FetchConsumer`. Raises OptionError when librdkafka refuses the settings."""
+    """A consumer of librdkafka, as a `FetchConsumer`.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+    """
 
     def __init__(self, client: Mapping[str, str]) -> None:
         self._kafka = native().kafka
         self.pid = os.getpid()
-        # The callback must not refer to `self`: a cycle would keep it from being freed.
-        told: dict[int, KafkaError] = {}
-        self.errors = told
+        # The callback must not refer to `self`: a cycle would keep the consumer from being freed.
+        errors: dict[int, KafkaError] = {}
+        self.errors = errors
 
-        def tell(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
-            told[code] = KafkaError(code, _text(reason))
+        def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
+            errors[code] = KafkaError(code, _text(reason))
 
-        # For as long as the consumer: librdkafka does not hold it.
-        self._tell = ErrorCallback(tell)
+        # librdkafka does not hold a reference to the callback.
+        self._note = ErrorCallback(note)
         self._handle = self._new(client)
-        # Logs, errors and records in one queue, which is served by whoever asks for records.
+        # Log lines, errors and records come in one queue. A call that asks for records also serves the callbacks.
         self._kafka.set_log_queue(self._handle, None)
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
@@ -102,12 +111,12 @@ class NativeConsumer:
         found = ctypes.POINTER(MetadataStruct)()
         try:
             self._raise_for(self._kafka.metadata(self._handle, 0, handle, ctypes.byref(found), int(timeout_s * 1000)))
-            told = [(one.err, one.partition_cnt) for one in found.contents.topics[: found.contents.topic_cnt]]
+            topics = [(one.err, one.partition_cnt) for one in found.contents.topics[: found.contents.topic_cnt]]
         finally:
             if found:
                 self._kafka.metadata_destroy(found)
             self._kafka.topic_destroy(handle)
-        for code, partitions in told:
+        for code, partitions in topics:
             if code != _NO_ERROR:
                 return KafkaError(code)
             if partition.partition >= partitions:
@@ -143,17 +152,17 @@ class NativeConsumer:
         self._kafka.destroy(self._handle)
 
     def abandon(self) -> None:
-        """See `FetchConsumer`: Python frees nothing of it by itself."""
+        """See `FetchConsumer`. There is nothing to do: Python frees none of it by itself."""
 
     def _new(self, client: Mapping[str, str]) -> int:
         conf = self._kafka.conf_new()
         try:
             for name, value in client.items():
                 self._set(conf, name, value, client)
-            # No other thread than ours then comes into the log callback.
+            # With this setting, no other thread calls the log callback.
             self._set(conf, "log.queue", "true", client)
-            self._kafka.conf_set_error_cb(conf, self._tell)
-            self._kafka.conf_set_log_cb(conf, _log)
+            self._kafka.conf_set_error_cb(conf, self._note)
+            self._kafka.conf_set_log_cb(conf, _log_callback)
             text = ctypes.create_string_buffer(_TEXT_BYTES)
             handle: int | None = self._kafka.new(CONSUMER, conf, text, _TEXT_BYTES)
             if handle is None:
@@ -161,7 +170,7 @@ class NativeConsumer:
         except BaseException:
             self._kafka.conf_destroy(conf)
             raise
-        # From here on the settings are the consumer's.
+        # `conf` belongs to the consumer now.
         return handle
 
     def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
@@ -186,7 +195,7 @@ class NativeConsumer:
 
 
 class _NativeIntake:
-    """An `Intake` that holds librdkafka's messages until they are copied."""
+    """An `Intake` of librdkafka's messages, which it holds until they are copied."""
 
     def __init__(self, queue: int, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
         both = native()
@@ -222,7 +231,7 @@ class _NativeIntake:
         return self._batches.batch(self._state) if self._state.rows else None
 
     def close(self) -> None:
-        """See `Intake`. In a forked child nothing is freed: it would need locks that another thread may have held."""
+        """See `Intake`. A forked child frees nothing: another thread of the parent may hold the locks that this needs."""
         if self._pid == os.getpid():
             self._ours.close(self._state)
 
@@ -231,8 +240,8 @@ def _text(reason: bytes | None) -> str:
     return (reason or b"").decode("utf-8", "replace")
 
 
-def _to_logger(_handle: int | None, level: int, facility: bytes, line: bytes) -> None:
-    logger.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG, "%s: %s", _text(facility), _text(line))
+def _to_log(_handle: int | None, level: int, facility: bytes, line: bytes) -> None:
+    log.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG, "%s: %s", _text(facility), _text(line))
 
 
-_log = LogCallback(_to_logger)
+_log_callback = LogCallback(_to_log)

@@ -1,4 +1,4 @@
-"""Messages of confluent-kafka to an Arrow record batch."""
+"""confluent-kafka's messages to an Arrow record batch."""
 
 from __future__ import annotations
 
@@ -10,23 +10,22 @@ from confluent_kafka import Message
 
 from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, LARGEST_TIMESTAMP_MS, arrow_schema
 
-# librdkafka counts 0 not available, 1 create time, 2 log append time; Java's `TimestampType.id`, which is what Spark
-# shows, is one less.
 _TO_JAVA_TIMESTAMP_TYPE = -1
+"""In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
 
 
 def size(message: Message) -> int:
-    """Return the bytes of key and value."""
+    """Return how many bytes the key and the value have."""
     return len(message.key() or b"") + len(message.value() or b"")
 
 
 def headers_size(message: Message) -> int:
-    """Return the bytes of the headers' keys (about: their characters) and values."""
+    """Return how many bytes the headers have; of their keys, the characters are counted."""
     return sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
 
 def to_record_batch(topic: str, partition: int, messages: Sequence[Message], include_headers: bool) -> pa.RecordBatch:
-    """Return one row per message, all of which are records of this topic and partition."""
+    """Return one row for each message. All messages must be records of this topic and partition."""
     count = len(messages)
     timestamps = [message.timestamp() for message in messages]
     columns = [
@@ -44,7 +43,7 @@ def to_record_batch(topic: str, partition: int, messages: Sequence[Message], inc
 
 
 def _timestamps(times_ms: list[int]) -> pa.Array:
-    """Return the timestamps in µs; one that does not fit is the nearest that does."""
+    """Return the timestamps in µs. One that does not fit becomes the nearest that does."""
     try:
         return pa.array(times_ms, pa.timestamp("ms", tz="UTC")).cast(pa.timestamp("us", tz="UTC"))
     except pa.ArrowInvalid:
@@ -52,6 +51,6 @@ def _timestamps(times_ms: list[int]) -> pa.Array:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers in their order, repeated keys too; None, as in Spark, and not an empty list, if there are none."""
-    # A message that was consumed has this one of the forms that its type allows.
+    """Return the headers in their order, duplicated keys included. If there are none, return None as Spark does."""
+    # The type also allows a dict, which only a message to be produced may have.
     return cast("list[tuple[str, bytes | None]] | None", message.headers() or None)

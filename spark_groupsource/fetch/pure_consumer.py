@@ -1,4 +1,4 @@
-"""The reader that is only Python over confluent-kafka: it works wherever confluent-kafka does."""
+"""The pure reader: Python over confluent-kafka. It works wherever confluent-kafka does."""
 
 from __future__ import annotations
 
@@ -22,22 +22,27 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.contract.fetch`."""
+    """Read a range as `spark_groupsource.fetch.contract.fetch` says."""
     return read_range(fetch_range, settings, PureConsumer)
 
 
 class PureConsumer:
-    """confluent-kafka's consumer, as a `FetchConsumer`. Raises what `kafka_client` does."""
+    """confluent-kafka's consumer, as a `FetchConsumer`.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets for ever.
-        told: dict[int, KafkaError] = {}
-        self.errors = told
+        # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets open.
+        errors: dict[int, KafkaError] = {}
+        self.errors = errors
         self.pid = os.getpid()
         self.consumer = make_client(
             Consumer,
             client,
-            lambda error: told.__setitem__(error.code(), error),
+            lambda error: errors.__setitem__(error.code(), error),
             logging.getLogger("spark_groupsource.fetch.librdkafka"),
         )
 
@@ -81,12 +86,12 @@ class PureConsumer:
         self.consumer.close()
 
     def abandon(self) -> None:
-        """See `FetchConsumer`. A reference that is never given back keeps Python from freeing it, at exit too."""
+        """See `FetchConsumer`. A reference that is never released keeps Python from freeing it, even at exit."""
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self.consumer))
 
 
 class _PureIntake:
-    """An `Intake` of `Message` objects."""
+    """An `Intake` of confluent-kafka's `Message` objects."""
 
     def __init__(self, consumer: Consumer, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
         self._consumer = consumer
@@ -100,14 +105,14 @@ class _PureIntake:
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
         if not self._fetched:
-            # `consume` waits until it has all that it was asked for.
+            # `consume` waits until it has as many as it was asked for.
             wanted = 1 if wait_s > 0 else min(BATCH_ROWS - len(self._rows), end - next_offset)
             self._fetched.extend(self._consumer.consume(wanted, wait_s))
         first = None
-        # What comes after the last record of the range is of no concern, not even an error.
+        # Nothing after the last record of the range counts, not even an error.
         while self._fetched and next_offset < end:
             message = self._fetched[0]
-            # What was consumed has an offset; the type is of what was produced, too.
+            # A consumed message has an offset. Its type also covers produced ones, which may have none.
             offset = message.offset() or 0
             error = message.error()
             if error is not None:

@@ -1,14 +1,15 @@
-"""Reading one range, whatever the records are taken in with: where it ends, what is lost, and how long to wait.
+"""How both readers read one range: where it ends, what is lost, and how long to wait.
 
-One consumer, one partition. The bounds of the partition's log are asked for first, because librdkafka is silent about a
-topic that does not exist, and while nothing is assigned, because a Fetch that waits at the end of a log holds up all
-other requests. Then the range is read from its start until one of these tells that it is at its end:
+One consumer reads one partition. First it asks for the bounds of the partition's log, because librdkafka reports nothing about a
+topic that does not exist. Nothing is assigned then, because a Fetch that waits at the end of a log delays all other requests.
 
-- the record before `end`, or one at `end` or beyond, which is dropped;
+Then the range is read from its start. One of these shows that it is at its end:
+
+- the record before `end`, or a record at `end` or beyond, which is dropped;
 - the end of the partition, at `end` or beyond;
 - the consumer's position at `end`, which moves past transaction markers and aborted records.
 
-A gap is no loss: the broker refuses a Fetch below its log start, which comes as an error and not as a jump.
+A gap is no loss: the broker refuses a Fetch below its log start, which is an error and not a jump.
 """
 
 from __future__ import annotations
@@ -29,23 +30,27 @@ from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, ref
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
-# The longest single wait in librdkafka, which no signal interrupts.
 _WAIT_S = 0.5
-# The longest request for bounds while records are awaited.
+"""The longest single wait in librdkafka, which no signal interrupts."""
+
 _ASK_S = 1.0
-# With nothing for so long, the log's bounds are looked at: the topic may be gone, which librdkafka tells late or never.
+"""The limit of a request for the log's bounds while the task waits for records."""
+
 _SILENCE_S = 5.0
-# The same at the end of the partition, which should not come before the end of the range.
+"""After so long without a record, the task asks for the log's bounds: librdkafka reports a deleted topic late or never."""
+
 _EARLY_END_S = 0.25
-# Between two assignments after an error that the log's bounds do not explain: twice as long each time.
+"""The same at the end of the partition, if the range should not end there."""
+
 _FIRST_PAUSE_S = 0.1
 _LONGEST_PAUSE_S = 5.0
+"""The pause before another assignment, after an error that the log's bounds do not explain. It doubles each time."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
-    """Hold the contract of `spark_groupsource.fetch.contract.fetch` with a consumer that `make` made."""
+    """Read a range as `spark_groupsource.fetch.contract.fetch` says, with a consumer that `make` makes."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
             reading = _Reading(consumer, fetch_range, settings)
@@ -56,11 +61,7 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
 
 
 class _Reading:
-    """One range being read.
-
-    `_next` is the first offset that is not known to be read, empty or lost; `_end` (exclusive) comes down when the log
-    turns out to be cut. The range is done when they meet.
-    """
+    """One range being read."""
 
     def __init__(self, consumer: FetchConsumer, fetch_range: FetchRange, settings: FetchSettings) -> None:
         self._consumer = consumer
@@ -70,21 +71,27 @@ class _Reading:
         self._intake = consumer.intake(self._partition, settings.include_headers, settings.batch_bytes)
         self._doing = f"Reading {fetch_range}"
         self._next = fetch_range.start
+        """The first offset that is not known to be read, without a record, or lost."""
         self._end = fetch_range.end
+        """The end of the range, exclusive; lower if the log turns out to be cut. The range is finished when `_next` is here."""
         self._assigned_at = fetch_range.start
-        # Whether something of the assignment has come, and what lies before it was checked.
+        """Where the current assignment begins."""
         self._begun = False
+        """Whether the first record of this assignment has come, and the offsets before it were checked for losses."""
         self._position_is_ours = False
+        """Whether the consumer's position is one of this assignment."""
         self._in_doubt = False
+        """Whether an error came that the log's bounds may explain."""
         self._last_error: KafkaError | None = None
-        # Times of `time.monotonic`, in s: of the last progress, and when to look at the bounds without any.
         self._progress_at = 0.0
+        """The time of the last progress (`time.monotonic`)."""
         self._look_at = 0.0
+        """When to ask for the log's bounds, if there is no progress until then."""
         self._pause_s = _FIRST_PAUSE_S
         self._progress()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield the range's records; see the module."""
+        """Yield the records of the range; see the module."""
         timeout_ms = self._settings.poll_timeout_ms
         self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
         self._assign()
@@ -94,19 +101,19 @@ class _Reading:
             self._accept(taken)
             if taken.full and (batch := self._intake.batch()) is not None:
                 yield batch
-                # The time until the next batch was asked for is not ours.
+                # The time that Spark took over the batch does not count.
                 self._progress()
             elif self._next > before:
                 self._progress()
             elif self._next < self._end:
                 self._no_progress()
-        # Not one Fetch more than needed, however long Spark takes over the last batch.
+        # However long Spark takes over the last batch, no Fetch is sent that nobody needs.
         self._consumer.unassign()
         if (batch := self._intake.batch()) is not None:
             yield batch
 
     def close(self) -> None:
-        """Let go of the records that are not yielded; before the consumer is closed, on which they depend."""
+        """Free the records that were not yielded. They depend on the consumer, so this comes before it is closed."""
         self._intake.close()
 
     def _assign(self) -> None:
@@ -119,19 +126,23 @@ class _Reading:
             self._consumer.assign(self._partition, self._next)
 
     def _take(self) -> Taken:
-        # Waiting comes last: the rest of the range may be without records.
+        # Wait last: the rest of the range may be without records.
         taken = self._intake.take(self._next, self._end, 0)
         if taken.nothing and not self._moved_past_hidden():
             taken = self._intake.take(self._next, self._end, _WAIT_S)
         return taken
 
     def _moved_past_hidden(self) -> bool:
-        """Move to the consumer's position, past transaction markers and aborted records; return whether that is further."""
+        """Move to the consumer's position, past transaction markers and aborted records.
+
+        Returns:
+            Whether that is further than before.
+        """
         position = self._consumer.position(self._partition)
         if position < 0:
             self._position_is_ours = True
-        # For a moment after `assign` the position is that of an earlier assignment: it is believed once it was seen unset,
-        # or once something of this assignment has come.
+        # For a moment after `assign` the position is that of an earlier assignment. It counts once it was seen unset, or once
+        # a record or an event of this assignment has come.
         if not self._position_is_ours or position <= self._next:
             return False
         self._begin(min(position, self._end))
@@ -164,9 +175,10 @@ class _Reading:
             raise refused
 
     def _begin(self, first: int) -> None:
-        """See, once per assignment, that what lies before its first record was not deleted while it was made.
+        """Check once per assignment that no record before its first one was deleted meanwhile.
 
-        `first` is the offset of the record, or the first offset that is not known to be without one.
+        Args:
+            first: The offset of the first record, or the first offset that is not known to be without one.
         """
         if self._begun:
             return
@@ -203,14 +215,14 @@ class _Reading:
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
         self._look_at = now + _SILENCE_S
         if self._in_doubt:
-            # The log has what the broker has just refused to read: its leader moved, or the log was cut and has grown again.
-            logger.warning("%s: %s; trying again", self._doing_at(), self._last_error)
+            # The log has these offsets: its leader has moved, or the log was cut and has grown again.
+            log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
             time.sleep(self._pause_s)
             self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
             self._assign()
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
-        """Report what is gone of the rest of the range, and leave it out; return whether that was anything."""
+        """Report the lost part of the rest of the range, and skip it; return whether anything is lost."""
         found = lost_ranges(self._next, self._end, bounds)
         self._report(found)
         self._next, self._end = remaining(found, self._next, self._end)

@@ -520,7 +520,7 @@ def test_deleted_records_are_a_warning_if_asked_for(
     how = using(fail_on_data_loss=False)
 
     assert offsets(read, FetchRange(name, 0, 5, 15), how) == [10, 11, 12, 13, 14]
-    assert f"{name}-0 are gone, offsets [5, 10)" in warnings_of(caplog)
+    assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
     assert offsets(read, FetchRange(name, 0, 2, 8), how) == []
     assert "[2, 8)" in warnings_of(caplog)
 
@@ -626,7 +626,9 @@ def test_a_topic_deleted_while_it_is_read_is_a_warning_if_asked_for(
 
     found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
     assert found == list(range(len(found)))
-    assert f"{name}-0 are gone, offsets [{len(found)}, 60): the topic or the partition does not exist" in warnings_of(caplog)
+    assert f"{name}-0 are lost, offsets [{len(found)}, 60): the topic or the partition does not exist any more" in warnings_of(
+        caplog
+    )
 
 
 @pytest.mark.parametrize("fail", [True, False])

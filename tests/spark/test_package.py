@@ -163,7 +163,7 @@ def test_a_stream_reads_with_either_reader_in_an_empty_environment(
     records, said = installed.read(cluster, other)
     assert records == ["record 0 third"]
     assert "pure Python reader" in said
-    assert "its C was not compiled" in said
+    assert "its C code was not compiled" in said
 
 
 def test_the_command_line_is_an_extra(installed: Installed) -> None:

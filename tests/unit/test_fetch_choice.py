@@ -42,14 +42,14 @@ def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixt
 def test_without_it_the_pure_reader_is_used_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(choice, "why_unavailable", lambda: "its C was not compiled")
+    monkeypatch.setattr(choice, "why_unavailable", lambda: "its C code was not compiled")
 
     assert [choice.reader_for(settings()) for _ in range(3)] == [pure.read] * 3
 
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     assert "pure Python reader" in said.getMessage()
-    assert "its C was not compiled" in said.getMessage()
+    assert "its C code was not compiled" in said.getMessage()
 
 
 def test_a_python_callback_needs_the_pure_reader(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

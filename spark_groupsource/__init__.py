@@ -1,4 +1,4 @@
-"""`spark.readStream.format("groupkafka")`: a Spark source whose driver is a member of a Kafka consumer group."""
+"""The Spark source `format("groupkafka")`, whose driver is a member of a Kafka consumer group."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", 
 
 
 def __getattr__(name: str) -> object:
-    # The command line and the executors' workers do without pyspark; only these names need it.
+    # Imported on demand: the command line runs without pyspark, and only these names need it.
     if name in {"GroupKafkaDataSource", "register"}:
         from spark_groupsource.spark import datasource
 

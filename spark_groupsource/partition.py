@@ -1,4 +1,4 @@
-"""The two coordinates that everything else is written in: a partition, and a range of its offsets."""
+"""A partition, and a range of its offsets."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ class OffsetRange(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of offsets in the range; at most so many records, fewer on compacted or transactional topics."""
+        """Number of offsets in the range. Compacted and transactional topics have fewer records than that."""
         return self.end - self.start
 
     def overlap(self, other: OffsetRange) -> OffsetRange:
-        """The offsets of both; empty when there are none."""
+        """Return the offsets that are in both ranges: an empty range if there are none."""
         start = max(self.start, other.start)
         return OffsetRange(start, max(start, min(self.end, other.end)))
 
 
 Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
-"""Ranges of each partition: ascending, and none overlaps another."""
+"""Ranges of each partition, ascending and without overlaps."""
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:

@@ -1,1 +1,1 @@
-"""What the brokers know: topics, partitions, offsets, groups; and how a client that asks them is made."""
+"""Requests to the brokers about topics, partitions, offsets and groups, and the clients that make them."""

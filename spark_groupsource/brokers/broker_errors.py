@@ -1,4 +1,4 @@
-"""What each error of the brokers, or of librdkafka, means here: which exception it becomes, and what to look at."""
+"""What each error of the brokers or of librdkafka means: which exception it becomes, and what to check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ENDING_ERRORS = TOPIC_ERRORS | {
     KafkaError._UNSUPPORTED_FEATURE,
     KafkaError._FATAL,
 }
-"""TOPIC_ERRORS end a query only before its first assignment; the other ENDING_ERRORS end it whenever they come."""
+"""Errors of the member that end a query. TOPIC_ERRORS end it only before its first assignment, the others at any time."""
 
 COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.ILLEGAL_GENERATION: GenerationChanged,
@@ -60,7 +60,7 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.UNKNOWN_TOPIC_OR_PART: TopicNotFound,
 }
-"""What a refused or unanswered commit means (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
+"""The meaning of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
@@ -71,18 +71,18 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.FENCED_INSTANCE_ID: MemberFenced,
     KafkaError.UNRELEASED_INSTANCE_ID: MemberFenced,
 }
-"""What the other requests' errors mean; everything else is BrokerUnavailable, or AuthenticationFailed (access.py)."""
+"""The meaning of other requests' errors. Any other code is BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
 
 _ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
-    MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs one of its own.",
+    MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
-    CommitOutcomeUnknown: "It may or may not have been written; a restarted query reads what the group holds and goes on.",
+    CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads what the group has, and goes on.",
 }
 
 
 def _cause(error: KafkaError) -> KafkaError:
-    """What made librdkafka's client unusable: the code of a fatal error is hidden, but its text is quoted."""
+    """Return the error behind a fatal one. librdkafka hides its code, but quotes its text."""
     if error.code() == KafkaError._FATAL:
         for code in (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID):
             cause = KafkaError(code)
@@ -92,12 +92,12 @@ def _cause(error: KafkaError) -> KafkaError:
 
 
 def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS) -> GroupKafkaError:
-    """Turn an error of a broker or of librdkafka into one of this package's, with what to look at.
+    """Return this package's error for one of a broker or of librdkafka. Its text says what to check.
 
     Args:
-        error: what was returned or raised.
-        doing: what was being done, as in "committing orders-3".
-        table: the meaning of the codes for this kind of request.
+        error: What was returned or raised.
+        doing: What was being done, as in "committing orders-3".
+        table: The meaning of the codes for this kind of request.
     """
     error = _cause(error)
     fallback = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable

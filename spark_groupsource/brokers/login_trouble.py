@@ -1,7 +1,7 @@
-"""Not let in, or not allowed: which of these an error tells, and which setting or ACL to look at.
+"""Errors of TLS, of logins and of missing ACLs: which setting or ACL to check.
 
-librdkafka has few codes for this, and one of them, a broken connection, for what never mends as well as for what does:
-its texts tell more.
+librdkafka has few codes for these. It has one code for a broken connection, whether the cause is permanent or temporary. Its
+texts say more.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from confluent_kafka import KafkaError
 
 
 class LoginTrouble(NamedTuple):
-    """Why a connection does not come about: what to look at, and whether it never mends by waiting."""
+    """Why a connection fails."""
 
     check: str
+    """Which setting to check, as a sentence."""
     final: bool
+    """Whether waiting cannot help."""
 
 
 _CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.truststore.*: it needs the authority that has signed the brokers' certificates; and that each broker's "
-    "certificate has its name as kafka.bootstrap.servers and its advertised.listeners have it.",
+    "Check kafka.ssl.truststore.*: it needs the authority that signed the brokers' certificates. Check also that each broker's "
+    "certificate has the host name that kafka.bootstrap.servers and the broker's advertised.listeners have.",
     final=True,
 )
 _OWN_CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.keystore.*: the broker asks for a client certificate that an authority it trusts has signed.", final=True
+    "Check kafka.ssl.keystore.*: the broker asks for a client certificate, signed by an authority that it trusts.", final=True
 )
 _PROTOCOL = LoginTrouble(
-    "Check kafka.security.protocol: it may not be the one of the listener at kafka.bootstrap.servers.", final=False
+    "Check kafka.security.protocol: the listener at kafka.bootstrap.servers may use another protocol.", final=False
 )
 _MECHANISM = LoginTrouble(
-    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers has others.", final=True
+    "Check kafka.sasl.mechanism and kafka.security.protocol: the listener at kafka.bootstrap.servers uses others.", final=True
 )
 _TOKEN = LoginTrouble(
     "Check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
@@ -58,26 +60,26 @@ _BY_CODE: Mapping[int, LoginTrouble] = {
     KafkaError.SASL_AUTHENTICATION_FAILED: _PASSWORD,
     KafkaError.UNSUPPORTED_SASL_MECHANISM: _MECHANISM,
     KafkaError._SSL: _TLS,
-    # Of a refused or broken connection librdkafka tells more than that, but not when the broker closes it without a word, as
-    # it does when it cannot read the first request.
+    # For a refused or broken connection librdkafka reports more than this code. It does not if the broker closes the connection
+    # without an answer, as a broker does when it cannot read the first request.
     KafkaError._ALL_BROKERS_DOWN: _PROTOCOL,
 }
 
 MISSING_ACL: Mapping[int, str] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the ACL READ on the group (kafka.group.id).",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic, which DESCRIBE comes with.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic. It includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }
-"""What is missing, by the code of the refusal."""
+"""Which ACL is missing, by the code of the refusal."""
 
 
 def login_trouble(error: KafkaError) -> LoginTrouble | None:
-    """What an error tells of TLS or of the login; `None` for an error of another kind."""
+    """Return what an error says of TLS or of the login. `None` for an error of another kind."""
     by_text = (trouble for pattern, trouble in _BY_TEXT if pattern.search(error.str()))
     return next(by_text, None) or _BY_CODE.get(error.code())
 
 
 def is_refused(error: KafkaError) -> bool:
-    """Whether the client is not let in, and waiting does not change that."""
+    """Return whether the brokers refuse the client permanently."""
     trouble = login_trouble(error)
     return trouble is not None and trouble.final

@@ -1,8 +1,8 @@
-"""`kafka.oauth_cb`: tokens from a function of the user's, which the option names as `package.module:function`.
+"""`kafka.oauth_cb`: tokens from a function of the user. The option names it as `package.module:function`.
 
-The name travels to the executors with the other settings, and each process that makes a client imports the function there.
-It is called as confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config` (None without one), and
-gives a token and when it expires in seconds since 1970, perhaps also a principal and a dict of extensions.
+The name is sent to the executors with the other settings. Each process that makes a client imports the function. It is called as
+confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token and its expiry
+in seconds since 1970. A principal and a dict of extensions may follow.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from spark_groupsource.errors import AuthenticationFailed, OptionError
 log = logging.getLogger(__name__)
 
 RETRY_S = 10.0
-"""How soon after a failure librdkafka asks for a token again, when the last one has expired."""
+"""Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
 Token = tuple[Any, ...]
 
@@ -27,7 +27,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
     """Import the function `package.module:function`.
 
     Raises:
-        OptionError: it cannot be imported here, or is no function.
+        OptionError: It cannot be imported here, or it is not callable.
     """
     module, _, path = name.partition(":")
     try:
@@ -38,7 +38,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
         raise OptionError(
             f"kafka.oauth_cb = {name!r}: it cannot be imported here: {error}. The driver and every executor need the module."
         ) from None
-    except Exception as error:  # noqa: BLE001 -- whatever a user's module raises; its text may hold a secret
+    except Exception as error:  # noqa: BLE001 -- any error of a user's module; its text may hold a secret
         raise OptionError(f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}.") from None
     if not callable(found):
         raise OptionError(f"kafka.oauth_cb = {name!r}: it is a {type(found).__name__}, and a function is expected.")
@@ -47,22 +47,25 @@ def function_named(name: str) -> Callable[[str | None], object]:
 
 
 class TokenCallback:
-    """What confluent-kafka calls for a token: the first is fetched by the constructor, later ones on librdkafka's threads.
+    """What confluent-kafka calls for a token.
 
-    An exception would be lost there, or come out of an unrelated call. So a failure is a warning, and the last token is given
-    once more: while it lasts nothing is the matter, then the brokers refuse it, and librdkafka asks again meanwhile.
-    No text holds a token, nor the text of the function's own exception, which may.
+    The constructor fetches the first token. Later ones are fetched on librdkafka's threads, where an exception would be lost or
+    come out of an unrelated call. So a failure there is a warning, and the last token is returned once more. Until that token
+    expires everything works. After that the brokers refuse it, and librdkafka asks again.
+
+    No text holds a token. The function's own exception may hold one, so its text is never shown.
     """
 
     def __init__(self, name: str, config: str | None) -> None:
-        """
+        """Import the function and fetch the first token.
+
         Args:
-            name: `package.module:function`.
-            config: `sasl.oauthbearer.config`.
+            name: The function, as `package.module:function`.
+            config: The value of `sasl.oauthbearer.config`.
 
         Raises:
-            OptionError: there is no such function.
-            AuthenticationFailed: it gives no token.
+            OptionError: The function does not exist.
+            AuthenticationFailed: The function returns no token.
         """
         self._name = name
         self._function = function_named(name)
@@ -70,7 +73,7 @@ class TokenCallback:
         self._is_new = True
 
     def __call__(self, config: str | None) -> Token:
-        """The first token, or a new one."""
+        """Return the first token, or a new one."""
         if self._is_new:
             self._is_new = False
             return self._token
@@ -84,7 +87,7 @@ class TokenCallback:
     def _fetched(self, config: str | None) -> Token:
         try:
             token = self._function(config)
-        except Exception as error:  # noqa: BLE001 -- whatever a user's function raises
+        except Exception as error:  # noqa: BLE001 -- any error of a user's function
             raise self._failed(f"the function raised {type(error).__name__}") from None
         match token:
             case (str(), int() | float() as expiry, *more) if isinstance(token, tuple) and len(more) <= 2:

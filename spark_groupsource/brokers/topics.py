@@ -263,8 +263,8 @@ class Topics:
             futures = ask(timeout_s)
             if not any(_is_unanswered(future) for future in futures.values()):
                 return futures
-            # librdkafka asks the broker that the last metadata names as controller, even if that broker is dead.
-            # list_topics asks any broker and so finds another controller. For some seconds it may find the dead one again.
+            # librdkafka asks the broker that the last metadata names as controller, even if it is dead. This request asks any
+            # broker, and so finds another controller. For some seconds it may find the dead one again.
             try:
                 self._admin.list_topics(timeout=timeout_s)
             except KafkaException:

@@ -1,1 +1,1 @@
-"""Spark's side: its calls turned into steps of the query, and the processes that Spark starts."""
+"""The adapter for Spark: its calls become steps of the query, and its processes are set up."""

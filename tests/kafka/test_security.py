@@ -166,7 +166,7 @@ def test_a_name_that_is_not_in_the_certificate_is_told_as_such(secured: Secured,
     login = {**secured.login("PLAIN"), "kafka.bootstrap.servers": servers, "kafka.broker.address.family": "v4"}
     for error in refusals(reading("open-any", login)):
         assert type(error) is AuthenticationFailed
-        assert "has its name as kafka.bootstrap.servers" in str(error)
+        assert "has the host name that kafka.bootstrap.servers" in str(error)
 
 
 def test_no_client_certificate_where_one_is_needed_is_told_as_such(secured: Secured, refusals: Refusals) -> None:

@@ -41,6 +41,9 @@ T = TypeVar("T")
 POLL_INTERVAL_S = 0.05
 """How long a callback of the group may wait when no command comes. Commands are served at once."""
 
+CALLBACK_AFTER_S = 2.0
+"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
+
 TROUBLE_INTERVAL_S = 30.0
 """How often the same error of the brokers is logged while it lasts."""
 
@@ -86,6 +89,7 @@ class Member:
         self._last_trouble: KafkaError | None = None
         self._silent_until = 0.0
         self._has_joined = False
+        self._callback_due: Deadline | None = None
         self._assignment = Assignment()
         self._keeper: RecordKeeper
         self.consumer = make_client(Consumer, consumer_settings, self._on_error, librdkafka_log)
@@ -183,7 +187,7 @@ class Member:
             while not self._closing and self._failure is None:
                 self._commands.serve(POLL_INTERVAL_S)
                 self._poll()
-                self._refresh_generation()
+                self._read_epoch()
                 self._keeper.idle()
         except GroupKafkaError as error:
             self._fail(error)
@@ -238,12 +242,33 @@ class Member:
             self._silent_until = self._clock() + TROUBLE_INTERVAL_S
             log.warning("group %s: %s", self._group_id, error.str())
 
-    def _refresh_generation(self) -> None:
-        """Publish a new member epoch: under KIP-848 it rises without a callback, and callbacks still see the old one."""
-        if self._incremental_epochs and self._state is State.MEMBER and not self._closing:
+    def _read_epoch(self) -> None:
+        """Follow the member epoch of KIP-848: it rises without a callback, and callbacks still see the old one.
+
+        A first assignment that is empty has no callback either. Without this, a member that gets nothing would never have joined.
+        """
+        if not self._incremental_epochs or self._closing:
+            return
+        if self._state is State.MEMBER:
             generation = generation_of(self.consumer)
             if generation != self._assignment.generation:
                 self._publish(self._assignment.partitions, generation=generation)
+        elif self._state is State.JOINING:
+            generation = generation_of(self.consumer)
+            if generation <= 0:
+                self._callback_due = None
+            elif self._callback_due is None:
+                self._callback_due = Deadline(CALLBACK_AFTER_S, clock=self._clock)
+            elif self._callback_due.over:
+                self._joined_with(frozenset(), generation)
+
+    def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
+        self._callback_due = None
+        self._move(State.MEMBER)
+        self._publish(self._assignment.partitions | gained, generation=generation)
+        self._observer.rebalanced("assigned")
+        self._guarded(lambda: self._keeper.acquired(gained))
+        self._has_joined = True
 
     def _publish(
         self,
@@ -282,11 +307,7 @@ class Member:
             consumer.incremental_assign([])
         if self._closing:
             return
-        self._move(State.MEMBER)
-        self._publish(self._assignment.partitions | gained, generation=generation_of(consumer))
-        self._observer.rebalanced("assigned")
-        self._guarded(lambda: self._keeper.acquired(gained))
-        self._has_joined = True
+        self._joined_with(gained, generation_of(consumer))
 
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)

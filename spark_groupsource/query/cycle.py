@@ -25,10 +25,11 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
-from spark_groupsource.patience import Deadline
+from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch, Target
+from spark_groupsource.query.settling import Settling
 
 log = logging.getLogger(__name__)
 
@@ -58,6 +59,7 @@ class Cycle:
         topic_ids = TopicIds(self._topics.ids)
         self._joining = Joining(options, self._topics, topic_ids, clock=clock, observer=observer)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
+        self._settling = Settling(options, clock=clock)
         self._joined: Joined | None = None
         self._planned_at: float | None = None
 
@@ -91,8 +93,19 @@ class Cycle:
         """
         stream = _stream(start, start.plan)
         joined = self._join(stream, start)
-        began = self._clock()
         joined.settle(start.plan)
+        self._settling.await_partitions(joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)))
+        while True:
+            self._settling.note(joined.assignment)
+            planned = self._plan(joined, stream, start, limited=limited)
+            target = self._watch.target
+            if planned is not None or target is None or self._settling.may_end(joined.assignment, target.ends):
+                return planned
+            time.sleep(RETRY_INTERVAL_S)
+            joined.settle(start.plan)
+
+    def _plan(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        began = self._clock()
         records = self._watch.look(joined, stream)
         again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}

@@ -1,0 +1,186 @@
+"""Members that own nothing: standbys, replays without a partition, and runs of AvailableNow beside a live query."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from spark_groupsource.handoff.commit_record import CommitRecord
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import Claimed, MakeQuery, Query, RecordOf
+from tests.support.waiting import until
+
+PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@contextmanager
+def running(query: Query) -> Iterator[list[Claimed]]:
+    """Run micro-batches of the query in the background, as Spark would; what each of them has read."""
+    over, read = threading.Event(), list[Claimed]()
+
+    def run() -> None:
+        while not over.wait(0.05):
+            if query.plan():
+                read.append(query.claim())
+                query.finish()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield read
+    finally:
+        over.set()
+        thread.join()
+
+
+def offsets_of(batches: list[Claimed]) -> dict[int, list[int]]:
+    """Every offset that was read of each partition, in the order of reading."""
+    read: dict[int, list[int]] = {}
+    for batch in batches:
+        for partition, bounds in batch.items():
+            for start, end in zip(bounds[::2], bounds[1::2], strict=True):
+                read.setdefault(partition, []).extend(range(start, end))
+    return read
+
+
+def run_available_now(query: Query) -> list[Claimed]:
+    """One run of Trigger.AvailableNow, from its fixed target to its end."""
+    query.cycle.fix_target()
+    batches = []
+    while query.plan():
+        batches.append(query.claim())
+        query.finish()
+    return batches
+
+
+@PROTOCOLS
+def test_a_standby_without_a_partition_plans_nothing_and_takes_over_when_the_owner_leaves(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    owner = query(name, **{"kafka.group.protocol": protocol})
+    standby = query(name, **{"kafka.group.protocol": protocol, "assignmentTimeout": "20s", "handoff.drainTimeout": "10s"})
+    assert owner.run_batch() == {0: (0, 10)}
+    with running(owner):
+        assert not standby.plan()
+        assert not standby.plan()
+    owner.plan()
+    owner.cycle.stop()
+    produce(name, [(None, b"y")] * 5)
+    assert standby.run_batch() == {0: (10, 15)}
+
+
+def test_a_pattern_that_matches_nothing_yet_waits_for_its_first_topic_under_the_new_protocol(
+    topic: MakeTopic, produce: Produce, query: MakeQuery
+) -> None:
+    prefix = topic()
+    early = query(
+        prefix,
+        **{
+            "kafka.group.protocol": "consumer",
+            "subscribePattern": f"{prefix}-late-.*",
+            "assignmentTimeout": "20s",
+            "handoff.drainTimeout": "10s",
+            "kafka.metadata.max.age.ms": "1000",
+        },
+    )
+    assert not early.plan()
+
+
+@PROTOCOLS
+def test_a_restarted_stream_replays_what_it_is_owed_although_the_group_gives_it_nothing(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    short = {"kafka.group.protocol": protocol, "assignmentTimeout": "20s", "handoff.drainTimeout": "10s"}
+    blue, green = query(name, **short), query(name, **short)
+    assert blue.plan()
+    assert blue.claim() == {0: (0, 10)}
+    blue.cycle.stop()
+    green.until_planning(1)
+    blue.restart()
+    with running(green):
+        assert blue.claim() == {0: (0, 10)}
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert record.stream == green.done.stream
+
+
+@PROTOCOLS
+@pytest.mark.parametrize("has_checkpoint", [False, True], ids=["fresh", "on its checkpoint"])
+def test_available_now_beside_a_live_query_reads_its_share(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str, has_checkpoint: bool
+) -> None:
+    """A newcomer's first assignment is empty under the cooperative protocol: the peer has still to give something up."""
+    name = topic(partitions=4)
+    for partition in range(4):
+        produce(name, [(None, b"x")] * 200, partition)
+    live = query(name, **{"kafka.group.protocol": protocol, "maxOffsetsPerTrigger": "4"})
+    run = query(name, **{"kafka.group.protocol": protocol})
+    before: list[Claimed] = []
+    if has_checkpoint:
+        before = [run.run_batch()]
+        run.plan()
+        run.cycle.stop()
+        for partition in range(4):
+            produce(name, [(None, b"y")] * 200, partition)
+        run.restart()
+    with running(live) as read:
+        until(lambda: read if not has_checkpoint else live.cycle.report(), "the live query is a member")
+        mine = run_available_now(run)
+        run.cycle.stop()
+        assert offsets_of(mine), "the run ended without a record, though the group has partitions for it"
+    by_both = offsets_of(before + mine + read)
+    assert all(len(offsets) == len(set(offsets)) for offsets in by_both.values()), "read twice"
+
+
+@PROTOCOLS
+def test_available_now_without_a_partition_ends_with_a_warning(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As many members as partitions: the group has nothing to give, and the run says so instead of ending in silence."""
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    short = {"kafka.group.protocol": protocol, "handoff.drainTimeout": "2s"}
+    live, run = query(name, **short), query(name, **short)
+    with running(live), caplog.at_level(logging.WARNING, "spark_groupsource"):
+        until(live.cycle.report, "the live query is a member")
+        assert run_available_now(run) == []
+    assert any("gave this run no partition" in message for message in caplog.messages), caplog.messages
+
+
+@PROTOCOLS
+def test_a_retired_query_s_last_run_settles_what_the_others_hold_for_it(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+) -> None:
+    """Blue/green: blue's last run replays a range that green holds for it, and has then to say in a record that it is done."""
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, b"x")] * 10, partition)
+    blue = query(name, **{"kafka.group.protocol": protocol})
+    green = query(name, **{"kafka.group.protocol": protocol, "outstandingClaims": "hold"})
+    assert blue.plan()
+    assert blue.claim() == {0: (0, 10), 1: (0, 10)}
+    blue.cycle.stop()
+    green.until_planning(2)
+    with running(green):
+        blue.restart()
+        blue.cycle.fix_target()
+        assert blue.claim() == {0: (0, 10), 1: (0, 10)}
+        blue.finish()
+        while blue.plan():
+            blue.claim()
+            blue.finish()
+        blue.cycle.stop()
+
+        def settled() -> bool:
+            records = [record_of(name, partition) for partition in range(2)]
+            return all(isinstance(record, CommitRecord) and not record.owed for record in records)
+
+        until(settled, "green drops what blue has confirmed")

@@ -15,7 +15,7 @@ from tools.matrix import PROJECT, run
 FOLDER = PROJECT / ".venv-lower-bounds"
 TESTS = (
     "tests/unit",
-    "tests/kafka/test_fetch.py",
+    "tests/kafka/fetch",
     "tests/kafka/test_cycle.py",
     "tests/kafka/test_outstanding_claims.py",
     "tests/kafka/test_claims.py",

@@ -20,7 +20,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 TESTS = (
     [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py")],
-    [*PYTEST, str(PROJECT / "tests/kafka/test_fetch.py"), "-k", "native or both_readers"],
+    [*PYTEST, str(PROJECT / "tests/kafka/fetch"), "-k", "native or both_readers"],
 )
 # The tests start Java without the sanitizer. Without arguments: check that this is the copy, and that it loads.
 RUN = """

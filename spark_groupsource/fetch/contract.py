@@ -1,6 +1,6 @@
 """The contract of readers: what holds for each of them.
 
-A reader is a function of the type `Reader` that does what `fetch` says. The tests in tests/kafka/test_fetch.py run over all
+A reader is a function of the type `Reader` that does what `fetch` says. The tests in tests/kafka/fetch/ run over all
 readers. Nothing here imports pyspark.
 """
 

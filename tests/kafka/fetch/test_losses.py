@@ -1,0 +1,236 @@
+"""Records that are lost are an error, or a warning if the user asked for it."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.errors import DataLossError
+from spark_groupsource.fetch import reading
+from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
+from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
+from tests.conftest import MakeTopic, Produce
+from tests.support.fetching import (
+    MEGABYTE,
+    MakeSettings,
+    delete_before,
+    delete_topic,
+    numbered,
+    offsets,
+    rows,
+    warnings_of,
+)
+
+
+def test_deleted_records_are_an_error_that_names_them(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    name = topic()
+    produce(name, numbered(20), 0)
+    delete_before(admin, name, 10)
+
+    with pytest.raises(DataLossError, match=rf"{name}-0 .*\[5, 10\).*failOnDataLoss"):
+        list(read(FetchRange(name, 0, 5, 15), using()))
+    assert offsets(read, FetchRange(name, 0, 10, 15), using()) == [10, 11, 12, 13, 14]
+
+
+def test_deleted_records_are_a_warning_if_asked_for(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, numbered(20), 0)
+    delete_before(admin, name, 10)
+    how = using(fail_on_data_loss=False)
+
+    assert offsets(read, FetchRange(name, 0, 5, 15), how) == [10, 11, 12, 13, 14]
+    assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
+    assert offsets(read, FetchRange(name, 0, 2, 8), how) == []
+    assert "[2, 8)" in warnings_of(caplog)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_records_deleted_while_the_range_is_read(
+    fail: bool,
+    read: Reader,
+    using: MakeSettings,
+    topic: MakeTopic,
+    produce: Produce,
+    admin: AdminClient,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 80, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 80), using(small_prefetch, fail_on_data_loss=fail))
+    found = next(batches).column("offset").to_pylist()
+    delete_before(admin, name, 75)
+
+    if fail:
+        with pytest.raises(DataLossError, match=r"\[\d+, 75\)"):
+            list(batches)
+        return
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    lost = [offset for offset in range(80) if offset not in found]
+    assert found == sorted(set(found))
+    assert found[-5:] == [75, 76, 77, 78, 79]
+    assert lost
+    assert f"[{lost[0]}, 75)" in warnings_of(caplog)
+    assert lost == list(range(lost[0], 75))
+
+
+def test_an_end_beyond_the_log_is_loss(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, numbered(20), 0)
+
+    with pytest.raises(DataLossError, match=r"\[20, 50\)"):
+        list(read(FetchRange(name, 0, 5, 50), using()))
+    assert offsets(read, FetchRange(name, 0, 15, 50), using(fail_on_data_loss=False)) == [15, 16, 17, 18, 19]
+    assert "[20, 50)" in warnings_of(caplog)
+    assert offsets(read, FetchRange(name, 0, 30, 50), using(fail_on_data_loss=False)) == []
+
+
+def test_a_recreated_topic_is_loss(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient
+) -> None:
+    name = topic()
+    produce(name, numbered(20), 0)
+    assert len(offsets(read, FetchRange(name, 0, 0, 20), using())) == 20
+    delete_topic(admin, name)
+    cluster.create_topic(name)
+    # With a producer of its own: it must not hold on to the old topic.
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for number in range(5):
+        producer.produce(name, b"new%d" % number, partition=0)
+    assert producer.flush(10) == 0
+
+    with pytest.raises(DataLossError, match=r"\[5, 30\)"):
+        list(read(FetchRange(name, 0, 3, 30), using()))
+    found = rows(read, FetchRange(name, 0, 3, 30), using(fail_on_data_loss=False))
+    assert [row["value"] for row in found] == [b"new3", b"new4"]
+
+
+@pytest.mark.parametrize("missing", ["topic", "partition"])
+def test_a_missing_topic_or_partition_is_loss(
+    missing: str, read: Reader, using: MakeSettings, topic: MakeTopic, caplog: pytest.LogCaptureFixture
+) -> None:
+    what = FetchRange("no-such-topic", 0, 3, 9) if missing == "topic" else FetchRange(topic(), 7, 3, 9)
+
+    with pytest.raises(DataLossError, match=r"\[3, 9\): the topic or the partition does not exist"):
+        list(read(what, using()))
+    assert rows(read, what, using(fail_on_data_loss=False)) == []
+    assert "[3, 9)" in warnings_of(caplog)
+
+
+def test_a_topic_deleted_while_it_is_read_is_loss(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch))
+    next(batches)
+    delete_topic(admin, name)
+
+    with pytest.raises(DataLossError, match="does not exist"):
+        list(batches)
+
+
+def test_a_topic_deleted_while_it_is_read_is_a_warning_if_asked_for(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=False))
+    found = next(batches).column("offset").to_pylist()
+    delete_topic(admin, name)
+
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(len(found)))
+    assert f"{name}-0 are lost, offsets [{len(found)}, 60): the topic or the partition does not exist any more" in warnings_of(
+        caplog
+    )
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(
+    fail: bool,
+    read: Reader,
+    using: MakeSettings,
+    topic: MakeTopic,
+    produce: Produce,
+    admin: AdminClient,
+    cluster: Cluster,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=fail))
+    found = next(batches).column("offset").to_pylist()
+    delete_topic(admin, name)
+    cluster.create_topic(name)
+
+    if fail:
+        with pytest.raises(DataLossError, match=r"\[\d+, 60\)"):
+            list(batches)
+        return
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    assert found == list(range(len(found)))
+    assert f"[{len(found)}, 60)" in warnings_of(caplog)
+
+
+def test_a_gap_at_the_start_is_loss_if_the_log_start_has_moved_into_it_meanwhile(
+    using: MakeSettings, compacted: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Of the pure reader only: as if records were deleted between its first look at the bounds and its first Fetch.
+    monkeypatch.setattr(reading, "ask_bounds", lambda *_: LogBounds(2, 15))
+
+    with pytest.raises(DataLossError, match=r"\[0, 2\)"):
+        list(fetch(FetchRange(compacted, 0, 0, 10), using()))
+    assert offsets(fetch, FetchRange(compacted, 0, 2, 10), using()) == [2, 3, 4, 6, 7, 8]
+
+
+def test_an_end_that_comes_back_is_no_loss(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
+) -> None:
+    # As after a change of leaders: the range was planned by a high watermark that is reached again a moment later.
+    name = topic()
+    produce(name, numbered(10), 0)
+    later = threading.Timer(0.4, lambda: produce(name, numbered(10), 0))
+    later.start()
+
+    found = offsets(read, FetchRange(name, 0, 5, 20), using())
+    later.join()
+
+    assert found == list(range(5, 20))
+    assert not warnings_of(caplog)
+
+
+@pytest.mark.parametrize(
+    ("bounds", "lost", "left"),
+    [
+        (LogBounds(0, 100), [], (10, 20)),
+        (LogBounds(10, 20), [], (10, 20)),
+        (LogBounds(12, 100), [(10, 12)], (12, 20)),
+        (LogBounds(20, 100), [(10, 20)], (20, 20)),
+        (LogBounds(50, 100), [(10, 20)], (20, 20)),
+        (LogBounds(0, 15), [(15, 20)], (10, 15)),
+        (LogBounds(0, 10), [(10, 20)], (20, 20)),
+        (LogBounds(0, 0), [(10, 20)], (20, 20)),
+        (LogBounds(12, 15), [(10, 12), (15, 20)], (12, 15)),
+        (LogBounds(15, 15), [(10, 15), (15, 20)], (20, 20)),
+        (None, [(10, 20)], (20, 20)),
+    ],
+)
+def test_what_is_lost_and_what_is_left(bounds: LogBounds | None, lost: list[tuple[int, int]], left: tuple[int, int]) -> None:
+    found = lost_ranges(10, 20, bounds)
+
+    assert [(loss.start, loss.end) for loss in found] == lost
+    assert remaining(found, 10, 20) == left

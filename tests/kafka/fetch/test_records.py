@@ -1,0 +1,287 @@
+"""Readers return exactly the records of a range, in batches of limited size."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import random
+import time
+from collections.abc import Sequence
+from datetime import datetime, timedelta, timezone
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError, Message, Producer
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
+from tests.conftest import MakeTopic, Produce
+from tests.support.fetching import (
+    MEGABYTE,
+    NATIVE,
+    Headers,
+    MakeSettings,
+    numbered,
+    offsets,
+    rows,
+)
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+
+
+def test_a_range_in_the_middle_of_a_partition_gives_exactly_its_records(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic(partitions=2)
+    produce(name, numbered(100), 1)
+
+    found = rows(read, FetchRange(name, 1, 40, 60), using())
+
+    assert [row["offset"] for row in found] == list(range(40, 60))
+    assert [row["key"] for row in found] == [b"k%d" % number for number in range(40, 60)]
+    assert [row["value"] for row in found] == [b"v%d" % number for number in range(40, 60)]
+    assert {(row["topic"], row["partition"]) for row in found} == {(name, 1)}
+
+
+def test_ranges_meet_without_a_gap_or_an_overlap(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    produce(name, numbered(30), 0)
+    cuts = [0, 1, 2, 11, 29, 30]
+
+    found = [offsets(read, FetchRange(name, 0, low, high), using()) for low, high in itertools.pairwise(cuts)]
+
+    assert found == [list(range(low, high)) for low, high in itertools.pairwise(cuts)]
+
+
+def test_an_empty_range_gives_nothing_and_asks_no_broker(read: Reader) -> None:
+    nowhere = FetchSettings(
+        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=1
+    )
+
+    assert rows(read, FetchRange("any", 0, 7, 7), nowhere) == []
+
+
+def test_null_and_empty_keys_and_values_stay_apart(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    records = [(None, None), (None, b"v"), (b"k", None), (b"", b""), (b"", None), (None, b""), (b"k", b"")]
+    produce(name, records, 0)
+
+    found = rows(read, FetchRange(name, 0, 0, len(records)), using())
+
+    assert [(row["key"], row["value"]) for row in found] == records
+
+
+@pytest.mark.parametrize("codec", CODECS)
+def test_every_codec_and_values_of_1_mb(
+    codec: str, read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster
+) -> None:
+    name = topic(config={"max.message.bytes": str(8 * MEGABYTE)})
+    values = [b"small", os.urandom(MEGABYTE), b"z" * MEGABYTE, b"", os.urandom(5 * MEGABYTE), b"last"]
+    producer = Producer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "compression.codec": codec,
+            "message.max.bytes": 8 * MEGABYTE,
+            "linger.ms": 20,
+        }
+    )
+    for value in values:
+        producer.produce(name, value, b"k", 0)
+    assert producer.flush(30) == 0
+
+    assert [row["value"] for row in rows(read, FetchRange(name, 0, 0, len(values)), using())] == values
+
+
+def test_headers(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    name = topic()
+    all_headers: list[Headers | None] = [
+        None,
+        [("a", b"1"), ("b", None), ("a", b"2"), ("", b""), ("\u00fc", b"\x00\xff")],
+        [("only", None)],
+        None,
+    ]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for headers in all_headers:
+        if headers is None:
+            producer.produce(name, b"v", partition=0)
+        else:
+            producer.produce(name, b"v", partition=0, headers=list(headers))
+    assert producer.flush(10) == 0
+    what = FetchRange(name, 0, 0, len(all_headers))
+
+    found = rows(read, what, using(include_headers=True))
+
+    expected = [None if each is None else [{"key": key, "value": value} for key, value in each] for each in all_headers]
+    assert [row["headers"] for row in found] == expected
+    assert "headers" not in rows(read, what, using())[0]
+
+
+def test_create_time(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    name = topic()
+    now_ms = int(time.time() * 1000)
+    times_ms = [1, 1_234_567_890_123, now_ms]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for time_ms in times_ms:
+        producer.produce(name, b"v", partition=0, timestamp=time_ms)
+    assert producer.flush(10) == 0
+
+    found = rows(read, FetchRange(name, 0, 0, 3), using())
+
+    epoch = datetime(1970, 1, 1, tzinfo=timezone.utc)
+    assert [row["timestamp"] for row in found] == [epoch + timedelta(milliseconds=time_ms) for time_ms in times_ms]
+    assert {row["timestampType"] for row in found} == {0}
+
+
+def test_a_timestamp_beyond_sparks_range_is_the_nearest_within_it(
+    read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster
+) -> None:
+    any_time = {"message.timestamp.before.max.ms": str(2**63 - 1), "message.timestamp.after.max.ms": str(2**63 - 1)}
+    name = topic(config=any_time)
+    largest = (2**63 - 1) // 1000
+    times_ms = [largest, largest + 1, 2**62, 1, -largest, -largest - 1, -(2**62)]
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for time_ms in times_ms:
+        producer.produce(name, b"v", partition=0, timestamp=time_ms)
+        assert producer.flush(30) == 0
+
+    batches = list(read(FetchRange(name, 0, 0, len(times_ms)), using()))
+
+    found = [us for batch in batches for us in batch.column("timestamp").cast(pa.int64()).to_pylist()]
+    assert found == [largest * 1000] * 3 + [1000] + [-largest * 1000] * 3
+
+
+def test_log_append_time(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    name = topic(config={"message.timestamp.type": "LogAppendTime"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer.produce(name, b"v", partition=0, timestamp=1_000)
+    assert producer.flush(10) == 0
+
+    (found,) = rows(read, FetchRange(name, 0, 0, 1), using())
+
+    assert abs(found["timestamp"] - datetime.now(timezone.utc)) < timedelta(minutes=1)
+    assert found["timestampType"] == 1
+
+
+def test_batches_are_bounded_by_rows(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    produce(name, numbered(25_000), 0)
+
+    batches = list(read(FetchRange(name, 0, 0, 25_000), using()))
+
+    assert [batch.num_rows for batch in batches] == [BATCH_ROWS, BATCH_ROWS, 25_000 - 2 * BATCH_ROWS]
+    assert [offset for batch in batches for offset in batch.column("offset").to_pylist()] == list(range(25_000))
+
+
+def test_batches_are_bounded_by_bytes(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    value = os.urandom(MEGABYTE - 1000)
+    produce(name, [(None, value)] * 40, 0)
+
+    sizes = [batch.num_rows * len(value) for batch in read(FetchRange(name, 0, 0, 40), using())]
+
+    assert sum(sizes) == 40 * len(value)
+    assert len(sizes) >= 2
+    assert max(sizes) <= BATCH_BYTES + len(value)
+
+
+def test_a_task_holds_no_more_than_its_buffer(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    value = os.urandom(10_000)
+    produce(name, [(None, value)] * 2_000, 0)
+    how = using(buffer_bytes=MEGABYTE)
+
+    sizes = [batch.num_rows * len(value) for batch in read(FetchRange(name, 0, 0, 2_000), how)]
+
+    assert sum(sizes) == 2_000 * len(value)
+    assert max(sizes) <= how.batch_bytes <= MEGABYTE // 8
+    assert int(how.client["queued.max.messages.kbytes"]) * 1024 + 3 * how.batch_bytes < MEGABYTE
+
+
+binary = st.none() | st.just(b"") | st.binary(max_size=30)
+
+headers_of_a_record = st.none() | st.lists(
+    st.tuples(st.text(max_size=5).filter(lambda key: "\0" not in key), binary), min_size=1, max_size=3
+)
+
+
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    records=st.lists(st.tuples(binary, binary, headers_of_a_record), min_size=1, max_size=20),
+    data=st.data(),
+)
+def test_any_mix_of_records_comes_back_as_it_was(
+    records: Sequence[tuple[bytes | None, bytes | None, Headers | None]],
+    data: st.DataObject,
+    read: Reader,
+    using: MakeSettings,
+    mixed_topic: tuple[str, Producer],
+) -> None:
+    name, producer = mixed_topic
+    at: list[int] = []
+
+    def note(error: KafkaError | None, message: Message) -> None:
+        offset = message.offset()
+        assert error is None
+        assert offset is not None
+        at.append(offset)
+
+    for key, value, headers in records:
+        producer.produce(name, value, key, 0, note, headers=list(headers or ()))
+    assert producer.flush(10) == 0
+    low = data.draw(st.integers(0, len(records) - 1))
+    high = data.draw(st.integers(low + 1, len(records)))
+
+    found = rows(read, FetchRange(name, 0, at[0] + low, at[0] + high), using(include_headers=True))
+
+    assert [row["offset"] for row in found] == at[low:high]
+    assert [
+        (row["key"], row["value"], row["headers"] and [(header["key"], header["value"]) for header in row["headers"]])
+        for row in found
+    ] == [tuple(record) for record in records[low:high]]
+
+
+@pytest.fixture
+def mixed_topic(topic: MakeTopic, cluster: Cluster) -> tuple[str, Producer]:
+    return topic(), Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+
+
+@NATIVE
+@pytest.mark.parametrize("codec", CODECS)
+def test_both_readers_give_the_same_rows(codec: str, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    chance = random.Random(codec)
+    name = topic(config={"retention.ms": "-1"})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "compression.codec": codec, "linger.ms": 20})
+    count = 11_000
+    now_ms = int(time.time() * 1000)
+
+    def refuse(error: KafkaError | None, _message: Message) -> None:
+        assert error is None
+
+    # Of each producer batch some records are alike, so that the codecs have something to do.
+    pool = [None, b"", *(chance.randbytes(chance.choice([1, 10, 100, 1_000, 5_000])) for _ in range(40))]
+    for _ in range(count):
+        key, value = chance.choice(pool[:20]), chance.choice(pool)
+        headers: list[tuple[str, str | bytes | None]] = [
+            (chance.choice(["", "a", "\u00fc\U0001f600", "k" * 300]), chance.choice(pool[:20]))
+            for _ in range(chance.choice([0, 0, 1, 3]))
+        ]
+        producer.produce(name, value, key, 0, headers=headers, timestamp=chance.randint(1, now_ms), on_delivery=refuse)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    ranges = [(0, count), *(sorted(chance.sample(range(count), 2)) for _ in range(5))]
+
+    for start, end in ranges:
+        for include_headers in (True, False):
+            how = using(include_headers=include_headers)
+            first, second = (
+                pa.Table.from_batches(reader(FetchRange(name, 0, start, end), how)) for reader in (pure.read, native.read)
+            )
+            assert first.num_rows == end - start
+            assert first.equals(second)
+            second.validate(full=True)

@@ -1,0 +1,97 @@
+"""Brokers that refuse or do not answer: an error in time, with what to check, and no secret."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+from confluent_kafka import KafkaError
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    BrokerUnavailable,
+    GroupKafkaError,
+    NotAuthorized,
+    OptionError,
+)
+from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.refusals import refusal
+from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
+from tests.conftest import MakeTopic, Produce
+from tests.support.fetching import MEGABYTE, MakeSettings, offsets
+
+
+def test_a_broker_that_does_not_answer_is_an_error_in_time(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, cluster: Cluster
+) -> None:
+    name = topic()
+    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    how = using(small_prefetch, poll_timeout_ms=1000)
+    begun = read(FetchRange(name, 0, 0, 60), how)
+    next(begun)
+    cluster.nodes[0].pause()
+    try:
+        for batches in (begun, read(FetchRange(name, 0, 0, 60), using({"client.id": "fresh"}, poll_timeout_ms=1000))):
+            began = time.monotonic()
+            with pytest.raises(BrokerUnavailable, match=rf"{name}-0 \[0, 60\).*1000 ms.*bootstrap.servers"):
+                list(batches)
+            assert 0.5 < time.monotonic() - began < 4
+    finally:
+        cluster.nodes[0].resume()
+
+    assert offsets(read, FetchRange(name, 0, 58, 60), using(small_prefetch)) == [58, 59]
+
+
+def test_no_broker_at_all_is_an_error_in_time(read: Reader) -> None:
+    nowhere = FetchSettings(
+        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=500
+    )
+
+    with pytest.raises(BrokerUnavailable, match="refused"):
+        list(read(FetchRange("any", 0, 7, 8), nowhere))
+
+
+def test_refused_credentials_are_named_without_the_password(read: Reader, using: MakeSettings, topic: MakeTopic) -> None:
+    # The broker of the tests does no SASL: it refuses every mechanism.
+    sasl = {
+        "security.protocol": "SASL_PLAINTEXT",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "me",
+        "sasl.password": "open-sesame",
+    }
+
+    with pytest.raises(AuthenticationFailed, match="sasl") as caught:
+        list(read(FetchRange(topic(), 0, 0, 1), using(sasl)))
+    assert "open-sesame" not in str(caught.value)
+
+
+def test_settings_that_librdkafka_refuses_are_named_without_secrets(read: Reader, using: MakeSettings) -> None:
+    with pytest.raises(OptionError, match=r"no\.such\.setting"):
+        list(read(FetchRange("t", 0, 0, 1), using({"no.such.setting": "1"})))
+    with pytest.raises(OptionError) as caught:
+        list(read(FetchRange("t", 0, 0, 1), using({"sasl.oauthbearer.method": "open-sesame", "sasl.password": "open-sesame"})))
+    assert "open-sesame" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        (KafkaError._AUTHENTICATION, AuthenticationFailed),
+        (KafkaError._SSL, AuthenticationFailed),
+        (KafkaError.SASL_AUTHENTICATION_FAILED, AuthenticationFailed),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, NotAuthorized),
+        (KafkaError._BAD_MSG, BrokerError),
+        (KafkaError._BAD_COMPRESSION, BrokerError),
+        (KafkaError._TRANSPORT, None),
+        (KafkaError.NOT_LEADER_FOR_PARTITION, None),
+    ],
+)
+def test_what_an_error_means(code: int, expected: type[GroupKafkaError] | None) -> None:
+    found = refusal(KafkaError(code), "Reading t-0 [0, 1)")
+
+    assert (None if found is None else type(found)) == expected

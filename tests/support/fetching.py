@@ -1,0 +1,63 @@
+"""What the tests of readers share: rows and offsets of a range, and records that are deleted."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
+
+Row = dict[str, Any]
+
+Headers = list[tuple[str, "bytes | None"]]
+
+MakeSettings = Callable[..., FetchSettings]
+
+MEGABYTE = 1_000_000
+NATIVE = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
+
+NOWHERE = consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES)
+
+
+def rows(read: Reader, what: FetchRange, how: FetchSettings) -> list[Row]:
+    found: list[Row] = []
+    for batch in read(what, how):
+        assert batch.schema.equals(arrow_schema(how.include_headers), check_metadata=True)
+        assert batch.num_rows > 0
+        found += batch.to_pylist()
+    return found
+
+
+def offsets(read: Reader, what: FetchRange, how: FetchSettings) -> list[int]:
+    return [row["offset"] for row in rows(read, what, how)]
+
+
+def numbered(count: int) -> list[tuple[bytes, bytes]]:
+    return [(b"k%d" % number, b"v%d" % number) for number in range(count)]
+
+
+def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
+    for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
+        done.result()
+
+
+def delete_topic(admin: AdminClient, topic: str) -> None:
+    for done in admin.delete_topics([topic]).values():
+        done.result()
+    limit = time.monotonic() + 20
+    while topic in admin.list_topics(timeout=5).topics and time.monotonic() < limit:
+        time.sleep(0.05)
+
+
+def warnings_of(caplog: pytest.LogCaptureFixture) -> str:
+    return "\n".join(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)

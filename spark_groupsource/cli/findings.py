@@ -11,8 +11,8 @@ from enum import Enum
 
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import LogState, PartitionLoss, of_commit, of_partitions
-from spark_groupsource.handoff.rules import Stream, adopt, evidence, made_anew
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
+from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
@@ -149,12 +149,12 @@ def of_start(options: Options, known: Known) -> list[Finding]:
     losses: list[PartitionLoss] = []
     for partition in told:
         commit, topic_id = known.commits.get(partition), logs.ids.get(partition.topic) or None
-        if made_anew(stream, partition, commit, topic_id):
-            losses.append(of_commit(stream, partition, commit, topic_id or "", logs.starts[partition]))
+        if recreated(stream, partition, commit, topic_id):
+            losses.append(commit_loss(stream, partition, commit, topic_id or "", logs.starts[partition]))
             commit = None
         start = known.starting.get(partition, logs.starts[partition])
         records[partition] = adopt(stream, partition, commit, starting_offset=start, done=done, topic_id=topic_id)
-    losses += of_partitions(records, logs, {})
+    losses += partition_losses(records, logs, {})
     unread = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
     going_on = sum(_committed(known, partition) for partition in told)
     places = [f"{going_on} at the group's commits"] if going_on else []

@@ -16,9 +16,9 @@ from types import MappingProxyType
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import PartitionLoss, behind, of_commit, refuse, warn
+from spark_groupsource.handoff.losses import PartitionLoss, commit_loss, record_after, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
-from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, made_anew, owed_to_others, settle
+from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, owed_to_others, recreated, settle
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.patience import Retries
@@ -265,7 +265,7 @@ class Ledger:
             if loss.resume is None:
                 deleted.add(loss.partition)
             else:
-                writes[loss.partition] = behind(loss, loss.resume, confirm(record, self._stream))
+                writes[loss.partition] = record_after(loss, loss.resume, confirm(record, self._stream))
         for partition in deleted:
             del self._records[partition]
         self._planned -= deleted
@@ -287,7 +287,7 @@ class Ledger:
         anew = {
             partition
             for partition, commit in commits.items()
-            if made_anew(self._stream, partition, commit, ids.get(partition.topic))
+            if recreated(self._stream, partition, commit, ids.get(partition.topic))
         }
         unrecorded = {partition for partition, commit in commits.items() if commit is None} - self._stream.ranges.keys() - anew
         starting = {
@@ -298,7 +298,7 @@ class Ledger:
         leaderless = ((unrecorded | anew) - starting.keys()) | deleted
         commits = {partition: commit for partition, commit in commits.items() if partition not in leaderless}
         losses = [
-            of_commit(self._stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
+            commit_loss(self._stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
             for partition in sorted(anew - leaderless)
         ]
         if self._fail_on_data_loss:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.rules import Stream, confirm, cut_back, skip_to, start_anew
+from spark_groupsource.handoff.rules import Stream, confirm, cut_back, skip_to, start_over
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Cause(enum.Enum):
     """What happened to a partition."""
 
     DELETED = "its topic was deleted"
-    MADE_ANEW = "its topic was deleted and created again"
+    RECREATED = "its topic was deleted and created again"
     EXPIRED = "its log starts above the position"
     CUT = "its log ends below the position"
 
@@ -75,7 +75,7 @@ class PartitionLoss:
         match self.cause:
             case Cause.DELETED:
                 return text + "the topic does not exist any more"
-            case Cause.MADE_ANEW:
+            case Cause.RECREATED:
                 begins = "" if self.resume is None else f"; the new log starts at {self.resume}"
                 return f"{text}the topic was deleted and created again (its id was {self.was} and is {self.topic_id}){begins}"
             case Cause.EXPIRED:
@@ -94,7 +94,7 @@ def changed(was: str | None, now: str | None) -> bool:
     return now is None or bool(was and now and was != now)
 
 
-def of_partitions(
+def partition_losses(
     records: Mapping[TopicPartition, CommitRecord], logs: LogState, last_ends: Mapping[TopicPartition, int]
 ) -> list[PartitionLoss]:
     """Return what is lost of the partitions that a stream owns.
@@ -115,7 +115,7 @@ def of_partitions(
             if topic_id is None:
                 found.append(PartitionLoss(partition, Cause.DELETED, position, lost, was=was))
             elif start is not None:
-                found.append(PartitionLoss(partition, Cause.MADE_ANEW, position, lost, start, was, topic_id))
+                found.append(PartitionLoss(partition, Cause.RECREATED, position, lost, start, was, topic_id))
         elif end is not None and end < position:
             found.append(PartitionLoss(partition, Cause.CUT, position, (OffsetRange(end, position),), end))
         elif start is not None and start > position:
@@ -123,7 +123,7 @@ def of_partitions(
     return found
 
 
-def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
+def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
     """Return what is lost of a partition that was just assigned, and whose topic was deleted and created again.
 
     Args:
@@ -141,10 +141,10 @@ def of_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit, to
         position, was, held = record.next, record.topic_id or was, tuple(record.unconfirmed)
     elif planned := stream.ranges.get(partition, ()):
         position, held = planned[-1].end, planned if stream.durable < stream.logged else ()
-    return PartitionLoss(partition, Cause.MADE_ANEW, position, _not_empty(held), start, was, topic_id)
+    return PartitionLoss(partition, Cause.RECREATED, position, _not_empty(held), start, was, topic_id)
 
 
-def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
+def plan_losses(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss]:
     """Return what is lost of the stream's newest plan, which is about to be claimed: its ranges of deleted topics.
 
     Args:
@@ -155,12 +155,12 @@ def of_plan(stream: Stream, ids: Mapping[str, str | None]) -> list[PartitionLoss
     for partition, planned in sorted(stream.ranges.items()):
         was, topic_id = stream.topics.get(partition.topic), ids.get(partition.topic, "")
         if changed(was, topic_id) and (lost := _not_empty(planned)):
-            cause = Cause.DELETED if topic_id is None else Cause.MADE_ANEW
+            cause = Cause.DELETED if topic_id is None else Cause.RECREATED
             found.append(PartitionLoss(partition, cause, None, lost, None, was, topic_id))
     return found
 
 
-def of_places(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
+def left_partition_losses(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, str | None]) -> list[PartitionLoss]:
     """Return the partitions of the newest durable plan whose topic was deleted.
 
     Args:
@@ -175,7 +175,7 @@ def of_places(stream: Stream, left: Iterable[TopicPartition], ids: Mapping[str, 
     ]
 
 
-def of_fixed_target(
+def target_losses(
     target: Mapping[TopicPartition, int],
     target_ids: Mapping[str, str | None],
     records: Mapping[TopicPartition, CommitRecord],
@@ -195,7 +195,7 @@ def of_fixed_target(
         was, topic_id = target_ids.get(partition.topic), logs.ids.get(partition.topic, "")
         if changed(was, topic_id):
             lost = OffsetRange(end, end) if position is None else OffsetRange(position, max(position, end))
-            cause = Cause.DELETED if topic_id is None else Cause.MADE_ANEW
+            cause = Cause.DELETED if topic_id is None else Cause.RECREATED
             found.append(PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
         elif partition in records and logs.ends.get(partition, end) < end:
             found.append(
@@ -204,7 +204,7 @@ def of_fixed_target(
     return found
 
 
-def behind(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     """Return the record with which a partition is read on at `resume`, after what is lost.
 
     Args:
@@ -213,8 +213,8 @@ def behind(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitReco
         record: The partition's record, with durable plans closed.
     """
     match loss.cause:
-        case Cause.MADE_ANEW:
-            return start_anew(record, resume, loss.topic_id)
+        case Cause.RECREATED:
+            return start_over(record, resume, loss.topic_id)
         case Cause.CUT:
             return cut_back(record, resume)
         case _:

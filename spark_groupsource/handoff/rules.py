@@ -5,7 +5,7 @@
     confirm                     closes the open ranges of a durable plan
     settle                      drops owed ranges that their stream has confirmed
     owed_to_others, claimable   ranges that this stream may take over from another one
-    cut_back, skip_to, start_anew   where a partition is read on after records were lost
+    cut_back, skip_to, start_over   where a partition is read on after records were lost
 
 The package's docstring has the life of a partition, step by step.
 """
@@ -76,7 +76,7 @@ def _still_owed(owed: Iterable[OwedRange], done: Evidence) -> tuple[OwedRange, .
     return tuple(entry for entry in owed if done.get(entry.stream, -1) < entry.plan)
 
 
-def made_anew(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
+def recreated(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str | None) -> bool:
     """Return whether the known position belongs to an earlier topic of the same name.
 
     Kafka deletes the commits of a deleted topic some time later. Then the stream's last plan has the earlier topic's id. A commit
@@ -139,7 +139,7 @@ def adopt(
     known = {**done, stream.name: stream.durable}
     if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
         raise _behind(stream, partition, newest)
-    if made_anew(stream, partition, commit, topic_id):
+    if recreated(stream, partition, commit, topic_id):
         # Offsets of the earlier topic must neither hold nor skip records of the new one.
         adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
     else:
@@ -252,7 +252,7 @@ def skip_to(record: CommitRecord, start: int) -> CommitRecord:
     return record.model_copy(update={"next": start})
 
 
-def start_anew(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
+def start_over(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
     """Return the record for a topic that was deleted and created again. Claims on the earlier topic are dropped."""
     forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id}
     return record.model_copy(update=forgotten)

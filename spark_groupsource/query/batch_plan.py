@@ -17,7 +17,7 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
-from spark_groupsource.handoff.losses import Cause, LogState, behind, of_partitions, refuse, warn
+from spark_groupsource.handoff.losses import Cause, LogState, partition_losses, record_after, refuse, warn
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.handoff.rules import too_new
 from spark_groupsource.options.model import Options
@@ -148,12 +148,14 @@ def _still_true(
     starts = _of_all(records, logs.starts, options)
     ends = _of_all(records, logs.ends, options)
     ids = logs.ids({partition.topic for partition in records})
-    found = of_partitions(records, LogState(ids, starts, ends), {})
+    found = partition_losses(records, LogState(ids, starts, ends), {})
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:
         refuse(losses)
     warn(losses)
-    read_on = {loss.partition: behind(loss, loss.resume, records[loss.partition]) for loss in losses if loss.resume is not None}
+    read_on = {
+        loss.partition: record_after(loss, loss.resume, records[loss.partition]) for loss in losses if loss.resume is not None
+    }
     return {**commits, **read_on}
 
 

@@ -19,12 +19,12 @@ from spark_groupsource.handoff.losses import (
     LogState,
     PartitionLoss,
     changed,
-    of_fixed_target,
-    of_partitions,
-    of_places,
-    of_plan,
+    left_partition_losses,
+    partition_losses,
+    plan_losses,
     refuse,
     refuse_target,
+    target_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -88,8 +88,8 @@ class LossWatch:
                 left = self._left(stream, records)
                 logs = self._logs(records, left, again=attempt > 0)
                 self.ends = logs.ends
-                of_target = [] if self.target is None else of_fixed_target(self.target.ends, self.target.ids, records, logs)
-                losses = of_partitions(records, logs, last_ends) + of_places(stream, left, logs.ids)
+                of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
+                losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
                 if not (losses or of_target):
                     return {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
             refuse_target(of_target)
@@ -106,7 +106,7 @@ class LossWatch:
         """
         topics = topics_of(partition for partition, planned in stream.ranges.items() if any(one.size for one in planned))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
-        losses = of_plan(stream, ids)
+        losses = plan_losses(stream, ids)
         if not losses:
             return stream
         if self.target is not None:
@@ -127,7 +127,7 @@ class LossWatch:
         """
         records = joined.records()
         ids = self._topic_ids.now({partition.topic: record.topic_id for partition, record in records.items()})
-        losses = of_partitions(records, LogState(ids), self.ends)
+        losses = partition_losses(records, LogState(ids), self.ends)
         self._report(joined, losses)
         joined.go_on(losses)
         return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())

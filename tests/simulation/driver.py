@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import LogState, PartitionLoss, of_partitions, of_plan
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
 from spark_groupsource.handoff.rules import Stream
@@ -181,7 +181,7 @@ class Driver:
             ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
             records = self.ledger.known()
             logs = LogState(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
-            self.losses = of_partitions(records, logs if limit != 0 else LogState(), {})
+            self.losses = partition_losses(records, logs if limit != 0 else LogState(), {})
             self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
             self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
             self.stage = "leave" if self.losses else "propose"
@@ -289,7 +289,7 @@ class Driver:
     def still_there(self) -> Stream:
         """The same, without the ranges that were deleted with their topic."""
         stream = self.as_logged()
-        lost = {loss.partition for loss in of_plan(stream, self.topic_ids(stream.topics))}
+        lost = {loss.partition for loss in plan_losses(stream, self.topic_ids(stream.topics))}
         return replace(stream, ranges={where: planned for where, planned in stream.ranges.items() if where not in lost})
 
     def do_sink(self) -> bool:

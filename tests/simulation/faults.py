@@ -180,12 +180,12 @@ def _earlier_topic_believed(stream: Stream, where: TopicPartition, commit: Group
 
 
 def _still_held_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    written = data_loss.behind(loss, resume, record)
+    written = data_loss.record_after(loss, resume, record)
     return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
 
 
 def _position_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    return data_loss.behind(loss, resume, record).model_copy(update={"next": record.next})
+    return data_loss.record_after(loss, resume, record).model_copy(update={"next": record.next})
 
 
 # Mistakes in the ledger's steps.
@@ -329,9 +329,11 @@ FAULTS = (
     Fault("a range is reread although it is to be held", world=_with_ledger(_RereadAlthoughHeld)),
     # A topic that is deleted and created again.
     Fault("what an earlier topic's record says is believed", {"adopt": _earlier_topic_believed}, setting=RECREATED),
-    Fault("ranges of an earlier topic are still held", {"behind": _still_held_of_an_earlier_topic}, setting=RECREATED),
+    Fault("ranges of an earlier topic are still held", {"record_after": _still_held_of_an_earlier_topic}, setting=RECREATED),
     Fault(
-        "a new topic is read from the position in the earlier one", {"behind": _position_of_an_earlier_topic}, setting=RECREATED
+        "a new topic is read from the position in the earlier one",
+        {"record_after": _position_of_an_earlier_topic},
+        setting=RECREATED,
     ),
     Fault("a plan of an earlier topic waits to be claimed", world=_ClaimsOfAnEarlierTopic, setting=RECREATED),
     # Commits.

@@ -27,8 +27,8 @@ from spark_groupsource.handoff.rules import (
     claimable,
     confirm,
     evidence,
-    made_anew,
     owed_to_others,
+    recreated,
     settle,
     with_room,
 )
@@ -164,7 +164,7 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
         ids=["no record", "its own", "its own, of an older version", "of another stream"],
     )
     def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: GroupCommit) -> None:
-        assert made_anew(self.stream, ORDERS, commit, NEW)
+        assert recreated(self.stream, ORDERS, commit, NEW)
         assert self.adopted(commit) == record("me", 7, done=6, at=5, topic_id=NEW)
 
     def test_a_record_of_the_new_topic_is_believed_whatever_the_checkpoint_knows(self) -> None:

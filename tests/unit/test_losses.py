@@ -13,15 +13,15 @@ from spark_groupsource.handoff.losses import (
     Cause,
     LogState,
     PartitionLoss,
-    behind,
     changed,
-    of_commit,
-    of_fixed_target,
-    of_partitions,
-    of_places,
-    of_plan,
+    commit_loss,
+    left_partition_losses,
+    partition_losses,
+    plan_losses,
+    record_after,
     refuse,
     refuse_target,
+    target_losses,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -34,7 +34,7 @@ RECORD = CommitRecord(stream="me", logged=7, done=7, next=100, owed=(OWED,), top
 
 
 def found(logs: LogState, record: CommitRecord = RECORD, last_end: int | None = None) -> list[PartitionLoss]:
-    return of_partitions({ORDERS: record}, logs, {} if last_end is None else {ORDERS: last_end})
+    return partition_losses({ORDERS: record}, logs, {} if last_end is None else {ORDERS: last_end})
 
 
 def logs(start: int | None = None, end: int | None = None, topic_id: str | None = OLD) -> LogState:
@@ -69,7 +69,7 @@ class TestALogThatAStreamOwns:
     @pytest.mark.parametrize(("start", "end"), [(0, 70), (0, 100), (5, 500)])
     def test_of_another_topic_is_lost_however_many_records_that_has(self, start: int, end: int) -> None:
         (loss,) = found(logs(start, end, NEW), last_end=130)
-        assert (loss.cause, loss.resume, loss.was, loss.topic_id) == (Cause.MADE_ANEW, start, OLD, NEW)
+        assert (loss.cause, loss.resume, loss.was, loss.topic_id) == (Cause.RECREATED, start, OLD, NEW)
         assert loss.lost == ((60, 80), (100, 130)), "what was held for another stream, and what was not read"
         assert "the next offset to read was 100" in str(loss)
         assert f"(its id was {OLD} and is {NEW}); the new log starts at {start}" in str(loss)
@@ -86,24 +86,24 @@ class TestALogThatAStreamOwns:
 class TestWhereItGoesOn:
     def test_behind_what_expired_with_what_is_held_as_before(self) -> None:
         (loss,) = found(logs(150, 300))
-        assert behind(loss, 150, RECORD) == RECORD.model_copy(update={"next": 150})
+        assert record_after(loss, 150, RECORD) == RECORD.model_copy(update={"next": 150})
 
     def test_at_the_beginning_of_the_new_topic_with_nothing_held(self) -> None:
         (loss,) = found(logs(5, 300, NEW))
-        assert behind(loss, 5, RECORD) == CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=NEW)
+        assert record_after(loss, 5, RECORD) == CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=NEW)
 
     def test_at_the_end_of_a_log_that_was_cut_and_what_is_left_of_a_held_range_stays_held(self) -> None:
         ranges = (OwedRange("other", 4, 20, 30, 9), OwedRange("third", 2, 60, 80, 10), OwedRange("fourth", 1, 80, 100))
         record = RECORD.model_copy(update={"owed": ranges})
         (loss,) = found(logs(0, 70), record)
-        after = behind(loss, 70, record)
+        after = record_after(loss, 70, record)
         assert after.owed == (OwedRange("other", 4, 20, 30, 9), OwedRange("third", 2, 60, 70, 10))
         assert (after.next, after.offset) == (70, 20)
         assert CommitRecord.model_validate(after.model_dump()) == after
 
     def test_at_the_end_of_a_log_that_was_cut_in_front_of_a_held_range_that_is_then_gone(self) -> None:
         (loss,) = found(logs(0, 60))
-        assert behind(loss, 60, RECORD) == RECORD.model_copy(update={"next": 60, "owed": ()})
+        assert record_after(loss, 60, RECORD) == RECORD.model_copy(update={"next": 60, "owed": ()})
 
 
 STREAM = Stream("me", logged=7, durable=6, ranges={ORDERS: (OffsetRange(100, 200),)}, topics={"orders": OLD})
@@ -123,11 +123,11 @@ class TestAPartitionThatIsAcquired:
     def test_loses_what_its_record_or_the_last_plan_knows(
         self, commit: GroupCommit, position: int, lost: tuple[tuple[int, int], ...]
     ) -> None:
-        loss = of_commit(STREAM, ORDERS, commit, NEW, 5)
+        loss = commit_loss(STREAM, ORDERS, commit, NEW, 5)
         assert (loss.position, loss.lost, loss.resume, loss.was, loss.topic_id) == (position, lost, 5, OLD, NEW)
 
     def test_that_only_another_stream_had_lost_what_nobody_knows(self) -> None:
-        loss = of_commit(replace(STREAM, ranges={}), ORDERS, None, NEW, 0)
+        loss = commit_loss(replace(STREAM, ranges={}), ORDERS, None, NEW, 0)
         assert (loss.position, loss.lost) == (None, ())
         assert (
             str(loss)
@@ -139,24 +139,24 @@ class TestAPlan:
     def test_loses_its_ranges_of_topics_that_are_gone_or_others(self) -> None:
         both = {ORDERS: (OffsetRange(100, 200),), TopicPartition("returns", 0): (OffsetRange(5, 9),)}
         stream = replace(STREAM, ranges=both, topics={"orders": OLD, "returns": OLD})
-        assert [(loss.partition, loss.cause) for loss in of_plan(stream, {"orders": NEW, "returns": OLD})] == [
-            (ORDERS, Cause.MADE_ANEW)
+        assert [(loss.partition, loss.cause) for loss in plan_losses(stream, {"orders": NEW, "returns": OLD})] == [
+            (ORDERS, Cause.RECREATED)
         ]
-        assert [loss.cause for loss in of_plan(stream, {"orders": None, "returns": None})] == [Cause.DELETED] * 2
-        assert of_plan(stream, {}) == []
+        assert [loss.cause for loss in plan_losses(stream, {"orders": None, "returns": None})] == [Cause.DELETED] * 2
+        assert plan_losses(stream, {}) == []
 
     def test_without_records_loses_nothing(self) -> None:
-        assert of_plan(replace(STREAM, ranges={ORDERS: (OffsetRange(100, 100),)}), {"orders": NEW}) == []
+        assert plan_losses(replace(STREAM, ranges={ORDERS: (OffsetRange(100, 100),)}), {"orders": NEW}) == []
 
     def test_of_a_checkpoint_without_ids_loses_only_topics_that_are_gone(self) -> None:
         stream = replace(STREAM, topics={})
-        assert of_plan(stream, {"orders": NEW}) == []
-        assert [loss.cause for loss in of_plan(stream, {"orders": None})] == [Cause.DELETED]
+        assert plan_losses(stream, {"orders": NEW}) == []
+        assert [loss.cause for loss in plan_losses(stream, {"orders": None})] == [Cause.DELETED]
 
 
 def test_a_topic_that_went_with_its_partitions_is_told_from_the_last_plan() -> None:
-    assert of_places(STREAM, {ORDERS}, {"orders": NEW}) == []
-    (loss,) = of_places(STREAM, {ORDERS}, {"orders": None})
+    assert left_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
+    (loss,) = left_partition_losses(STREAM, {ORDERS}, {"orders": None})
     assert str(loss) == "orders-3: the next offset to read was 200, and the topic does not exist any more"
 
 
@@ -170,7 +170,7 @@ def test_a_topic_is_another_one_only_when_both_ids_are_known(was: str | None, no
 
 class TestAFixedTarget:
     def lost(self, target: int, now: LogState, *, owned: bool = True) -> list[PartitionLoss]:
-        return of_fixed_target({ORDERS: target}, {"orders": OLD}, {ORDERS: RECORD} if owned else {}, now)
+        return target_losses({ORDERS: target}, {"orders": OLD}, {ORDERS: RECORD} if owned else {}, now)
 
     def test_that_is_still_there_is_no_loss(self) -> None:
         assert self.lost(300, logs(0, 300)) == []
@@ -181,7 +181,7 @@ class TestAFixedTarget:
         (loss,) = self.lost(300, logs(0, 250))
         assert (loss.cause, loss.lost) == (Cause.CUT, (OffsetRange(250, 300),))
 
-    @pytest.mark.parametrize(("now", "cause"), [(NEW, Cause.MADE_ANEW), (None, Cause.DELETED)])
+    @pytest.mark.parametrize(("now", "cause"), [(NEW, Cause.RECREATED), (None, Cause.DELETED)])
     def test_whose_topic_is_gone_is_lost_whoever_owns_it(self, now: str | None, cause: Cause) -> None:
         (loss,) = self.lost(300, logs(0, 500, now))
         assert (loss.cause, loss.lost) == (cause, (OffsetRange(100, 300),))

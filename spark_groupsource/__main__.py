@@ -1,4 +1,4 @@
-"""The script `groupkafka`, and `python -m spark_groupsource`: the command line, if what it needs is installed."""
+"""The entry point of `groupkafka` and of `python -m spark_groupsource`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import sys
 from importlib.util import find_spec
 
 NEEDED = ("click", "rich")
-"""What the extra `cli` installs: the source itself does without."""
+"""The packages of the extra `cli`. The source itself does not need them."""
 
 
 def main() -> None:
-    """Run the command line, or say on stderr what is missing, with exit code 1."""
+    """Run the command line. If a package is missing, print its name on stderr and exit with code 1."""
     missing = [name for name in NEEDED if find_spec(name) is None]
     if missing:
         sys.exit(f"groupkafka needs {' and '.join(missing)}: pip install 'spark-groupsource[cli]'")

@@ -132,7 +132,7 @@ def main() -> int:
             watching = threading.Thread(target=_watch, args=(story, top), name="top")
             watching.start()
             try:
-                result = story.tell()
+                result = story.run()
             finally:
                 top.ended.set()
                 watching.join()

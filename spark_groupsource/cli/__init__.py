@@ -1,1 +1,1 @@
-"""The command line, which alone needs click and rich."""
+"""The command line. Only this package needs click and rich."""

@@ -1,9 +1,10 @@
 """`groupkafka check`: an options file, tried against its brokers without joining the group.
 
-The steps go from what everything needs to what only the last one does, and end with the first one without which the rest means
-nothing. Each request waits about ten seconds at most. Nothing is written, and the group's members notice nothing: whether they
-would take another one is told from what the coordinator shows (findings.of_assignor), because a request to join that suits them
-starts a rebalance.
+Each step needs the steps before it. The check ends early if a step fails that the rest depends on. Each request waits about ten
+seconds at most.
+
+Nothing is written, and the group's members are not disturbed. A request to join would start a rebalance. So
+`findings.of_assignor` decides from the coordinator's description whether the members would accept another one.
 """
 
 from __future__ import annotations
@@ -42,13 +43,16 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 
 STEP_LIMIT_S = 10.0
+"""The time limit of one request."""
+
 LAST_OFFSETS = 100
-"""Records are tried among so many offsets at a partition's end."""
+"""The number of offsets at a partition's end among which records are tried."""
 
 REFUSED_ASSIGNOR = "groupkafka-check"
-"""An assignor that no broker has: if it knows the protocol, it refuses a heartbeat with it before it looks at the group."""
+"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat with it before it looks at the group."""
 
 TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
+"""Errors of brokers that do not have KIP-848."""
 
 _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold red"}
 
@@ -59,15 +63,17 @@ _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold r
     required=True,
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     metavar="FILE",
-    help="The source's options as a Java properties file: kafka.group.id=orders, one a line.",
+    help="The source's options as a Java properties file: kafka.group.id=orders, one option on each line.",
 )
 @json_option
 def check(conf: Path, as_json: bool) -> None:
-    """Try an options file as a query would use it, and tell what is wrong and what to do.
+    """Try an options file as a query would use it. Report what is wrong and what to do.
 
-    It looks at the options, the brokers, TLS and login, topics, group, ACLs, the assignor beside the group's members, a static
-    member's name, where a query with a new checkpoint would start, claims that other queries left behind, and reads a record.
-    It joins no group and writes nothing. The exit code is 1 when there is an error, which keeps the query from running.
+    It checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks that the group's members
+    would accept the query: its assignor, and the instance id of a static member. It reports where a query with a new checkpoint
+    would start, and what other queries have claimed and not confirmed. It reads some records.
+
+    It joins no group and writes nothing. The exit code is 1 if there is an error. With an error the query cannot run.
 
     \b
     Example of a file:
@@ -108,13 +114,13 @@ def print_finding(finding: Finding, console: Console) -> None:
 
 
 def findings_of(path: Path) -> Iterator[Finding]:
-    """Yield what is found, as it is found."""
+    """Yield each finding as soon as it is known."""
     try:
         options = Options.parse(read_properties(path), "stream")
     except OptionError as wrong:
         yield from (Finding(Level.ERROR, "options", problem) for problem in wrong.problems)
         return
-    yield Finding(Level.OK, "options", f"{path}: all options are known and go together")
+    yield Finding(Level.OK, "options", f"{path}: all options are known and fit together")
     if missing := list(_unreadable_files(options)):
         yield from missing
         return
@@ -134,11 +140,11 @@ def findings_of(path: Path) -> Iterator[Finding]:
 
 
 def _unreadable_files(options: Options) -> Iterator[Finding]:
-    """Files that settings name; of one that is not there librdkafka tells only that TLS has failed."""
+    """Yield the files of settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
     for name, value in sorted(options.kafka.items()):
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
-            yield Finding(Level.ERROR, "options", f"{text} It has to be on the driver's machine and on each executor's.")
+            yield Finding(Level.ERROR, "options", f"{text} The file must exist on the driver's machine and on each executor's.")
 
 
 def _topics(options: Options, *, read_committed: bool) -> Topics:
@@ -146,7 +152,7 @@ def _topics(options: Options, *, read_committed: bool) -> Topics:
 
 
 def _security(options: Options) -> Finding:
-    """What was needed to get an answer."""
+    """Return what was needed to get an answer from the brokers."""
     protocol = options.kafka.get("security.protocol", "plaintext").upper()
     said = [protocol]
     if "SASL" in protocol:
@@ -156,11 +162,11 @@ def _security(options: Options) -> Finding:
     if "SSL" not in protocol:
         return Finding(Level.OK, "security", ", ".join(said))
     if options.kafka.get("enable.ssl.certificate.verification") == "false":
-        said.append("any certificate is taken for the brokers'. Remove kafka.enable.ssl.certificate.verification=false")
-        return Finding(Level.WARNING, "security", ", ".join(said) + ", with which anybody can pose as a broker.")
+        said.append("any certificate is accepted, so anybody can impersonate a broker")
+        return Finding(Level.WARNING, "security", ", ".join(said) + ". Remove kafka.enable.ssl.certificate.verification=false.")
     said.append("the brokers' certificate is trusted")
     if options.kafka.get("ssl.endpoint.identification.algorithm") == "none":
-        said.append("whatever host it names (kafka.ssl.endpoint.identification.algorithm)")
+        said.append("but its host name is not checked (kafka.ssl.endpoint.identification.algorithm)")
     return Finding(Level.OK, "security", ", ".join(said))
 
 
@@ -174,7 +180,7 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
             allowed = look.operations(options.group_id)
             view = look.describe(options.group_id)
         except GroupNotFound:
-            yield _of_group(options, allowed, "there is no such group yet; the query makes it")
+            yield _of_group(options, allowed, "the group does not exist yet; the query creates it")
         except GroupKafkaError as refused:
             yield Finding(Level.ERROR, "group", str(refused))
             return
@@ -193,7 +199,7 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
 
 
 def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition]) -> Iterator[Finding]:
-    """Tell of the topics, and add the partitions of those that can be read."""
+    """Yield the findings on the topics. Add the partitions of those that can be read to `partitions`."""
     try:
         names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
     except GroupKafkaError as refused:
@@ -203,8 +209,8 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
         yield Finding(
             Level.WARNING,
             "topics",
-            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may see (ACL DESCRIBE); the query "
-            "would wait for one. Check the pattern, which has to match the whole name, and the ACLs.",
+            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may describe (ACL DESCRIBE). The "
+            "query would read nothing and wait for one. Check the pattern, which must match the whole name, and the ACLs.",
         )
         return
     readable = []
@@ -212,7 +218,7 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
         if isinstance(found, GroupKafkaError):
             yield Finding(Level.ERROR, "topics", str(found))
         elif _lacks_read(found.operations):
-            text = f"{name}: it may be described and not read. {MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]}"
+            text = f"{name}: this user may describe it, but not read it. {MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]}"
             yield Finding(Level.ERROR, "topics", text)
         else:
             readable.append((name, found))
@@ -222,18 +228,17 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
 
 
 def _topics_said(readable: Sequence[tuple[str, TopicLook]]) -> str:
-    told = all(look.operations is not None for _, look in readable)
+    known = all(look.operations is not None for _, look in readable)
     counts = listed(f"{name} ({len(look.partitions)} partitions)" for name, look in readable)
-    return (
-        f"{counts}: there, and {'may be read' if told else 'may be described; the broker does not tell whether they may be read'}"
-    )
+    may = "may be read" if known else "may be described; the broker does not say whether they may be read"
+    return f"{counts}: found, and {may}"
 
 
 def _of_group(options: Options, allowed: frozenset[str] | None, state: str) -> Finding:
     if _lacks_read(allowed):
         needed = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
-        return Finding(Level.ERROR, "group", f"{options.group_id}: it may be described and not joined. {needed}")
-    may = "joining it is allowed" if allowed is not None else "the broker does not tell whether joining it is allowed"
+        return Finding(Level.ERROR, "group", f"{options.group_id}: this user may describe it, but not join it. {needed}")
+    may = "joining it is allowed" if allowed is not None else "the broker does not say whether joining it is allowed"
     return Finding(Level.OK, "group", f"{options.group_id}: {state}; {may}")
 
 
@@ -242,26 +247,27 @@ def _lacks_read(operations: frozenset[str] | None) -> bool:
 
 
 def _of_protocol(options: Options) -> Finding:
-    """Whether the brokers know the protocol of KIP-848: by a request to join that each that does refuses."""
-    told: list[KafkaError] = []
-    # Subscribing makes no topic, whatever the options say: nothing is written.
+    """Return whether the brokers have KIP-848. They are asked by a request to join that those which have it refuse."""
+    errors: list[KafkaError] = []
+    # Subscribing must create no topic, whatever the options say: nothing is written.
     settings = {**options.member_settings(), "group.remote.assignor": REFUSED_ASSIGNOR, "allow.auto.create.topics": "false"}
     settings.pop("group.instance.id", None)
-    with closing(make_client(Consumer, settings, told.append, librdkafka_log)) as consumer:
+    with closing(make_client(Consumer, settings, errors.append, librdkafka_log)) as consumer:
         consumer.subscribe(options.subscription())
         deadline = Deadline(STEP_LIMIT_S)
         error: KafkaError | None = None
         while error is None and not deadline.over:
             message = consumer.poll(0.1)
-            error = message.error() if message is not None else next((one for one in told if one.fatal()), None)
+            error = message.error() if message is not None else next((one for one in errors if one.fatal()), None)
     refused = KafkaError(KafkaError.UNSUPPORTED_ASSIGNOR).str()
     if error is not None and refused in error.str():
         return Finding(Level.OK, "protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
     if error is None:
-        text = f"the coordinator did not tell within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
-        return Finding(Level.WARNING, "protocol", f"{text} Brokers have it from 4.0 on; classic works everywhere.")
+        text = f"the coordinator did not say within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
+        advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
+        return Finding(Level.WARNING, "protocol", f"{text} {advice}")
     if error.code() in TOO_OLD:
-        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which came with 4.0. Set it to classic."
+        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
         return Finding(Level.ERROR, "protocol", text)
     return Finding(Level.ERROR, "protocol", str(explain(error, "asking for kafka.group.protocol=consumer")))
 
@@ -274,7 +280,7 @@ def _of_records(
         ends = topics.ends(partitions)
         starts = topics.starts(partitions)
         ids = topics.ids({partition.topic for partition in partitions})
-        # A named offset or time is for what a query begins with, whether the group has commits or not.
+        # An offset or time for a partition must exist, whether the group has commits or not.
         refuse_unknown(options.stream_start, partitions)
         starting = offsets_at(options.stream_start, [one for one in partitions if commits.get(one) is None], topics)
     except GroupKafkaError as wrong:
@@ -291,19 +297,24 @@ def _of_records(
 
 
 def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
-    """Whether records come, with the readers' own settings. `last`: the last offsets of a partition; `None` if all are empty."""
+    """Return whether records arrive with the readers' own settings.
+
+    Args:
+        options: the query's options.
+        last: the last offsets of a partition; `None` if all partitions are empty.
+    """
     settings = options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(STEP_LIMIT_S * 1000)))
     reader = f"the {'pure Python' if reader_for(settings) is pure_consumer.read else 'native'} reader"
     if last is None:
-        return Finding(Level.OK, "fetch", f"all partitions are empty, so that no record could be tried; {reader} would read")
+        return Finding(Level.OK, "fetch", f"all partitions are empty, so no record could be read; a query would use {reader}")
     try:
         with closing(fetch(last, settings)) as batches:  # type: ignore[type-var]  # they are generators
             rows = next((batch.num_rows for batch in batches), 0)
     except GroupKafkaError as failed:
         return Finding(Level.ERROR, "fetch", str(failed))
     if not rows:
-        return Finding(Level.OK, "fetch", f"{reader} reached the end of {last}, and found no record in it")
+        return Finding(Level.OK, "fetch", f"{reader} reached the end of {last} and found no record in it")
     return Finding(Level.OK, "fetch", f"{reader} has read {rows} records of {last}")
 
 
@@ -313,7 +324,7 @@ def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: 
             Level.OK,
             "isolation",
             "read_uncommitted: records of open and aborted transactions are read too; kafka.isolation.level=read_committed "
-            "leaves them out",
+            "excludes them",
         )
     try:
         high = _topics(options, read_committed=False).ends(partitions)
@@ -321,10 +332,10 @@ def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: 
         return Finding(Level.ERROR, "isolation", str(refused))
     held = {partition: high[partition] - end for partition, end in ends.items() if high.get(partition, end) > end}
     if not held:
-        return Finding(Level.OK, "isolation", "read_committed: no open transaction holds records back")
+        return Finding(Level.OK, "isolation", "read_committed: no open transaction blocks reading")
     return Finding(
         Level.WARNING,
         "isolation",
-        f"read_committed: open transactions hold {sum(held.values())} offsets back, in {listed(sorted(held))}. If it stays "
-        "so, look for a producer that hangs (kafka-transactions.sh find-hanging).",
+        f"read_committed: open transactions block {sum(held.values())} offsets, in {listed(sorted(held))}. They are read when "
+        "the transactions end. If they do not end, look for a producer that hangs (kafka-transactions.sh find-hanging).",
     )

@@ -1,4 +1,4 @@
-"""`groupkafka claims`: what streams have claimed in a group and not yet confirmed."""
+"""`groupkafka claims`: the ranges of a group that streams have claimed and not yet confirmed."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from spark_groupsource.cli.render import console_for, make_table, print_table, p
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 
 IN_FLIGHT = """\
-in flight: a micro-batch is running with it; or its query has stopped, and nobody has taken the partition over yet."""
+in flight: a micro-batch is processing the range. Or its query has stopped, and no other query has the partition yet."""
 
 OWED = """\
-owed: its query stopped, or lost the partition, before it confirmed the range. One of these ends that:
-  1. Restart the query of that stream ({streams}) on its checkpoint: it reads the range, and every record reaches the output
-     once. Which checkpoint is it? grep -rl STREAM CHECKPOINT/offsets
-  2. If that checkpoint is gone, restart the queries that are running now with outstandingClaims=reread: they read the range;
-     records that had reached the output before are there twice.
-  3. Or say by hand where to go on: stop every member, then (this only shows what it would do)
+owed: its query stopped, or lost the partition, before it confirmed the range. No other query reads it. Do one of these:
+  1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output
+     once. To find the checkpoint: grep -rl STREAM CHECKPOINT/offsets
+  2. If that checkpoint was deleted, restart the running queries with outstandingClaims=reread. They read the range. Records
+     that had already reached the output are duplicated.
+  3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
      groupkafka reset-offsets --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
 
 
@@ -33,14 +33,14 @@ owed: its query stopped, or lost the partition, before it confirmed the range. O
 @group_options
 @json_option
 def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
-    """List the ranges that streams have claimed and not yet confirmed, since when, and what can be done.
+    """List the ranges that streams have claimed and not yet confirmed: since when, and what to do.
 
     \b
-    KIND    in flight: the micro-batch of the stream that has the partition
+    KIND    in flight: the current micro-batch of the partition's owner
             owed: its query stopped, or lost the partition, before it
-            confirmed the range; only that query reads it, when it restarts
-    STREAM  the query's name; it stands in each file of CHECKPOINT/offsets
-    PLAN    the stream's micro-batch
+            confirmed the range. Only that query reads it, when it restarts
+    STREAM  the stream id of the query; each file of CHECKPOINT/offsets has it
+    PLAN    the number of the stream's micro-batch
     SINCE   when it was claimed, by the clock of that query's driver
 
     \b
@@ -56,7 +56,7 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
 
 
 def json_shape(view: GroupView) -> Json:
-    """`groupkafka claims --json`."""
+    """Return the JSON of `groupkafka claims`."""
     return {
         "group": view.group,
         "state": view.state,
@@ -66,7 +66,7 @@ def json_shape(view: GroupView) -> Json:
 
 
 def print_claims(view: GroupView, console: Console, now: datetime) -> None:
-    """Print what `groupkafka claims` shows: each range that is claimed and not confirmed, and what can be done about it."""
+    """Print each range that is claimed and not confirmed, and what to do about it."""
     rows = [
         (one.partition, kind, claim)
         for one in view.partitions

@@ -25,12 +25,12 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     """Show a group's members, partitions, offsets and lag.
 
     \b
-    COMMITTED  the first offset not known to be durably processed
-    END        the partition's end (high watermark)
-    LAG        offsets between the two
-    HELD       offsets that a stream has claimed and not yet confirmed: its
-               micro-batch in flight, or owed to a query that was stopped in
-               the middle of one and reads them when it restarts
+    COMMITTED  the committed offset: every record below it is processed
+    END        the end of the partition (high watermark)
+    LAG        END minus COMMITTED
+    HELD       offsets that streams have claimed and not yet confirmed.
+               Either a micro-batch is processing them, or they are owed to
+               a query that stopped; it reads them when it restarts
     MEMBER     client id, instance id of a static member, host
     STREAM     the query that wrote the commit; - for another client
 
@@ -47,7 +47,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
 
 
 def json_group(view: GroupView) -> Json:
-    """`groupkafka describe --json`."""
+    """Return the JSON of `groupkafka describe`."""
     return {
         "group": view.group,
         "state": view.state,
@@ -101,7 +101,7 @@ def print_group(view: GroupView, console: Console) -> None:
 
 
 def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:
-    """One row for each partition."""
+    """Return a table with a row for each partition."""
     table = make_table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
     for one in partitions:
         numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
@@ -122,7 +122,7 @@ def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:
             ]
     if lines:
         console.print()
-        console.print("held, claimed and not yet confirmed:")
+        console.print("held (claimed and not yet confirmed):")
         for line in lines:
             console.print(Text(line))
 

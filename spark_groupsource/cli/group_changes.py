@@ -1,6 +1,6 @@
-"""What has happened between two looks at a group: rates, and events such as a member that joined or a partition that moved.
+"""The changes between two looks at a group: rates, and events such as a member that joined or a partition that moved.
 
-Pure. What comes and goes between two looks is not seen.
+Pure. A member that joins and leaves between two looks is not seen.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
-"""States of a classic group in which its coordinator does not tell who has which partition."""
+"""States of a classic group in which its coordinator does not return which member has which partition."""
 
 Kind = Literal["state", "coordinator", "joined", "left", "moved", "reset", "owed", "settled"]
+"""The kinds of events, as docs/command-line.md lists them."""
 
 
 @dataclass(frozen=True)
 class GroupEvent:
-    """One change. The text may hold names that clients chose."""
+    """One change. The text may contain names that clients chose."""
 
     kind: Kind
     text: str
@@ -28,10 +29,10 @@ class GroupEvent:
 
 @dataclass(frozen=True)
 class Rates:
-    """Offsets per second between two looks; of those partitions only whose offsets both looks know.
+    """Offsets per second between two looks, for partitions whose offsets both looks know.
 
-    `produced` is how fast the partition's end moves, `committed` how fast the group's committed offset does, which is below 0
-    when it was moved back.
+    `produced` is the speed of the partition's end. `committed` is the speed of the group's committed offset; it is below 0 if
+    the offset moved back.
     """
 
     produced: Mapping[TopicPartition, float] = field(default_factory=dict)
@@ -39,17 +40,17 @@ class Rates:
 
     @property
     def all_produced(self) -> float | None:
-        """The sum; `None` when no partition's is known."""
+        """The sum of all partitions; `None` if no rate is known."""
         return round(sum(self.produced.values()), 1) if self.produced else None
 
     @property
     def all_committed(self) -> float | None:
-        """The sum; `None` when no partition's is known."""
+        """The sum of all partitions; `None` if no rate is known."""
         return round(sum(self.committed.values()), 1) if self.committed else None
 
 
 def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
-    """The rates between two looks that lie so many seconds apart."""
+    """Return the rates between two looks that are `seconds` apart."""
     if seconds <= 0:
         return Rates()
     earlier = {one.partition: one for one in before.partitions}
@@ -59,7 +60,7 @@ def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
         if then is None:
             continue
         if one.end is not None and then.end is not None:
-            # A topic that was made anew has a lower end, of which nothing was taken away.
+            # A topic that was deleted and created again has a lower end. That is not a negative rate.
             produced[one.partition] = round(max(0, one.end - then.end) / seconds, 1)
         if one.committed is not None and then.committed is not None:
             committed[one.partition] = round((one.committed - then.committed) / seconds, 1)
@@ -67,14 +68,14 @@ def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
 
 
 class Changes:
-    """From look to look: the rates since the one before, and what has happened."""
+    """The changes from each look to the next."""
 
     def __init__(self) -> None:
         self._before: GroupView | None = None
         self._settled: GroupView | None = None
 
     def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
-        """Take the next look, so many seconds after the one before: its rates and events, none for the first one."""
+        """Return the rates and events since the last look, which was `seconds` ago. The first look has none."""
         before, settled = self._before, self._settled
         self._before = view
         if view.state not in HIDING:
@@ -127,7 +128,7 @@ def _of_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
 
 
 def _identity(member: GroupMember | None) -> str | None:
-    """What stays when a static member restarts: its instance id."""
+    """Return what a static member keeps when it restarts, its instance id, or else the member id."""
     return None if member is None else member.instance_id or member.member_id
 
 

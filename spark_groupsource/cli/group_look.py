@@ -1,7 +1,7 @@
-"""Looks at groups by a process of their own, so that a crash of librdkafka in one of them ends nothing else.
+"""Descriptions of groups, asked for in a child process, so that a crash of librdkafka ends only that process.
 
-librdkafka aborts its process when a coordinator's connection breaks at the wrong moment while an AdminClient asks it for a
-group (librdkafka #4605, and as of 2.16 not mended). Whoever looks at a group again and again meets that moment in the end.
+An AdminClient of librdkafka aborts its process if a coordinator's connection breaks at the wrong moment of a request for a group
+(librdkafka #4605, not fixed as of 2.16). A program that asks again and again meets that moment sooner or later.
 """
 
 from __future__ import annotations
@@ -27,21 +27,22 @@ if TYPE_CHECKING:
 Question = Literal["describe", "operations"]
 
 ATTEMPTS = 3
-"""How often a question is asked before the process that dies of it is told of."""
+"""How often a question is asked before the crash of the process that answers it becomes an error."""
 
 ANSWER_LIMIT_S = 40.0
-"""For one question, all its attempts together: the requests of one have limits of their own, which are over by then."""
+"""The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
 
 
 class GroupLook:
     """A GroupAdmin in a child process that is started when it is needed. Not to be used by two threads at once."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
-        """
+        """Prepare the child. It is started with the first question.
+
         Args:
-            client_settings: as GroupAdmin takes them. They reach the child through a pipe.
+            client_settings: as `GroupAdmin` takes them. They reach the child through a pipe.
         """
-        # Spawned: librdkafka's threads do not outlive a fork, and a forked client hangs.
+        # Spawned, not forked: a fork has none of librdkafka's threads, and its client hangs.
         self._context = multiprocessing.get_context("spawn")
         self._settings = dict(client_settings)
         self._child: SpawnProcess | None = None
@@ -59,26 +60,31 @@ class GroupLook:
         return None if self._child is None else self._child.pid
 
     def describe(self, group: str) -> GroupView:
-        """As `GroupAdmin.describe`.
+        """Return what `GroupAdmin.describe` returns.
 
         Raises:
-            what that raises, what making its client raises, and BrokerUnavailable when the child dies of it three times, or
-            does not answer within ANSWER_LIMIT_S.
+            GroupKafkaError: As `GroupAdmin` and its `describe` do.
+            BrokerUnavailable: The child has died three times, or did not answer within ANSWER_LIMIT_S.
         """
         view: GroupView = self._answer("describe", group)
         return view
 
     def operations(self, group: str) -> frozenset[str] | None:
-        """As `GroupAdmin.operations`, and raises as `describe` does here."""
+        """Return what `GroupAdmin.operations` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `operations` do.
+            BrokerUnavailable: As `describe` does.
+        """
         allowed: frozenset[str] | None = self._answer("operations", group)
         return allowed
 
     def close(self) -> None:
-        """End the child; a later question starts another."""
+        """End the child. A later question starts another one."""
         if self._pipe is not None:
             self._pipe.close()
         if self._child is not None:
-            self._child.kill()  # it holds nothing that would have to be given back
+            self._child.kill()  # it holds nothing that it would have to release
             self._child.join()
         self._pipe = self._child = None
 
@@ -95,17 +101,17 @@ class GroupLook:
                 self.close()
                 continue
             except BaseException:
-                self.close()  # interrupted: its answer must not be taken for the next question's
+                self.close()  # interrupted: a late answer must not be taken for that of the next question
                 raise
             if isinstance(answer, GroupKafkaError):
                 if not isinstance(answer, GroupNotFound):
-                    self.close()  # a client whose broker went away may wait for ever, also when the broker is back
+                    self.close()  # a client that lost its broker may wait without end, even when the broker is back
                 raise answer
             return answer
         self.close()
         raise BrokerUnavailable(
-            f"Looking at group {group}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s (librdkafka "
-            "does that when the coordinator's connection breaks while it asks). Try again when the brokers are back."
+            f"Describing group {group}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka "
+            "crashes if the coordinator's connection breaks during the request. Try again when the brokers are up."
         )
 
     def _connected(self) -> Connection:
@@ -114,13 +120,13 @@ class GroupLook:
             child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
             with theirs, _no_interrupts():
                 child.start()
-                self._child, self._pipe = child, ours  # only now: what was not started cannot be ended
+                self._child, self._pipe = child, ours  # only now: `close` must not end a process that was not started
         return self._pipe
 
 
 @contextmanager
 def _no_interrupts() -> Iterator[None]:
-    """Ctrl-C is for the parent: a child that is started in here never gets it."""
+    """Block SIGINT, so that a child that is started in this block never gets Ctrl-C. Ctrl-C is for the parent."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -132,9 +138,9 @@ def _no_interrupts() -> Iterator[None]:
 
 
 def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
-    """The child: answers until its parent closes the pipe, or is gone."""
+    """Answer questions in the child, until its parent closes the pipe or ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with open(os.devnull, "w") as nothing:  # what an abort says would stand in the middle of the parent's terminal
+    with open(os.devnull, "w") as nothing:  # an abort must not print into the parent's terminal
         os.dup2(nothing.fileno(), 2)
     describer: GroupAdmin | None = None
     while True:

@@ -1,4 +1,4 @@
-"""`groupkafka`: the group of its commands."""
+"""The command `groupkafka` and its subcommands."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from spark_groupsource.version import __version__
 COMMANDS = {
     "broker": ("broker:broker", "Run Apache Kafka on 127.0.0.1 until Ctrl-C, for development."),
     "check": ("check:check", "Try an options file: brokers, login, ACLs, assignor, records."),
-    "claims": ("claims:claims", "List what is claimed in a group and not yet confirmed."),
-    "demo": ("demo.command:demo", "Watch two Spark queries share a topic, and one take over."),
+    "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed."),
+    "demo": ("demo.command:demo", "Watch two Spark queries share a topic, and a hand-off."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
-    "migrate": ("migrate:migrate", "Carry a checkpoint of Spark's own Kafka source over into a group."),
-    "reset-offsets": ("reset_offsets:reset_offsets", "Move the committed offsets of a group that is stopped."),
+    "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
+    "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
 }
-"""Each command: its module below `cli` and the function in it, and its line in `groupkafka --help`."""
+"""Each command: its module in `cli`, the function in the module, and its line in `groupkafka --help`."""
 
 
 class _Commands(click.Group):
-    """A command's module is imported when the command is used: the clients and Arrow that some need take half a second.
+    """The subcommands. Each module is imported when its command is used: importing all of them takes half a second.
 
-    Errors of this package are one message on stderr and exit code 1, without a traceback.
+    An error of this package becomes one message on stderr and exit code 1, without a traceback.
     """
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -53,6 +53,6 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="groupkafka")
 def main() -> None:
-    """Spark queries as members of a Kafka consumer group: looks at a group, a try of a query's options, a development broker."""
-    # What librdkafka complains of reaches the user in an error; without a handler it would stand on stderr, too.
+    """Tools for Spark queries that are members of a Kafka consumer group: show a group, test a query's options, run a broker."""
+    # librdkafka's messages reach the user in errors. Without a handler, logging would print them on stderr too.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())

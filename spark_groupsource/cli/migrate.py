@@ -1,7 +1,7 @@
-"""`groupkafka migrate`: the offsets of a checkpoint of Spark's own Kafka source become the committed offsets of a group.
+"""`groupkafka migrate`: copy the offsets of a checkpoint of Spark's own Kafka source into the commits of a group.
 
-The group then stands where the old query stood, and a groupkafka query with a checkpoint of its own goes on there. The checkpoint
-is only read: as long as the new query has not started, the old one can go on instead.
+Then a groupkafka query with a new checkpoint continues where the old query stopped. The checkpoint is only read. Until the new
+query starts, the old one can still continue instead.
 """
 
 from __future__ import annotations
@@ -29,28 +29,33 @@ from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 STATE_STAYS = """\
-The old query keeps state (aggregation, deduplication, join): it stays behind, and the new query begins without any."""
+The old query keeps state (aggregation, deduplication, join). The state is not copied: the new query starts without state."""
 
 STOP_FIRST = """\
-The old query has to be stopped: Spark's source joins no group, so nothing here can tell whether it still runs."""
+Stop the old query first. Spark's source joins no group, so this command cannot detect whether the query still runs."""
 
 NEXT = """\
-done. Start the groupkafka query with kafka.group.id={group}, a checkpoint of its own, startingOffsets=earliest for partitions and
-topics that are created before its first micro-batch, and an output that does not know its micro-batches yet: they count from 0
-again, and a sink that ignores the ids that it has (files, Delta Lake's txnVersion) would ignore these. The old query is not to
-run again."""
+done. Now start the groupkafka query with kafka.group.id={group}, and with
+  - a new checkpoint
+  - startingOffsets=earliest, for partitions and topics that are created before its first micro-batch
+  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). The ids start at 0 again, and
+    such a sink would skip the ids that it already has
+Do not start the old query again."""
 
 
 @click.command()
 @group_options
 @click.option(
-    "--checkpoint", required=True, metavar="PATH", help="checkpointLocation of the old query: a path, or a URI such as s3://..."
+    "--checkpoint",
+    required=True,
+    metavar="PATH",
+    help="The checkpointLocation of the old query: a path, or a URI such as s3://...",
 )
-@click.option("--source", metavar="ID", help="Which source, when the query has several that read Kafka.")
+@click.option("--source", metavar="ID", help="Which source, if the query has several Kafka sources.")
 @click.option(
     "--uncommitted",
     type=click.Choice(["reread", "skip"]),
-    help="What becomes of a last micro-batch that was not committed; without this it is an error.",
+    help="What to do with a last micro-batch that was not committed. Without this option it is an error.",
 )
 @click.option("--overwrite", is_flag=True, help="Also replace other offsets that the group has committed.")
 @execute_option
@@ -66,10 +71,10 @@ def migrate(
     execute: bool,
     as_json: bool,
 ) -> None:
-    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group, for a groupkafka query to go on there.
+    """Commit the offsets of a checkpoint of Spark's own Kafka source in a group. A groupkafka query can then continue there.
 
-    The checkpoint is only read. The old query has to be stopped, with its last micro-batch committed; the group may have no
-    members. Partitions that were added to the topics later start at their beginning, as they would in Spark.
+    The checkpoint is only read. The old query must be stopped, with its last micro-batch committed. The group must have no
+    members. Partitions that were added to the topics later start at their beginning, as they would with Spark's source.
 
     \b
     Example:
@@ -93,42 +98,47 @@ def migrate(
 
 @dataclass(frozen=True)
 class Migration:
-    """What would be committed, and what to know of it."""
+    """What is to be committed, and what a user should know about it."""
 
     group: str
     checkpoint: str
     query: str | None
     last: LastBatches
     batch: int
-    """The micro-batch at whose end the group is to stand."""
+    """The micro-batch whose end offsets are committed."""
     committed_at: datetime | None
     source: str
     resets: tuple[OffsetReset, ...]
-    """Every partition: those of the checkpoint, and those of its topics that were added after it."""
+    """Every partition of the checkpoint, and those that were added to its topics later."""
     added: frozenset[TopicPartition]
-    """Not in the checkpoint: they start at their log's start, as Spark's source would have them."""
+    """Partitions that are not in the checkpoint. They start at their log's start, as with Spark's source."""
     expired: Mapping[TopicPartition, OffsetRange]
-    """Records between the checkpoint's offset and the log's start, which nobody can read any more."""
-    gone: tuple[TopicPartition, ...]
-    """In the checkpoint, of topics that are no longer in Kafka."""
+    """Offsets between the checkpoint's offset and the log's start. Their records expired."""
+    deleted: tuple[TopicPartition, ...]
+    """Partitions of the checkpoint whose topic was deleted."""
     stateful: bool
-    """Whether the old query keeps state, which no group can hold."""
+    """Whether the old query keeps state. State cannot be migrated."""
 
 
 def plan_migration(
     describer: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
 ) -> Migration:
-    """What would be committed; nothing is written.
+    """Return what a migration would commit. Nothing is written.
 
     Args:
-        source: the id of the Kafka source, when the query has several.
-        uncommitted: see spark_checkpoint.batch_to_carry.
+        describer: the client that asks the brokers.
+        group: the group to commit in.
+        checkpoint: the files of the old query.
+        source: the id of the Kafka source, if the query has several.
+        uncommitted: as `spark_checkpoint.batch_to_carry` takes it.
 
     Raises:
-        OptionError, OffsetError, UncommittedBatch: see spark_checkpoint; OffsetError also when an offset is beyond the end of
-            its log, or a topic has fewer partitions: it is another cluster's, or was made anew.
-        GroupActive: the group has members.
-        BrokerError: see GroupAdmin.
+        OptionError: As the functions of `spark_checkpoint` do.
+        UncommittedBatch: As `spark_checkpoint.batch_to_carry` does.
+        OffsetError: As the functions of `spark_checkpoint` do. Or the topics do not match the checkpoint: an offset is beyond
+            the end of its log, or a topic has fewer partitions.
+        GroupActive: The group has members.
+        BrokerError: As `GroupAdmin` does.
     """
     last, committed_at = checkpoint.last_batches()
     batch = batch_to_carry(last, uncommitted)
@@ -138,8 +148,8 @@ def plan_migration(
     starts = describer.offsets_at(there, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     ends = describer.offsets_at(there, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     carried = {partition: offsets.get(partition, starts[partition]) for partition in there}
-    gone = tuple(sorted(offsets.keys() - there))
-    _refuse_other_logs(carried, ends, gone)
+    deleted = tuple(sorted(offsets.keys() - there))
+    _refuse_other_logs(carried, ends, deleted)
     resets = []
     for partition, new in sorted(carried.items()):
         one = known.get(partition)
@@ -156,7 +166,7 @@ def plan_migration(
         resets=tuple(resets),
         added=frozenset(there - offsets.keys()),
         expired={one: OffsetRange(new, starts[one]) for one, new in sorted(carried.items()) if new < starts[one]},
-        gone=gone,
+        deleted=deleted,
         stateful=checkpoint.has_state(),
     )
 
@@ -165,7 +175,7 @@ def _partitions_of(describer: GroupAdmin, group: str) -> dict[TopicPartition, Pa
     try:
         view = describer.describe(group)
     except GroupNotFound:
-        return {}  # the usual case: the commit makes the group
+        return {}  # the usual case: the commit creates the group
     refuse_active(view)
     return {one.partition: one for one in view.partitions}
 
@@ -179,49 +189,51 @@ def _existing(describer: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
             continue
     if not there:
         raise OffsetError(
-            f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Is --bootstrap-server the "
-            "cluster that the old query reads from?"
+            f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Check that "
+            "--bootstrap-server is the cluster that the old query reads."
         )
     return there
 
 
 def _refuse_other_logs(
-    carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], gone: Collection[TopicPartition]
+    carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
 ) -> None:
-    """Refuse logs that cannot be those the offsets are of; a topic's offsets and partitions only grow."""
+    """Raise OffsetError if the offsets cannot belong to these logs: a topic's offsets and partitions only grow."""
     topics = {one.topic for one in carried}
     ahead = [f"\n  {one}: offset {new}, the log ends at {ends[one]}" for one, new in sorted(carried.items()) if new > ends[one]]
-    ahead += [f"\n  {one}: the topic has no such partition" for one in gone if one.topic in topics]
+    ahead += [f"\n  {one}: the topic has no such partition" for one in deleted if one.topic in topics]
     if ahead:
         raise OffsetError(
             f"The checkpoint is ahead of the logs:{''.join(ahead)}\n"
-            "Either --bootstrap-server is not the cluster that the old query reads from, or a topic was deleted and created "
-            "again, or its log was cut. Start the old query: it says what is lost, and goes on with failOnDataLoss=false."
+            "Possible reasons: --bootstrap-server is not the cluster that the old query reads; a topic was deleted and created "
+            "again; or the log was truncated. Nothing was changed. Check --bootstrap-server. If it is right, start the old "
+            "query: it reports what is lost, and continues with failOnDataLoss=false. Then migrate."
         )
 
 
 def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
-    """Refuse what would make the group forget something.
+    """Check that a migration would delete neither claims nor other offsets of the group.
 
     Args:
-        overwrite: the group may have committed other offsets, but not claims.
+        migration: the plan.
+        overwrite: whether other offsets may be replaced. Claims may not.
 
     Raises:
-        OffsetsInTheWay: it has.
+        OffsetsInTheWay: The group has claims, or other offsets that may not be replaced.
     """
     group = migration.group
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
-            f"Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed them (`groupkafka "
-            "claims` lists them). Migrate into another group, which the new query then joins; or restart those queries until "
-            "nothing is claimed. Nothing was changed."
+            f"Nothing was changed. Queries of the group {group} have claimed ranges of {', '.join(claimed)} and not confirmed "
+            "them (`groupkafka claims` lists them). Migrate into another group, and start the new query with that group. Or "
+            "restart the queries of these claims, and migrate when nothing is claimed."
         )
     other = [reset for reset in migration.resets if reset.current is not None and reset.current != reset.new]
     if other and not overwrite:
-        listed = "".join(f"\n  {reset.partition}: {reset.current}, to be {reset.new}" for reset in other)
+        listed = "".join(f"\n  {reset.partition}: {reset.current}, would become {reset.new}" for reset in other)
         raise OffsetsInTheWay(
-            f"The group {group} has committed other offsets:{listed}\nIs it the right group? If so, --overwrite replaces them. "
-            "Nothing was changed."
+            f"Nothing was changed. The group {group} has committed other offsets:{listed}\n"
+            "Check that it is the right group. If it is, --overwrite replaces these offsets."
         )
 
 
@@ -229,12 +241,14 @@ def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: 
     """Commit the offsets in the group.
 
     Raises:
-        OffsetError: the checkpoint has changed since it was read: its query is running.
-        GroupActive: a member has joined meanwhile.
-        BrokerError: see GroupAdmin.
+        OffsetError: The checkpoint has changed since it was read, so its query is running.
+        GroupActive: A member has joined since the plan was made.
+        BrokerError: As `GroupAdmin` does.
     """
     if checkpoint.last_batches()[0] != migration.last:
-        raise OffsetError("The checkpoint has changed since it was read: its query is running. Stop it, then migrate.")
+        raise OffsetError(
+            "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
+        )
     _partitions_of(describer, migration.group)
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
@@ -242,7 +256,7 @@ def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: 
 
 
 def json_shape(planned: Migration, *, executed: bool) -> Json:
-    """`groupkafka migrate --json`: offsets are the first ones that are not processed."""
+    """Return the JSON of `groupkafka migrate`. Each offset is the first one that is not processed."""
     return {
         "group": planned.group,
         "checkpoint": planned.checkpoint,
@@ -263,13 +277,13 @@ def json_shape(planned: Migration, *, executed: bool) -> Json:
             for reset in planned.resets
         ],
         "stateful": planned.stateful,
-        "gone": [place(partition) for partition in planned.gone],
+        "gone": [place(partition) for partition in planned.deleted],
         "executed": executed,
     }
 
 
 def print_migration(migration: Migration, console: Console, now: datetime) -> None:
-    """Print the plan of `groupkafka migrate`, and what to know of it."""
+    """Print the plan of `groupkafka migrate`, and what a user should know about it."""
     last, when = migration.last, migration.committed_at
     console.print(Text(f"checkpoint   {printable(migration.checkpoint)}, source {printable(migration.source)}"))
     console.print(Text(f"query        {migration.query or 'not known'}"))
@@ -277,22 +291,23 @@ def print_migration(migration: Migration, console: Console, now: datetime) -> No
     console.print(Text(f"micro-batch  {last.committed}{committed}"))
     if last.planned != last.committed:
         what = "read again" if migration.batch == last.committed else "skipped"
-        console.print(Text(f"             {last.planned} was planned and not committed: its records are {what}"))
+        console.print(Text(f"             {last.planned} was planned and not committed: its records will be {what}"))
     console.print(Text(f"group        {printable(migration.group)}"))
     console.print()
     print_moves(migration.resets, console)
     for partition in sorted(migration.added):
-        console.print(Text(f"added after the checkpoint, from its beginning: {printable(str(partition))}"))
+        console.print(Text(f"added after the checkpoint, starts at its beginning: {printable(str(partition))}"))
     for partition, lost in migration.expired.items():
         where = f"{printable(str(partition))} {lost} {lost.size} offsets"
-        console.print(Text(f"no longer in Kafka: {where}; the query will stop and say so, or go on with failOnDataLoss=false"))
-    for partition in migration.gone:
-        console.print(Text(f"no longer in Kafka, left out: {printable(str(partition))}"))
+        fate = "the new query will fail and report this, or continue with failOnDataLoss=false"
+        console.print(Text(f"no longer in Kafka: {where}; {fate}"))
+    for partition in migration.deleted:
+        console.print(Text(f"topic no longer in Kafka, not migrated: {printable(str(partition))}"))
     if migration.stateful:
         console.print(Text(STATE_STAYS))
 
 
 def print_next(group: str, console: Console, *, executed: bool) -> None:
-    """Print what to do once `groupkafka migrate` has shown its plan, or has done it."""
-    # As Text: brackets in the group's name are none of rich's markup.
+    """Print what to do after `groupkafka migrate` has shown its plan, or has committed the offsets."""
+    # As Text: otherwise rich would read brackets in the group's name as markup.
     console.print(Text(NEXT.format(group=printable(group)) if executed else f"{STOP_FIRST}\n{DRY_RUN}"))

@@ -1,4 +1,4 @@
-"""What commands print: on a terminal, or as plain aligned text where there is none."""
+"""The output of the commands: for a terminal, or plain aligned text for a file or a pipe."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 _UNLIMITED = 10_000
+"""The width of lines that are not printed to a terminal."""
 
-DRY_RUN = "dry run: nothing was changed; --execute does it"
+DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
+"""The last line of a command that showed its plan only."""
 
 NUMBERS = frozenset(
     {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
@@ -22,19 +24,19 @@ NUMBERS = frozenset(
 
 
 def console_for(stream: TextIO) -> Console:
-    """A console on `stream`; where that is no terminal, one that neither wraps nor colours."""
+    """Return a console on `stream`. If that is not a terminal, the console does not wrap lines and uses no colors."""
     if stream.isatty():
         return Console(file=stream, highlight=False)
     return Console(file=stream, highlight=False, width=_UNLIMITED, color_system=None, force_terminal=False)
 
 
 def printable(text: str) -> str:
-    """The text with every character that could steer a terminal written as an escape: clients choose their names."""
+    """Return the text with control characters escaped: clients choose their names, and could send codes to the terminal."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
 def time_and_age(seconds: int | None, now: datetime) -> str:
-    """When, and how long ago; by the clock of the driver that claimed it."""
+    """Return a time in UTC, and how long ago it was; "not known" for `None`."""
     if seconds is None:
         return "not known"
     then = datetime.fromtimestamp(seconds, tz=timezone.utc)
@@ -44,7 +46,7 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
 
 
 def make_table(names: Iterable[str], *, terminal: bool) -> Table:
-    """An empty table with these columns."""
+    """Return an empty table with these columns."""
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
         right = name in NUMBERS
@@ -53,17 +55,16 @@ def make_table(names: Iterable[str], *, terminal: bool) -> Table:
 
 
 def number(value: float | None) -> str:
-    """The value, `-` where there is none."""
+    """Return the value as text; `-` for `None`."""
     return "-" if value is None else str(value)
 
 
 def print_table(table: Table, console: Console) -> None:
-    """Print the table; elsewhere than on a terminal, without blanks at the ends of lines."""
+    """Print the table. If the console is not a terminal, lines have no trailing blanks."""
     if console.is_terminal:
         console.print(table)
         return
     with console.capture() as capture:
         console.print(table)
-    # Cells are padded to the column's width: blanks at the end of a line are no use to anybody.
     for line in capture.get().splitlines():
         console.print(Text(line.rstrip()))

@@ -1,7 +1,7 @@
-"""`groupkafka reset-offsets`: where a group that is stopped goes on reading, said by hand.
+"""`groupkafka reset-offsets`: set the committed offsets of a stopped group by hand.
 
-The names are those of Kafka's own `kafka-consumer-groups.sh --reset-offsets`. What it does not know are claims: a reset forgets
-them, and a query that restarts on its checkpoint leaves a range that is no longer claimed for it.
+The options have the names of Kafka's own `kafka-consumer-groups.sh --reset-offsets`. That tool knows no claims. A reset deletes
+claims, and a query that restarts on its checkpoint skips a range that is no longer claimed for it.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 
 @click.command("reset-offsets")
 @group_options
-@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions; repeatable.")
-@click.option("--to-earliest", is_flag=True, help="To the first record that is there.")
-@click.option("--to-latest", is_flag=True, help="To the end: only records that are still to come.")
-@click.option("--to-datetime", metavar="ISO8601", help="To the first record of that time or later; without a zone, UTC.")
-@click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest that is there.")
+@click.option("--topic", "topics", multiple=True, metavar="NAME[:0,1]", help="A topic, or some of its partitions. Repeatable.")
+@click.option("--to-earliest", is_flag=True, help="To the first available record.")
+@click.option("--to-latest", is_flag=True, help="To the end: only new records are read.")
+@click.option("--to-datetime", metavar="ISO8601", help="To the first record of this time or later. UTC if there is no zone.")
+@click.option("--to-offset", type=int, metavar="N", help="To this offset, or to the nearest available one.")
 @execute_option
-@click.option("--drop-claims", is_flag=True, help="Also forget ranges that are claimed and not confirmed.")
+@click.option("--drop-claims", is_flag=True, help="Also delete the claims of ranges that are not confirmed.")
 @json_option
 def reset_offsets(
     bootstrap_server: str,
@@ -52,10 +52,10 @@ def reset_offsets(
     drop_claims: bool,
     as_json: bool,
 ) -> None:
-    """Move the committed offsets of a group whose members are all stopped.
+    """Set the committed offsets of a group whose members are all stopped.
 
-    The options are those of kafka-consumer-groups.sh --reset-offsets. Ranges that are claimed and not confirmed (see
-    groupkafka claims) are in the way: restart their queries first, or give --drop-claims.
+    The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
+    claimed and not confirmed (see groupkafka claims). Restart the queries of these claims first, or use --drop-claims.
 
     \b
     Example:
@@ -77,33 +77,33 @@ def reset_offsets(
 
 @dataclass(frozen=True)
 class OffsetReset:
-    """One partition: the committed offset as it is (`None`: none), and as it is to be."""
+    """One partition with its committed offset (`None` without a commit) and its new offset."""
 
     partition: TopicPartition
     current: int | None
     new: int
     claims: tuple[OwedRange, ...]
-    """What the group would forget: open or owed."""
+    """The claims that a reset deletes, in flight or owed."""
 
     @property
     def difference(self) -> int | None:
-        """Offsets forward (or back, below 0)."""
+        """The number of offsets forward; below 0 backward, `None` without a commit."""
         return None if self.current is None else self.new - self.current
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where to go: an offset, or what the brokers are asked for."""
+    """The new position: an offset, or what the brokers are asked for."""
 
     offset: int | None = None
     spec: OffsetSpec | None = None
 
 
 def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_offset: int | None) -> Target:
-    """The one target that was given.
+    """Return the one target that was given.
 
     Raises:
-        OptionError: none was given, or more than one, or it is malformed.
+        OptionError: No target was given, or more than one, or it is malformed.
     """
     given = {
         "--to-earliest": to_earliest,
@@ -113,11 +113,11 @@ def target(*, to_earliest: bool, to_latest: bool, to_datetime: str | None, to_of
     }
     chosen = [name for name, is_given in given.items() if is_given]
     if len(chosen) != 1:
-        said = f"{' and '.join(chosen)} exclude each other" if chosen else "where to go is missing"
-        raise OptionError(f"{said}: give one of {', '.join(given)}.")
+        wrong = f"{' and '.join(chosen)} exclude each other" if chosen else "the new position is missing"
+        raise OptionError(f"{wrong}: use one of {', '.join(given)}.")
     if to_offset is not None:
         if to_offset < 0:
-            raise OptionError(f"--to-offset {to_offset}: an offset is a number from 0.")
+            raise OptionError(f"--to-offset {to_offset}: an offset is 0 or a positive number.")
         return Target(offset=to_offset)
     if to_datetime is not None:
         return Target(spec=OffsetSpec.for_timestamp(_milliseconds(to_datetime)))
@@ -134,41 +134,43 @@ def _milliseconds(text: str) -> int:
         ) from None
     when = when if when.tzinfo else when.replace(tzinfo=timezone.utc)
     if when.timestamp() < 0:
-        raise OptionError(f"--to-datetime {text!r}: it lies before 1970, and so before every record.")
+        raise OptionError(f"--to-datetime {text!r}: the time is before 1970, and so before every record.")
     return int(when.timestamp() * 1000)
 
 
 def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
-    """`orders`, or `orders:0,1` for some of its partitions only.
+    """Return the topic of `orders` or `orders:0,1`, and the partitions; `None` for all of them.
 
     Raises:
-        OptionError: it is malformed.
+        OptionError: The text is malformed.
     """
     name, colon, numbers = text.partition(":")
     if not TOPIC_NAME.fullmatch(name) or (colon and not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", numbers)):
-        raise OptionError(f"--topic {text!r}: a topic's name is expected, or with partitions orders:0,1.")
+        raise OptionError(f"--topic {text!r}: the name of a topic is expected, or a name with partitions such as orders:0,1.")
     return name, frozenset(map(int, numbers.split(","))) if colon else None
 
 
 def plan_reset(describer: GroupAdmin, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
-    """What would be reset; nothing is written.
+    """Return what a reset would change. Nothing is written.
 
     Raises:
-        OptionError: no topic is named, or one is malformed, or a partition does not exist.
-        GroupActive: the group has members.
-        BrokerError: see GroupAdmin.
+        OptionError: No topic is named, or one is malformed, or a partition does not exist.
+        GroupActive: The group has members.
+        BrokerError: As `GroupAdmin` does.
     """
     if not topics:
-        raise OptionError("--topic is missing: name each topic to reset, as orders, or orders:0,1 for some of its partitions.")
+        raise OptionError(
+            "--topic is missing: name each topic to reset, for example orders, or orders:0,1 for some of its partitions."
+        )
     chosen = [topic_choice(text) for text in topics]
     view = describer.describe(group)
     refuse_active(view)
     partitions: set[TopicPartition] = set()
     for name, numbers in chosen:
-        there = describer.partitions_of(name)
-        if missing := sorted((numbers or frozenset()) - {partition.partition for partition in there}):
-            raise OptionError(f"--topic: {name} has {len(there)} partitions (from 0); it has no partition {missing[0]}.")
-        partitions |= {partition for partition in there if numbers is None or partition.partition in numbers}
+        existing = describer.partitions_of(name)
+        if missing := sorted((numbers or frozenset()) - {partition.partition for partition in existing}):
+            raise OptionError(f"--topic: {name} has {len(existing)} partitions (from 0); it has no partition {missing[0]}.")
+        partitions |= {partition for partition in existing if numbers is None or partition.partition in numbers}
     starts = describer.offsets_at(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
     ends = describer.offsets_at(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     found = describer.offsets_at(partitions, to.spec) if to.spec is not None else dict.fromkeys(partitions, to.offset or 0)
@@ -182,7 +184,7 @@ def _resets(
     resets = []
     for partition in sorted(bounds):
         start, end = bounds[partition]
-        # Behind the last record's time there is no offset (-1): the next record will be the first one.
+        # -1: no record has this time or a later one. So the next new record is the first one.
         new = end if found[partition] < 0 else max(start, min(found[partition], end))
         one = known.get(partition)
         claims = () if one is None else one.in_flight + one.owed
@@ -194,9 +196,9 @@ def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetRese
     """Write the new offsets.
 
     Raises:
-        ClaimsInTheWay: a partition has claims, and `drop_claims` is false.
-        GroupActive: a member has joined meanwhile.
-        BrokerError: see GroupAdmin.
+        ClaimsInTheWay: A partition has claims, and `drop_claims` is false.
+        GroupActive: A member has joined since the plan was made.
+        BrokerError: As `GroupAdmin` does.
     """
     held = [(reset.partition, claim) for reset in resets for claim in reset.claims]
     if held and not drop_claims:
@@ -205,18 +207,19 @@ def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetRese
             for partition, claim in held
         )
         raise ClaimsInTheWay(
-            f"Nothing was reset: ranges are claimed and not confirmed:{ranges}\n"
-            "A reset forgets that. Whether their records reached the output only the checkpoints of those streams tell; their "
-            "queries leave the ranges when they restart. Either restart those queries first, and reset when `groupkafka claims` "
-            "shows nothing more, or give --drop-claims: records below the new offsets are then missing from the output unless "
-            "they had reached it, and records above are there twice if they had."
+            f"Nothing was reset, because these ranges are claimed and not confirmed:{ranges}\n"
+            "A reset deletes the claims. Then the queries of these streams skip the ranges when they restart. Only the "
+            "checkpoints of these streams show whether the records reached the output. Do one of these:\n"
+            "  1. Restart these queries. Reset when `groupkafka claims` lists nothing any more.\n"
+            "  2. Use --drop-claims. Records below the new offsets are then missing from the output unless they had reached it. "
+            "Records above the new offsets are duplicated if they had reached it."
         )
     refuse_active(describer.describe(group))
     describer.alter_offsets(group, {reset.partition: reset.new for reset in resets})
 
 
 def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool) -> Json:
-    """`groupkafka reset-offsets --json`."""
+    """Return the JSON of `groupkafka reset-offsets`."""
     return {
         "group": group_id,
         "executed": executed,
@@ -234,16 +237,16 @@ def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool)
 
 
 def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
-    """Print the plan of `groupkafka reset-offsets`, and the claims that it would forget."""
+    """Print the plan of `groupkafka reset-offsets`, and the claims that it would delete."""
     print_moves(resets, console)
     for reset in resets:
         for claim in reset.claims:
             where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
-            console.print(Text(f"claimed, and forgotten by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
+            console.print(Text(f"claimed, and deleted by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
 
 
 def print_moves(resets: Iterable[OffsetReset], console: Console) -> None:
-    """Print the committed offset of each partition as it is, and as it is to be."""
+    """Print the committed offset and the new offset of each partition."""
     table = make_table(("TOPIC", "PARTITION", "CURRENT", "NEW", "DIFFERENCE"), terminal=console.is_terminal)
     for reset in resets:
         difference = "-" if reset.difference is None else f"{reset.difference:+d}" if reset.difference else "0"

@@ -1,4 +1,4 @@
-"""Options that several commands have, and the client settings that they lead to."""
+"""The options that several commands have, and the client settings that result from them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 
 def group_options(command: Command) -> Command:
-    """The options that every command about a group has."""
+    """Add the options of every command about a group: the brokers, the group, and a file with client settings."""
     options = (
         click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
         click.option("--group", required=True, metavar="GROUP", help="The consumer group: kafka.group.id of its queries."),
@@ -32,16 +32,22 @@ def group_options(command: Command) -> Command:
 
 
 def json_option(command: Command) -> Command:
-    """The option `--json`."""
-    return click.option("--json", "as_json", is_flag=True, help="As JSON; docs/command-line.md has the fields.")(command)
+    """Add the option `--json`."""
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON. docs/command-line.md describes the fields.")(command)
 
 
 def execute_option(command: Command) -> Command:
-    """The option `--execute`."""
-    return click.option("--execute", is_flag=True, help="Do it. Without this the plan is shown, and nothing is changed.")(command)
+    """Add the option `--execute`."""
+    return click.option("--execute", is_flag=True, help="Do it. Without this option the plan is shown and nothing is changed.")(
+        command
+    )
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """librdkafka's settings of a client for these brokers, with those of the file."""
+    """Return librdkafka's settings for a client of these brokers, with those of the file.
+
+    Raises:
+        OptionError: The file cannot be read, or a setting is wrong.
+    """
     given = {} if command_config is None else read_properties(command_config)
     return translate({"client.id": "groupkafka-tool", **given, "bootstrap.servers": bootstrap_server})

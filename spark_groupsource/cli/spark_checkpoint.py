@@ -1,10 +1,15 @@
-"""What the checkpoint of a query over Spark's own Kafka source says: which micro-batches, and where each partition stands. Pure.
+"""The content of a checkpoint of Spark's own Kafka source: its micro-batches, and the offset of each partition. Pure.
 
-`offsets/N` is written before micro-batch N is read, `commits/N` once its sink has it. The first line of an offset log's file is
-its format, the second holds Spark's own settings, and each line after it is one source: in `v1` in the order of the query, in
-`v2` (`spark.sql.streaming.offsetLog.formatVersion`) with the source's id and a colon before it; `-` where a source has no offset
-yet. Kafka's is `{topic:{partition:offset}}`, with the first offset that is not part of the micro-batch (Spark's OffsetSeqLog and
-KafkaSourceOffset).
+Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` when the sink has committed it. A file of the offset log
+(Spark's OffsetSeqLog) has these lines:
+
+1. the version of its format
+2. Spark's own settings
+3. a line for each source with its offset; `-` if the source has no offset yet. In `v1` the lines are in the order of the query.
+   In `v2` (`spark.sql.streaming.offsetLog.formatVersion`) each line begins with the source's id and a colon
+
+The offset of Spark's Kafka source (KafkaSourceOffset) is `{topic:{partition:offset}}`. Each offset is the first one that is not
+part of the micro-batch.
 """
 
 from __future__ import annotations
@@ -21,43 +26,53 @@ from spark_groupsource.options.values import TOPIC_NAME, offsets_value
 from spark_groupsource.partition import TopicPartition
 
 NO_OFFSET = "-"
+"""The line of a source that has no offset yet."""
 
 REREAD = "reread"
+"""The value of `--uncommitted` that has the new query read the last micro-batch again."""
+
 SKIP = "skip"
+"""The value of `--uncommitted` that has the new query continue after the last micro-batch."""
 
 
 class LastBatches(NamedTuple):
-    """The newest micro-batch in the commit log, and in the offset log."""
+    """The newest micro-batch of the commit log, and that of the offset log."""
 
     committed: int
     planned: int
 
 
 def last_batches(offsets: Collection[int], commits: Collection[int]) -> LastBatches:
-    """The last micro-batches of a checkpoint, from the numbers of its files.
+    """Return the last micro-batches of a checkpoint.
+
+    Args:
+        offsets: the numbers of the files in `offsets`.
+        commits: the numbers of the files in `commits`.
 
     Raises:
-        OffsetError: no micro-batch was committed, or a file is missing.
+        OffsetError: No micro-batch was committed, or a file is missing.
     """
     if not commits:
         raise OffsetError(
-            "The checkpoint has no micro-batch that was committed: there is nothing to carry over. Start the old query until it "
-            "has one; or, if it has written nothing, start the groupkafka query with the startingOffsets that the old one had."
+            "The checkpoint has no committed micro-batch, so there is nothing to migrate. Run the old query until it has "
+            "committed one. If it has written nothing yet, start the groupkafka query with the startingOffsets of the old query "
+            "instead."
         )
     committed = max(commits)
     if committed not in offsets:
-        raise OffsetError(f"The checkpoint is not whole: there is a file commits/{committed}, and no offsets/{committed}.")
+        raise OffsetError(f"The checkpoint is incomplete: it has a file commits/{committed}, but no offsets/{committed}.")
     return LastBatches(committed, max(offsets))
 
 
 def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
-    """The micro-batch whose end is carried over.
+    """Return the micro-batch whose end offsets are migrated.
 
     Args:
-        uncommitted: `reread`, `skip`, or `None` when nothing was said about a micro-batch that was not committed.
+        last: the last micro-batches of the checkpoint.
+        uncommitted: what to do with a micro-batch that was not committed: `reread`, `skip`, or `None` if it was not specified.
 
     Raises:
-        UncommittedBatch: there is one, and nothing was said.
+        UncommittedBatch: There is such a micro-batch, and `uncommitted` is `None`.
     """
     if last.planned == last.committed or uncommitted == REREAD:
         return last.committed
@@ -66,22 +81,23 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     first = last.committed + 1
     which = f"Micro-batch {last.planned} was" if first == last.planned else f"Micro-batches {first} to {last.planned} were"
     raise UncommittedBatch(
-        f"{which} planned and not committed: the query was stopped in the middle, and its output has these records, or a part of "
-        "them, or none.\n"
+        f"{which} planned and not committed: the query was stopped in the middle. Its output may have all of these records, some "
+        "of them, or none. Nothing was changed. Do one of these:\n"
         "  1. Start the old query once more on this checkpoint, until it has finished them (with trigger(availableNow=True) it "
-        "ends by itself), and migrate then: no record is lost or doubled.\n"
-        f"  2. Or look what the output has. None of them: --uncommitted {REREAD} has the groupkafka query read them. All of them "
-        f"(Spark's file sink then has a file _spark_metadata/{last.planned}, or {last.planned}.compact there): --uncommitted "
-        f"{SKIP} goes on behind them. A part: "
-        f"{REREAD} doubles it, {SKIP} loses the rest."
+        "stops by itself). Then migrate. No record is lost or duplicated.\n"
+        "  2. Look which of these records the output has.\n"
+        f"     None: use --uncommitted {REREAD}. The groupkafka query reads them.\n"
+        f"     All: use --uncommitted {SKIP}. The groupkafka query continues after them. (Spark's file sink has all of them if "
+        f"there is a file _spark_metadata/{last.planned} or _spark_metadata/{last.planned}.compact.)\n"
+        f"     Some: with {REREAD} these are duplicated, with {SKIP} the others are lost."
     )
 
 
 def source_lines(text: str) -> dict[str, str]:
-    """The offset of each source in a file of the offset log, by the source's id (in `v1`: its number, from 0).
+    """Return the offset of each source in a file of the offset log, by the source's id (in `v1`: its number, from 0).
 
     Raises:
-        OffsetError: not a format that is known.
+        OffsetError: The format is not known.
     """
     version, _, rest = text.partition("\n")
     _, _, sources = rest.partition("\n")
@@ -91,13 +107,13 @@ def source_lines(text: str) -> dict[str, str]:
     if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
         return {match[1]: match[2] for match in named if match is not None}
     raise OffsetError(
-        f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. Perhaps a newer Spark wrote it, which "
-        "this version of spark_groupsource does not know."
+        f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. A newer version of Spark may have "
+        "written it. Upgrade spark_groupsource."
     )
 
 
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
-    """The end of each partition, exclusive, if this is an offset of Spark's Kafka source; else `None`."""
+    """Return the end of each partition (exclusive) if the text is an offset of Spark's Kafka source, else `None`."""
     try:
         offsets = offsets_value()(text)
     except ValueError:
@@ -110,28 +126,26 @@ def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
 
 
 def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, dict[TopicPartition, int]]:
-    """The Kafka source to migrate, and its offsets.
+    """Return the id of the Kafka source to migrate, and its offsets.
 
     Args:
-        lines: see source_lines.
-        chosen: its id; `None` for the only one.
+        lines: as `source_lines` returns them.
+        chosen: the id of the source; `None` if the query has only one.
 
     Raises:
-        OptionError: there are several and none was chosen, or the one that was chosen is none of Kafka's.
-        OffsetError: there is none.
+        OptionError: There are several sources and none was chosen, or the chosen one is not a Kafka source.
+        OffsetError: There is no Kafka source.
     """
     kafka = {source: offsets for source, line in lines.items() if (offsets := kafka_offsets(line)) is not None}
     listed = "".join(f"\n  --source {source}  {', '.join(_topics(offsets))}" for source, offsets in kafka.items())
     if chosen is not None:
         if chosen not in kafka:
-            raise OptionError(f"--source {chosen}: that is no Kafka source with offsets. There are:{listed or ' none'}")
+            raise OptionError(f"--source {chosen}: this is not a Kafka source with offsets. These are:{listed or ' none'}")
         return chosen, kafka[chosen]
     if not kafka:
         raise OffsetError(_what_else(lines))
     if len(kafka) > 1:
-        raise OptionError(
-            f"The query has {len(kafka)} Kafka sources. Migrate one at a time, each into a group of its own:{listed}"
-        )
+        raise OptionError(f"The query has {len(kafka)} Kafka sources. Migrate one at a time, each into a separate group:{listed}")
     return next(iter(kafka.items()))
 
 
@@ -143,12 +157,12 @@ def _what_else(lines: Mapping[str, str]) -> str:
     for line in lines.values():
         if (group := _group_of_ours(line)) is not None:
             return (
-                f"The checkpoint is of a groupkafka query, in the consumer group {group!r}: there is nothing to migrate. A query "
-                "that is started on it with kafka.group.id set to that group goes on where it stands."
+                f"This is the checkpoint of a groupkafka query in the consumer group {group!r}: there is nothing to migrate. To "
+                "continue, start a groupkafka query on this checkpoint with kafka.group.id set to that group."
             )
     if all(line == NO_OFFSET for line in lines.values()):
-        return "The checkpoint's last micro-batch has no offset of any source: there is nothing to carry over."
-    return "The checkpoint has no offsets of Spark's Kafka source: its query reads from something else."
+        return "The checkpoint's last micro-batch has no offset of any source, so there is nothing to migrate."
+    return "The checkpoint has no offsets of Spark's Kafka source: its query reads from another source."
 
 
 def _group_of_ours(line: str) -> str | None:

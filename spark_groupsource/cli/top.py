@@ -1,4 +1,4 @@
-"""`groupkafka top`: a group, looked at again and again."""
+"""`groupkafka top`: watch a group."""
 
 from __future__ import annotations
 
@@ -33,25 +33,33 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 MOST_EVENTS = 12
-"""Events that the live view shows."""
+"""The number of events that the live view shows."""
 
 
 @click.command()
 @group_options
 @click.option(
-    "--interval", type=click.FloatRange(0.2, 3600), default=2.0, show_default=True, metavar="SECONDS", help="Between looks."
+    "--interval",
+    type=click.FloatRange(0.2, 3600),
+    default=2.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="The time between two looks.",
 )
 @json_option
 def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
-    """Watch a group until Ctrl-C: members, partitions, lag, rates, and what happens: joins, leaves, moves, claims left behind.
+    """Watch a group until Ctrl-C: members, partitions, lag, rates and events.
 
-    On a terminal the view is live. Elsewhere each look is a line, and each change is one before it; with --json each look is
-    one JSON object on a line. Brokers that do not answer are told, and asked again. While a group of the classic protocol
-    rebalances, its coordinator does not tell who has what.
+    Events are members that join and leave, partitions that move, and claims that a query left behind. On a terminal the view is
+    live. In a file or a pipe, each look is a line, after a line for each event. With --json each look is one JSON object on a
+    line.
+
+    If the brokers do not answer, top says so and asks again. While a group of the classic protocol rebalances, its coordinator
+    does not return which member has which partition.
 
     \b
-    PRODUCED/S   offsets per second that the partition's end moves
-    COMMITTED/S  offsets per second that the group's committed offset moves
+    PRODUCED/S   offsets per second by which the partition's end moves
+    COMMITTED/S  offsets per second by which the committed offset moves
     The other columns are those of groupkafka describe.
 
     \b
@@ -63,7 +71,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
         look = ends.enter_context(GroupLook(client_settings(bootstrap_server, command_config)))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
-            # Also for whoever is told to end: the view gives the terminal back as it was.
+            # So that the view restores the terminal on SIGTERM too.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
             show = ends.enter_context(LiveView(console))
         watch(look.describe, group, show, interval)
@@ -71,7 +79,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
 
 @dataclass(frozen=True)
 class Look:
-    """What one look has shown. `trouble` says why it failed; the rest is then as the last one had it."""
+    """One look at the group. If it failed, `trouble` says why, and the other fields are those of the last look."""
 
     group: str
     at: datetime
@@ -82,17 +90,19 @@ class Look:
 
 
 class Show(Protocol):
-    """Where looks are shown."""
+    """A form in which looks are shown."""
 
     def show(self, look: Look) -> None:
         """Show the next look."""
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Look at the group every so many seconds, for ever. A look that no broker answers is shown as such.
+    """Look at the group every `interval_s` seconds, without end. A look that no broker answers is shown as failed.
 
     Raises:
-        AuthenticationFailed, NotAuthorized, OptionError: the brokers do not let this user look.
+        AuthenticationFailed: The brokers refuse the login.
+        NotAuthorized: This user may not describe the group.
+        OptionError: A client setting is wrong.
         KeyboardInterrupt: Ctrl-C, at any moment.
     """
     changes = Changes()
@@ -114,13 +124,13 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
 
 
 class JsonLines:
-    """One JSON object on one line for each look (json_look)."""
+    """One JSON object on one line for each look."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
 
     def show(self, look: Look) -> None:
-        """See `Show`."""
+        """Write the look as JSON."""
         if look.trouble is not None or look.view is None:
             shown = json_failure(datetime.now(timezone.utc), look.group, look.trouble or "")
         else:
@@ -129,19 +139,19 @@ class JsonLines:
 
 
 class PlainLines:
-    """One line for each look, and one for each event; who has what is told at first, and then by the events."""
+    """One line for each look, and one for each event. The first look also has a line for each member and its partitions."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
-        self._told = False
+        self._members_shown = False
 
     def show(self, look: Look) -> None:
-        """See `Show`."""
+        """Write the look's events and a summary."""
         if look.trouble is not None or look.view is None:
             self._line(datetime.now(timezone.utc), f"no answer: {look.trouble}")
             return
-        if not self._told:
-            self._told = True
+        if not self._members_shown:
+            self._members_shown = True
             for member in look.view.members:
                 has = " ".join(map(str, sorted(member.partitions))) or "no partition"
                 self._line(look.at, f"member {member.name}: {has}")
@@ -154,7 +164,7 @@ class PlainLines:
 
 
 class LiveView:
-    """The whole terminal, drawn anew twice a second and with each look; what was there before comes back at the end."""
+    """A view on the whole terminal, drawn twice a second and at each look. At the end the terminal's old content returns."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -170,7 +180,7 @@ class LiveView:
         self._live.stop()
 
     def show(self, look: Look) -> None:
-        """See `Show`."""
+        """Add the look's events and draw the view."""
         self._events.extend(f"{look.at:%H:%M:%S} {event.kind} {event.text}" for event in look.events)
         self._look = look
         self._live.refresh()
@@ -182,7 +192,7 @@ class LiveView:
 
 
 def live_parts(look: Look, events: list[str], height: int, now: datetime) -> list[Text | Table]:
-    """What fills a terminal of so many lines: the group, its members, what has happened, and the partitions that have room."""
+    """Return what fills a terminal of `height` lines: the group, its members, the last events, and as many partitions as fit."""
     age = (now - look.at).total_seconds()
     parts: list[Text | Table] = [
         Text(f"group {printable(look.group)}    {look.at:%Y-%m-%d %H:%M:%S} UTC, {age:.0f} s ago    Ctrl-C ends", style="bold")
@@ -195,7 +205,7 @@ def live_parts(look: Look, events: list[str], height: int, now: datetime) -> lis
     parts += [Text(_summary(view, look.rates)), Text(), _members(view, look.rates)]
     used = len(parts) + len(view.members)
     if events:
-        # The newest ones, if there is no room for all beside a few partitions.
+        # Only the newest events, if not all fit beside a few partitions.
         room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
         parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
         used += 1 + min(room, len(events))
@@ -223,7 +233,7 @@ def _members(view: GroupView, rates: Rates) -> Table:
 
 
 def _partitions(view: GroupView, rates: Rates, room: int) -> list[Text | Table]:
-    """As many partitions as there is room for; when that is not all, those with the most lag."""
+    """Return a table of as many partitions as fit. If not all fit, those with the most lag."""
     names = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
     table = make_table(names, terminal=True)
     shown = list(view.partitions)
@@ -239,7 +249,7 @@ def _partitions(view: GroupView, rates: Rates, room: int) -> list[Text | Table]:
 
 
 def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
-    """One line of `groupkafka top --json`: `describe --json` with the rates since the look before, and what has happened."""
+    """Return one line of `groupkafka top --json`: the JSON of `describe`, with the rates and events since the last look."""
     shown = json_group(view)
     for partition, one in zip(shown["partitions"], view.partitions, strict=True):
         partition["produced_per_second"] = rates.produced.get(one.partition)
@@ -254,5 +264,5 @@ def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[Grou
 
 
 def json_failure(at: datetime, group_id: str, why: str) -> Json:
-    """A line of `groupkafka top --json` for a look that failed."""
+    """Return the line of `groupkafka top --json` for a look that failed."""
     return {"at": iso(at), "group": group_id, "error": why}

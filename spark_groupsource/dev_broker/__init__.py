@@ -1,4 +1,4 @@
-"""The development broker: real Apache Kafka in KRaft mode on 127.0.0.1, one node or three.
+"""The development broker: real Apache Kafka in KRaft mode on 127.0.0.1, with one node or three.
 
 with Cluster() as cluster:
     cluster.create_topic("orders", partitions=6)

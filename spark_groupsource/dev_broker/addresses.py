@@ -1,4 +1,4 @@
-"""A cluster's identity: its id and its nodes' ports. A named data folder remembers both, in `cluster.json`."""
+"""A cluster's identity: its id and its nodes' ports. A named data folder keeps both, in `cluster.json`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILE = "cluster.json"
 
 @dataclass(frozen=True)
 class Identity:
-    """The cluster id, and the addresses of all nodes in the order of their ids."""
+    """The cluster id, and the addresses of all nodes, sorted by node id."""
 
     cluster_id: str
     nodes: tuple[NodeAddress, ...]
@@ -28,9 +28,15 @@ class Identity:
 
 
 def choose_identity(count: int, port: int | None, earlier: Identity | None) -> Identity:
-    """Return the identity for the next start: the earlier one, with other ports where the earlier ones are in use.
+    """Return the identity for the next start: the earlier one, with new ports if the earlier ones are in use.
 
-    Raises BrokerStartError when the port that was asked for is in use, or when the earlier cluster had another size.
+    Args:
+        count: the number of nodes.
+        port: the client port of a single node; `None` for any.
+        earlier: the identity that the data folder keeps; `None` for a new cluster.
+
+    Raises:
+        BrokerStartError: The requested port is in use, or the earlier cluster had another number of nodes.
     """
     cluster_id = earlier.cluster_id if earlier is not None else new_id()
     if earlier is not None and len(earlier.nodes) != count:
@@ -47,7 +53,11 @@ def choose_identity(count: int, port: int | None, earlier: Identity | None) -> I
 
 
 def read_identity(folder: Path) -> Identity | None:
-    """Return what the folder remembers, or None for a folder without a cluster; raises BrokerStartError if it is damaged."""
+    """Return the identity that the folder keeps; `None` for a folder without a cluster.
+
+    Raises:
+        BrokerStartError: The file with the identity is damaged.
+    """
     file = folder / _FILE
     try:
         text = file.read_text(encoding="utf-8")
@@ -58,11 +68,11 @@ def read_identity(folder: Path) -> Identity | None:
         nodes = tuple(NodeAddress(index + 1, int(pair[0]), int(pair[1])) for index, pair in enumerate(value["ports"]))
         return Identity(str(value["cluster_id"]), nodes)
     except (ValueError, LookupError, TypeError) as error:
-        raise BrokerStartError(f"{file} is no description of a cluster: {error!r}") from error
+        raise BrokerStartError(f"{file} is not a description of a cluster: {error!r}") from error
 
 
 def write_identity(folder: Path, identity: Identity) -> None:
-    """Make the folder remember the identity."""
+    """Keep the identity in the folder."""
     value = {"cluster_id": identity.cluster_id, "ports": [[one.port, one.controller_port] for one in identity.nodes]}
     partial = folder / f"{_FILE}.partial"
     partial.write_text(json.dumps(value), encoding="utf-8")

@@ -31,24 +31,28 @@ if TYPE_CHECKING:
 
 _TOPIC_LIMIT_S = 60.0
 _ASK_S = 10.0
+"""The time limit of one request to create a topic."""
+
 _MOST_STARTS = 5
+"""How often a start is tried, if another process takes one of its ports."""
 
 
 class Cluster:
     """Apache Kafka in KRaft mode on 127.0.0.1, for tests, demonstrations and development.
 
-    As a context manager it starts and stops itself. When this process ends in any way, SIGKILL included, the nodes are
-    killed and a temporary data folder is removed. Not to be used by two threads at once.
+    As a context manager it starts and stops itself. If this process ends in any way, even by SIGKILL, the nodes are killed and a
+    temporary data folder is deleted. Not to be used by two threads at once.
 
     Args:
-        nodes: one or three; each is a broker and a controller.
-        version: an exact version (`4.1.0`), a series (`3.9`: its newest release), or None for the newest 4.x that resolves.
-        data_dir: a folder to keep the data in; None for a temporary one, which is removed at `stop`.
-        config: broker settings for all nodes; they override every other.
-        progress: called with a line of text at each step; None for silence.
-        port: the client port of a single node; None for a free one. A named `data_dir` remembers its ports.
-        protocols: security protocols that a single node listens with beside PLAINTEXT, each on a free port (see `address`);
-            `config` has their certificates, mechanisms and users.
+        nodes: 1 or 3. Each node is a broker and a controller.
+        version: an exact version (`4.1.0`), or a series (`3.9`) for its newest release. `None` for the newest 4.x that can be
+            downloaded.
+        data_dir: a folder for the data; `None` for a temporary folder, which is deleted at `stop`.
+        config: broker settings for all nodes. They override all other settings.
+        progress: called with a line of text at each step; `None` for no output.
+        port: the client port of a single node; `None` for a free port. A named `data_dir` keeps its ports.
+        protocols: security protocols with which a single node listens in addition to PLAINTEXT, each on a free port (see
+            `address`). Their certificates, mechanisms and users are in `config`.
         jvm_options: more options for each node's JVM.
     """
 
@@ -84,21 +88,25 @@ class Cluster:
 
     @property
     def nodes(self) -> list[Node]:
-        """The nodes, in the order of their ids; empty before `start` and after `stop`."""
+        """The nodes, sorted by id. Empty before `start` and after `stop`."""
         return list(self._nodes)
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses for clients, separated by commas; raises RuntimeError before the first start."""
+        """The addresses for clients, separated by commas. Raises RuntimeError before the first start."""
         return self._known_identity().bootstrap_servers
 
     def address(self, protocol: str) -> str:
-        """The address for clients with one of `protocols`; raises KeyError before the first start."""
+        """Return the address for clients with one of `protocols`.
+
+        Raises:
+            KeyError: The cluster was not started, or does not listen with this protocol.
+        """
         return f"{HOST}:{self._more_ports[protocol]}"
 
     @property
     def version(self) -> str:
-        """The exact version of Apache Kafka; raises RuntimeError before the first start."""
+        """The exact version of Apache Kafka. Raises RuntimeError before the first start."""
         return self._resolved().version
 
     def __enter__(self) -> Self:
@@ -109,13 +117,15 @@ class Cluster:
         self.stop()
 
     def start(self) -> None:
-        """Resolve the jars if they are not in the cache, start all nodes, and return when each of them answers.
+        """Download the jars if they are not in the cache, start all nodes, and return when each of them answers.
 
-        Raises BrokerStartError: no Java, no such version, a folder of another cluster, a port in use, a node that dies or
-        does not answer (with the end of its log).
+        Raises:
+            BrokerStartError: There is no Java or no such version, the folder is of another cluster, a port is in use, or a node
+                dies or does not answer. In the last case the message has the end of the node's log.
+            RuntimeError: The cluster is already started.
         """
         if self._nodes:
-            raise RuntimeError("the cluster is started already")
+            raise RuntimeError("the cluster is already started")
         self._java = find_java()
         self._jars = kafka_jars(self._java, self._wanted, self._progress)
         self._progress(f"starting Apache Kafka {self._jars.version}, nodes: {self._count}")
@@ -123,13 +133,15 @@ class Cluster:
             if self._start_nodes():
                 self._progress(f"ready at {self.bootstrap_servers}")
                 return
-            self._progress("a port was taken meanwhile; trying others")
-        raise BrokerStartError(f"Each of {_MOST_STARTS} starts lost one of its ports to another process.")
+            self._progress("another process has taken a port; trying others")
+        raise BrokerStartError(
+            f"The broker was not started: in each of {_MOST_STARTS} attempts another process took one of its ports. Try again."
+        )
 
     def stop(self) -> None:
-        """Stop all nodes, orderly if the data stays; remove the data if it is temporary."""
+        """Stop all nodes. If the data is temporary, kill them and delete the data."""
         if self._data_dir is not None:
-            # All at once: the last controllers alone would have no quorum left to wait for.
+            # All at once: one after the other, the last controllers would wait for a quorum that no longer exists.
             for node in self._nodes:
                 node.send_stop()
             for node in self._nodes:
@@ -141,8 +153,15 @@ class Cluster:
     ) -> None:
         """Create a topic, and return when every running node knows the leaders of all its partitions.
 
-        `replication` is the number of replicas; None for one on each node. Raises KafkaException when the brokers
-        refuse the topic, TimeoutError when there are no leaders within a minute.
+        Args:
+            name: the name of the topic.
+            partitions: the number of partitions.
+            config: settings of the topic.
+            replication: the number of replicas; `None` for one on each node.
+
+        Raises:
+            KafkaException: The brokers refuse the topic.
+            TimeoutError: There are no leaders after a minute.
         """
         replicas = replication if replication is not None else self._count
         topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
@@ -155,7 +174,8 @@ class Cluster:
                 time.sleep(0.02)
 
     def _create(self, topic: NewTopic, limit: Deadline) -> None:
-        # A client that was told of no controller, as a node says that was paused, waits for one without asking again.
+        # A node that was paused reports no controller. A client that got this answer waits for a controller, and does not ask
+        # again. So each attempt uses a new client.
         asked_before = False
         while True:
             client = quiet_client(self.bootstrap_servers)
@@ -172,9 +192,11 @@ class Cluster:
                 return
 
     def tool(self, main_class: str, *arguments: str) -> list[str]:
-        """Return the command line of one of Kafka's own tools, of the cluster's version.
+        """Return the command line of one of Kafka's own tools, in the cluster's version.
 
-        For example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`, with its arguments.
+        Args:
+            main_class: for example `org.apache.kafka.tools.consumer.group.ConsumerGroupCommand`.
+            arguments: the arguments of the tool.
         """
         logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"
         return [self._java, "-Xmx256m", *JVM_OPTIONS, logging, "-cp", self._resolved().classpath, main_class, *arguments]
@@ -190,7 +212,7 @@ class Cluster:
         return self._identity
 
     def _start_nodes(self) -> bool:
-        """Start all nodes; False when one of them lost a port that was free before."""
+        """Start all nodes; return False if another process has taken a port that was free before."""
         temporary = self._data_dir is None
         folder = self._open_folder()
         try:
@@ -219,7 +241,7 @@ class Cluster:
             wait_for_coordinator(identity.bootstrap_servers, self._nodes[0].check_alive)
         except BrokerStartError:
             taken = any(node.port_was_taken() for node in self._nodes)
-            # The log that the error speaks of must outlive it.
+            # The error refers to the log, so the log must stay.
             self._end(remove=taken or not self._nodes)
             if taken:
                 return False
@@ -250,6 +272,6 @@ class Cluster:
 
 
 def _remove(folder: Path, owner: int) -> None:
-    # A copy of the owner made by fork() ends before it does, and must not take its data away.
+    # A fork of the owner may end before the owner does. It must not delete the data.
     if os.getpid() == owner:
         shutil.rmtree(folder, ignore_errors=True)

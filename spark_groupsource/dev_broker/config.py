@@ -1,4 +1,4 @@
-"""The settings of a node, and what a user's own settings may change: all of them."""
+"""The settings of a node. A user's own settings may override each of them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ HOST = "127.0.0.1"
 
 @dataclass(frozen=True)
 class NodeAddress:
-    """A node's id and its ports on 127.0.0.1: for clients and other brokers, and for the controllers."""
+    """A node's id, its port on 127.0.0.1 for clients and other brokers, and its port for the controllers."""
 
     id: int
     port: int
@@ -19,7 +19,12 @@ class NodeAddress:
 
 
 def listeners(node: NodeAddress, more: Mapping[str, int]) -> dict[str, str]:
-    """Return the settings of a node's listeners; `more` has the ports of those beside PLAINTEXT, by security protocol."""
+    """Return the settings of a node's listeners.
+
+    Args:
+        node: the node.
+        more: the ports of the listeners in addition to PLAINTEXT, by security protocol.
+    """
     controller = f"CONTROLLER://{HOST}:{node.controller_port}"
     for_clients = [f"{protocol}://{HOST}:{port}" for protocol, port in {"PLAINTEXT": node.port, **more}.items()]
     return {
@@ -33,10 +38,10 @@ def listeners(node: NodeAddress, more: Mapping[str, int]) -> dict[str, str]:
 def server_properties(
     node: NodeAddress, all_nodes: Sequence[NodeAddress], log_folder: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the broker settings of one node; `extra` comes last and overrides any of them.
+    """Return the broker settings of one node. `extra` overrides all others.
 
-    The group protocols are the version's own defaults: classic only on 3.9, whose preview of KIP-848 speaks a first form
-    of the protocol that librdkafka does not know, and which comes with another coordinator than users of 3.9 run.
+    The group protocols are the defaults of the version. On 3.9 that is classic only: its preview of KIP-848 has an early form of
+    the protocol, which librdkafka does not know. The preview also has another group coordinator than users of 3.9 run.
     """
     replicas = str(min(3, len(all_nodes)))
     in_sync = str(min(2, len(all_nodes)))
@@ -49,7 +54,7 @@ def server_properties(
         "inter.broker.listener.name": "PLAINTEXT",
         "log.dirs": str(log_folder),
         "auto.create.topics.enable": "false",
-        # Internal topics: as many replicas as there are nodes, and few partitions, each of which costs a start time.
+        # Internal topics: one replica on each node, and few partitions, since each partition makes the start longer.
         "offsets.topic.replication.factor": replicas,
         "offsets.topic.num.partitions": "5",
         "transaction.state.log.replication.factor": replicas,
@@ -58,16 +63,16 @@ def server_properties(
         "share.coordinator.state.topic.replication.factor": replicas,
         "share.coordinator.state.topic.min.isr": in_sync,
         "share.coordinator.state.topic.num.partitions": "5",
-        # A group's first member need not wait for others (3 s otherwise).
+        # A group's first member does not wait for others (default: 3 s).
         "group.initial.rebalance.delay.ms": "0",
-        # Lower bounds only: members that ask for short sessions, or settings that do, are accepted.
+        # Only lower bounds: members and settings may use short sessions.
         "group.min.session.timeout.ms": "1000",
         "group.consumer.min.session.timeout.ms": "1000",
         "group.consumer.min.heartbeat.interval.ms": "100",
-        # A node that was killed loses its leaderships after this time (9 s otherwise).
+        # A killed node loses its leaderships after this time (default: 9 s).
         "broker.session.timeout.ms": "3000",
         "broker.heartbeat.interval.ms": "500",
-        # Of 128 MB, a quarter of the heap, nothing here needs more than:
+        # The default, 128 MB, is a quarter of the heap. Here this is enough:
         "log.cleaner.dedupe.buffer.size": str(16 * 1024 * 1024),
     }
     properties.update(extra)

@@ -1,4 +1,4 @@
-"""One run of the Ivy inside PySpark: dependencies in, jars in a folder out."""
+"""One run of PySpark's own Ivy, which downloads jars and what they depend on into a folder."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from spark_groupsource.errors import BrokerStartError
 
 Progress = Callable[[str], None]
 
-# Ivy itself waits for a silent server without end.
 SILENCE_LIMIT_S = 180.0
+"""How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")
@@ -28,7 +28,7 @@ _UNRESOLVED = re.compile(r"^\s*:: (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);
 
 @dataclass(frozen=True)
 class Dependency:
-    """A Maven module; `version` may be an Ivy range such as `[4.0,5.0[`."""
+    """A Maven module. `version` may be an Ivy range such as `[4.0,5.0[`."""
 
     organisation: str
     module: str
@@ -38,7 +38,7 @@ class Dependency:
 
 @dataclass(frozen=True)
 class IvyAnswer:
-    """What Ivy said: which version a range became, and what it could not resolve."""
+    """The result of Ivy: the version that it chose for each range, and what it could not resolve."""
 
     succeeded: bool
     chosen: dict[str, str]
@@ -47,7 +47,11 @@ class IvyAnswer:
 
 
 def find_ivy() -> Path:
-    """Return the path of PySpark's Ivy jar (SPARK_HOME's, without a PySpark); raises BrokerStartError when there is none."""
+    """Return the path of the Ivy jar of PySpark, or of SPARK_HOME if PySpark is not installed.
+
+    Raises:
+        BrokerStartError: There is no Ivy jar.
+    """
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(home) for home in (spec.submodule_search_locations or [])] if spec else []
     if "SPARK_HOME" in os.environ:
@@ -56,7 +60,7 @@ def find_ivy() -> Path:
         for jar in sorted((home / "jars").glob("ivy-*.jar"), reverse=True):
             return jar
     raise BrokerStartError(
-        "The broker's jars are resolved by the Ivy inside PySpark, and no PySpark with jars/ivy-*.jar is installed. "
+        "The broker's jars are downloaded with the Ivy of PySpark, and no PySpark with jars/ivy-*.jar is installed. "
         "Install it: pip install 'spark-groupsource[spark]'"
     )
 
@@ -64,11 +68,21 @@ def find_ivy() -> Path:
 def run_ivy(
     java: str, dependencies: Sequence[Dependency], folder: Path, retrieve: Path | None, log: IO[str], progress: Progress
 ) -> IvyAnswer:
-    """Resolve `dependencies` and put their jars into the folder `retrieve`, if one is given.
+    """Resolve dependencies and download their jars.
 
-    Ivy's own cache and home are kept below `folder`, so that nothing of ~/.ivy2 is read or written, and successive runs
-    with the same `folder` download nothing twice. Everything that Ivy prints goes to `log`. Raises BrokerStartError when
-    Ivy prints nothing for three minutes.
+    Ivy's own cache and home are below `folder`, so nothing in ~/.ivy2 is read or written. Later runs with the same `folder` do
+    not download a jar again.
+
+    Args:
+        java: the path of `java`.
+        dependencies: what to resolve.
+        folder: the folder for Ivy's own files.
+        retrieve: the folder for the jars; `None` to resolve only.
+        log: everything that Ivy prints is written to this file.
+        progress: called with a line of text at each step.
+
+    Raises:
+        BrokerStartError: Ivy prints nothing for three minutes.
     """
     ivy_file = folder / "ivy.xml"
     ivy_file.write_text(_ivy_file(dependencies), encoding="utf-8")
@@ -107,7 +121,9 @@ def _feed_lines(stream: IO[bytes], reader: _OutputReader) -> None:
         selector.register(stream, selectors.EVENT_READ)
         while True:
             if not selector.select(SILENCE_LIMIT_S):
-                raise BrokerStartError(f"Ivy was silent for {SILENCE_LIMIT_S:.0f} s while resolving Apache Kafka's jars.")
+                raise BrokerStartError(
+                    f"Ivy printed nothing for {SILENCE_LIMIT_S:.0f} s while it downloaded Apache Kafka's jars."
+                )
             data = os.read(stream.fileno(), 65536)
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
@@ -118,7 +134,7 @@ def _feed_lines(stream: IO[bytes], reader: _OutputReader) -> None:
 
 
 class _OutputReader:
-    """Reads Ivy's report line by line: it has no other form that tells of the progress."""
+    """The parser of Ivy's output, line by line. Ivy reports its progress in no other form."""
 
     def __init__(self, log: IO[str], progress: Progress) -> None:
         self._log = log

@@ -1,14 +1,14 @@
-"""Apache Kafka's jars, resolved once into a per-user cache.
+"""Apache Kafka's jars, downloaded once into a cache of the user.
 
-The cache is `$XDG_CACHE_HOME/spark_groupsource/kafka`, else `~/.cache/spark_groupsource/kafka`:
+The cache is `$XDG_CACHE_HOME/spark_groupsource/kafka`, or else `~/.cache/spark_groupsource/kafka`. It contains:
 
-    4.3.1/           the jars of one version, `jars.json` with their sizes, and `formatted/`, an empty formatted log folder
-    newest-4         the version that "the newest 4.x" turned out to be; remove the file to look again
-    ivy.log          what Ivy said in the last run
-    lock             held by the process that resolves
-    partial-*        a resolution under way; without a holder of the lock, one that was cut off
+- `4.3.1/`: the jars of one version, `jars.json` with their sizes, and `formatted/`, an empty formatted log folder
+- `newest-4`: the version that was chosen as the newest 4.x. Delete the file to look for a newer one
+- `ivy.log`: the output of Ivy's last run
+- `lock`: held by the process that downloads
+- `partial-*`: a download that is not complete. If no process holds the lock, it was interrupted
 
-A version's folder appears by one rename, after Ivy was content and every jar has opened as a zip file.
+A version's folder is created by one rename, after Ivy has succeeded and every jar has opened as a zip file.
 """
 
 from __future__ import annotations
@@ -31,9 +31,14 @@ from spark_groupsource.dev_broker.storage import make_template
 from spark_groupsource.errors import BrokerStartError
 
 KAFKA = "org.apache.kafka"
-# A release reaches the repository module by module. The oldest of these modules' newest versions is where to begin.
+"""The organisation of Apache Kafka's modules in the Maven repository."""
+
 _RELEASE_MODULES = ("kafka_2.13", "kafka-clients", "kafka-server", "kafka-tools", "kafka-tools-api")
+"""Modules of a release. They reach the repository one by one, so the oldest of their newest versions is tried first."""
+
 _MOST_ATTEMPTS = 6
+"""How many releases of a series are tried."""
+
 _MANIFEST = "jars.json"
 _EXACT = re.compile(r"\d+\.\d+\.\d+(?:[-.]\w+)*")
 _SERIES = re.compile(r"\d+(?:\.\d+)?")
@@ -54,30 +59,36 @@ class KafkaJars:
 
     @property
     def template(self) -> Path:
-        """A formatted log folder of no node in particular."""
+        """A formatted log folder, from which each node's folder is copied."""
         return self.folder / "formatted"
 
 
 def default_cache() -> Path:
-    """Return this user's cache folder; it need not exist."""
+    """Return this user's cache folder. It may not exist yet."""
     base = os.environ.get("XDG_CACHE_HOME", "")
-    # The XDG specification: a relative path is to be ignored.
+    # The XDG specification says that a relative path is ignored.
     root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
     return root / "spark_groupsource" / "kafka"
 
 
 def kafka_jars(java: str, version: str | None, progress: Progress, cache: Path | None = None) -> KafkaJars:
-    """Return the jars of a version, from the cache if they are there, else resolved by Ivy (about half a minute).
+    """Return the jars of a version, from the cache or else downloaded by Ivy (about half a minute).
 
-    `version` is exact (`4.1.0`), a series (`3.9`: its newest release that resolves) or None for the newest 4.x that
-    resolves. What a series resolved to is remembered, and the network is not asked again. Any number of processes may
-    call this at once: one resolves, the others wait for it.
+    The release that was chosen for a series is kept, so the network is not asked again. Several processes may call this at the
+    same time: one downloads, and the others wait for it.
 
-    Raises BrokerStartError when the version cannot be resolved.
+    Args:
+        java: the path of `java`.
+        version: an exact version (`4.1.0`), or a series (`3.9`) for its newest release. `None` for the newest 4.x.
+        progress: called with a line of text at each step.
+        cache: the cache folder; `None` for that of this user.
+
+    Raises:
+        BrokerStartError: The version cannot be downloaded, or the cache cannot be used.
     """
     wanted = _NEWEST_SERIES if version is None else version
     if not (_EXACT.fullmatch(wanted) or _SERIES.fullmatch(wanted)):
-        raise BrokerStartError(f"{wanted!r} is no Kafka version: write one as 4.1.0, or a series as 4.1.")
+        raise BrokerStartError(f"{wanted!r} is not a Kafka version: use a version such as 4.1.0, or a series such as 4.1.")
     cache = cache or default_cache()
     cached = _cached(cache, wanted)
     if cached is not None:
@@ -116,9 +127,9 @@ def _lock(cache: Path, progress: Progress) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            progress("waiting for another process that resolves Apache Kafka's jars")
+            progress("waiting for another process that downloads Apache Kafka's jars")
             fcntl.flock(file, fcntl.LOCK_EX)
-        # The kernel gives the lock back when the file is closed or this process ends, however it ends.
+        # The kernel releases the lock when the file is closed, or when this process ends in any way.
         yield
 
 
@@ -153,17 +164,17 @@ def _newest(series: str, resolution: _Resolution, cache: Path) -> str:
         if isinstance(chosen, IvyAnswer):
             raise _not_resolved(name, refusal or chosen, cache)
         upper = chosen
-        # A release candidate sorts below its release; the next round looks below it.
+        # A release candidate sorts below its release. The next attempt looks below the candidate.
         if not re.fullmatch(r"[\d.]+", chosen):
             continue
         refusal = resolution.exact(chosen)
         if refusal.succeeded:
             return chosen
-        # Only a release that is not there in full makes room for an older one: a network in trouble must not.
+        # An older release is tried only if this one is incomplete in the repository, not after a network error.
         if not refusal.missing_in_repository:
             raise _not_resolved(name, refusal, cache)
     raise BrokerStartError(
-        f"None of the {_MOST_ATTEMPTS} newest releases of Apache Kafka {series} resolves. See {cache / 'ivy.log'}"
+        f"None of the {_MOST_ATTEMPTS} newest releases of Apache Kafka {series} can be downloaded. See {cache / 'ivy.log'}"
     )
 
 
@@ -174,7 +185,7 @@ def _bounds(series: str) -> tuple[str, str]:
 
 
 class _Resolution:
-    """Runs of Ivy that share one temporary Ivy cache: a run of its own for each process, so nothing is ever half there."""
+    """Runs of Ivy that share one temporary Ivy cache. Each process has a separate one, so the cache never has half a jar."""
 
     def __init__(self, java: str, folder: Path, log: IO[str], progress: Progress) -> None:
         self._java = java
@@ -186,7 +197,7 @@ class _Resolution:
         return self._folder / version
 
     def newest_below(self, lower: str, upper: str) -> str | IvyAnswer:
-        """Return the newest version in [lower, upper) that all probed modules seem to have, or Ivy's refusal."""
+        """Return the newest version in [lower, upper) that all modules seem to have, or Ivy's answer if there is none."""
         self._progress(f"looking for the newest Apache Kafka from {lower}, below {upper}")
         probes = [Dependency(KAFKA, module, f"[{lower},{upper}[", transitive=False) for module in _RELEASE_MODULES]
         answer = run_ivy(self._java, probes, self._folder, None, self._log, self._progress)
@@ -195,7 +206,7 @@ class _Resolution:
         return min(answer.chosen.values(), key=_sort_key)
 
     def exact(self, version: str) -> IvyAnswer:
-        """Resolve the broker with all that it needs, then Kafka's tools and the logging backend for its SLF4J."""
+        """Resolve the broker with all its dependencies, then Kafka's tools and a logging backend for its SLF4J."""
         self._progress(f"resolving Apache Kafka {version}")
         jars = self.jars_of(version)
         jars.mkdir(exist_ok=True)
@@ -203,9 +214,9 @@ class _Resolution:
         answer = run_ivy(self._java, broker, self._folder, jars, self._log, self._progress)
         if not answer.succeeded:
             return answer
-        # The tools' own dependencies are the broker's, but for the web server of Kafka Connect (20 MB, half a minute).
+        # The tools have the broker's dependencies, plus the web server of Kafka Connect (20 MB, half a minute), which is skipped.
         extras = [Dependency(KAFKA, "kafka-tools", version, transitive=False)]
-        # Kafka's modules name no logging backend: without one a broker that fails says nothing.
+        # Kafka's modules do not include a logging backend. Without one, a broker that fails logs nothing.
         for jar in jars.glob("slf4j-api-*.jar"):
             slf4j = jar.stem.removeprefix("slf4j-api-")
             extras.append(Dependency("org.slf4j", "slf4j-simple", slf4j, transitive=False))
@@ -221,15 +232,15 @@ def _check_jars(folder: Path, cache: Path) -> Path:
     jars = sorted(folder.glob("*.jar"))
     damaged = [jar.name for jar in jars if not _opens(jar)]
     if damaged:
-        raise BrokerStartError(f"Ivy left jars incomplete: {', '.join(damaged)}. Try again. Its log: {cache / 'ivy.log'}")
+        raise BrokerStartError(f"These jars are incomplete: {', '.join(damaged)}. Try again. Ivy's log: {cache / 'ivy.log'}")
     if not any(jar.name.startswith("kafka_2.13-") for jar in jars):
-        raise BrokerStartError(f"Ivy was content and left no jar of the broker. Its log: {cache / 'ivy.log'}")
+        raise BrokerStartError(f"Ivy succeeded, but there is no jar of the broker. Ivy's log: {cache / 'ivy.log'}")
     return folder
 
 
 def _opens(jar: Path) -> bool:
     try:
-        # The directory of a zip file is at its end: a cut one has none.
+        # The directory of a zip file is at its end, so an incomplete file has none.
         zipfile.ZipFile(jar).close()
     except (OSError, zipfile.BadZipFile):
         return False
@@ -241,7 +252,7 @@ def _publish(jars: Path, version: str, wanted: str, cache: Path) -> KafkaJars:
     (jars / _MANIFEST).write_text(json.dumps(sizes, indent=1), encoding="utf-8")
     target = cache / version
     if not _is_whole(target):
-        # What is there is damaged: somebody cut or removed one of its files. A running broker has its jars open.
+        # The folder is damaged: one of its files was cut or deleted. A running broker keeps its jars open.
         shutil.rmtree(target, ignore_errors=True)
         jars.rename(target)
     if wanted != version:

@@ -1,4 +1,4 @@
-"""Which Java runs the broker."""
+"""The Java that runs the broker."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ _ADVICE = f"Install Java {OLDEST_JAVA} or newer, or set JAVA_HOME to one."
 
 
 def find_java() -> str:
-    """Return the path of the `java` that Spark would use: the one of JAVA_HOME, else the first on PATH.
+    """Return the path of the `java` that Spark would use: that of JAVA_HOME, or else the first on PATH.
 
-    Raises BrokerStartError when there is none, when it does not run, or when it is older than 17.
+    Raises:
+        BrokerStartError: There is none, it does not run, or it is older than 17.
     """
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -28,7 +29,9 @@ def find_java() -> str:
     else:
         found = shutil.which("java")
         if found is None:
-            raise BrokerStartError(f"The broker needs Java, and there is none: no JAVA_HOME, no java on PATH. {_ADVICE}")
+            raise BrokerStartError(
+                f"The broker needs Java, and there is none: JAVA_HOME is not set, and no java is on PATH. {_ADVICE}"
+            )
         java = found
     major = _major_version(java)
     if major < OLDEST_JAVA:
@@ -43,7 +46,7 @@ def _major_version(java: str) -> int:
         raise BrokerStartError(f"{java} does not run: {error}. {_ADVICE}") from error
     text = answer.stderr + answer.stdout
     match = _VERSION.search(text)
-    # macOS has a /usr/bin/java that only says that no Java is installed.
+    # macOS has a /usr/bin/java that only reports that no Java is installed.
     if answer.returncode != 0 or match is None:
-        raise BrokerStartError(f"{java} -version tells no Java version: {text.strip()[:500]} {_ADVICE}")
+        raise BrokerStartError(f"{java} -version prints no Java version: {text.strip()[:500]} {_ADVICE}")
     return int(match[1])

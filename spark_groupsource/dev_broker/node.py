@@ -19,8 +19,9 @@ from spark_groupsource.dev_broker.storage import format_log_folder, write_proper
 from spark_groupsource.errors import BrokerStartError
 from spark_groupsource.patience import Deadline
 
-# The first compiler only: a broker that lives for minutes on a small machine never earns back the second one's work.
 JVM_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Djava.awt.headless=true")
+"""Only the first compiler: in a broker that lives for minutes, the work of the second one does not pay off."""
+
 _LOG_OPTIONS = (
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
     "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS",
@@ -62,12 +63,12 @@ class Node:
 
     @property
     def port(self) -> int:
-        """The port for clients, on 127.0.0.1. It stays the same for the node's life."""
+        """The port for clients, on 127.0.0.1. It never changes."""
         return self._address.port
 
     @property
     def pid(self) -> int:
-        """The process id of the JVM: the running one, or the last one; 0 before the first start."""
+        """The process id of the running JVM, or else of the last one. 0 before the first start."""
         return self._pid
 
     @property
@@ -77,11 +78,11 @@ class Node:
 
     @property
     def running(self) -> bool:
-        """Whether the JVM lives (paused or not)."""
+        """Whether the JVM runs. A paused one counts too."""
         return self._watcher is not None and self._watcher.poll() is None
 
     def configure(self, extra: Mapping[str, str]) -> None:
-        """Write the node's settings, and format its log folders if they are not; `extra` overrides every setting."""
+        """Write the node's settings, and format its log folders if necessary. `extra` overrides all settings."""
         self._folder.mkdir(parents=True, exist_ok=True)
         properties = server_properties(self._address, self._identity.nodes, self._folder / "data", extra)
         for folder in properties["log.dirs"].split(","):
@@ -89,7 +90,7 @@ class Node:
         write_properties(self._folder / "server.properties", properties)
 
     def launch(self) -> None:
-        """Start the JVM and return at once; `start` waits for it as well."""
+        """Start the JVM and return at once. `start` also waits until it answers."""
         if self.running:
             return
         self._forget()
@@ -99,7 +100,7 @@ class Node:
         remove = str(self._folder) if self._temporary else "-"
         with open(self.log, "ab") as log:
             self._watcher = subprocess.Popen(
-                # -I and -S: nothing of the user's environment, and no site-packages, which would double the start time.
+                # -I and -S: without the user's environment, and without site-packages, which would double the start time.
                 [sys.executable, "-I", "-S", watch.__file__, str(os.getpid()), remove, *command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -115,21 +116,26 @@ class Node:
         self._pid = int(line)
 
     def start(self) -> None:
-        """Start the node on its port and its data, and wait until it answers clients.
+        """Start the node with its port and its data, and wait until it answers clients.
 
-        Raises BrokerStartError, with the last lines of its log, when it dies or does not answer within two minutes.
+        Raises:
+            BrokerStartError: The node dies, or does not answer within two minutes. The message has the end of its log.
         """
         self.launch()
         self.wait_until_answers({self.id})
 
     def wait_until_answers(self, nodes: set[int]) -> None:
-        """Wait until this node itself answers and counts `nodes` among the brokers; raises as `start`."""
+        """Wait until this node itself answers and lists `nodes` as brokers.
+
+        Raises:
+            BrokerStartError: As `start` does.
+        """
         wait_until_answers(self._address, nodes, self.check_alive)
 
     def stop(self) -> None:
-        """Send SIGTERM, and return when the JVM is gone: killed, if it is still there after a minute."""
+        """Send SIGTERM, and return when the JVM has ended. It is killed if it still runs after a minute."""
         self._signal(signal.SIGTERM)
-        # A paused process takes the signal when it goes on.
+        # A paused process handles the signal when it continues.
         self._signal(signal.SIGCONT)
         if self._watcher is None:
             return
@@ -140,25 +146,29 @@ class Node:
         self._forget()
 
     def kill(self) -> None:
-        """Send SIGKILL, and return when the JVM is gone."""
+        """Send SIGKILL, and return when the JVM has ended."""
         self._signal(signal.SIGKILL)
         self._forget()
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay, nothing is answered."""
+        """Send SIGSTOP: connections stay open, and nothing is answered."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Send SIGCONT."""
+        """Send SIGCONT: the node continues."""
         self._signal(signal.SIGCONT)
 
     def send_stop(self) -> None:
-        """Ask the JVM to stop, without waiting: nodes that stop together must not wait for each other."""
+        """Ask the JVM to stop, and return at once. Nodes that stop together must not wait for each other."""
         self._signal(signal.SIGTERM)
         self._signal(signal.SIGCONT)
 
     def check_alive(self) -> None:
-        """Raise BrokerStartError when the JVM is gone, or was launched more than two minutes ago: it should be ready."""
+        """Check that the JVM runs, and was launched less than two minutes ago. After that time it should be ready.
+
+        Raises:
+            BrokerStartError: It does not run, or has taken too long.
+        """
         if not self.running:
             raise self._died()
         if self._ready_by.over:
@@ -175,7 +185,7 @@ class Node:
             return "(no log)"
 
     def port_was_taken(self) -> bool:
-        """Whether the log tells that a port was in use."""
+        """Return whether the log reports that a port was in use."""
         return "Address already in use" in self.last_lines(400)
 
     def _signal(self, number: signal.Signals) -> None:
@@ -190,7 +200,7 @@ class Node:
             return
         if self._pid:
             watcher.wait()
-        # Interrupted before the pid was known: the end of the pipe makes the watcher kill what it has started.
+        # If the start was interrupted, the pid may be unknown. Closing the pipe makes the watcher kill what it has started.
         for pipe in (watcher.stdin, watcher.stdout):
             if pipe is not None:
                 pipe.close()

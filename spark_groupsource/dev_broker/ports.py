@@ -7,15 +7,18 @@ import socket
 
 from spark_groupsource.dev_broker.config import HOST
 
-# Below the ports that systems give to outgoing connections (from 32768 on Linux, 49152 elsewhere). A client that keeps
-# trying to reach a stopped node on such a port may be given that very port as its own, and then connects to itself.
 _FIRST, _LAST = 20000, 32000
+"""The range of ports. It is below the ports that systems use for outgoing connections (from 32768 on Linux, 49152 elsewhere).
+
+A client that tries to reach a stopped node may get such a port for its own end. If that is the node's port, it connects to
+itself.
+"""
 
 
 def is_free(port: int) -> bool:
-    """Whether a broker could listen on the port now."""
+    """Return whether a broker could listen on the port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As Java does: connections of an earlier process that linger are no obstacle.
+        # As Java does: the port may still have closing connections of an earlier process.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -25,9 +28,9 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return different ports that nobody listens on. Somebody may take one before the broker does: be ready to try again."""
+    """Return different ports that are free. Another process may take one before the broker does; then try again."""
     chosen: list[int] = []
-    # Not the shared generator: a test that seeds it would give all processes the same ports.
+    # Not the shared generator: if a test seeds it, all processes would get the same ports.
     generator = random.SystemRandom()
     while len(chosen) < count:
         port = generator.randint(_FIRST, _LAST)

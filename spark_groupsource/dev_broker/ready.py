@@ -1,4 +1,4 @@
-"""Ready means: it answers. One node is asked, and what it says about the brokers or about a topic is looked at."""
+"""Is a node ready? It is, when it answers and its answer lists the expected brokers or the leaders of a topic."""
 
 from __future__ import annotations
 
@@ -20,14 +20,20 @@ _QUIET: Mapping[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
 
 
 def quiet_client(bootstrap_servers: str) -> AdminClient:
-    """Return an AdminClient that writes nothing to the terminal: that a node is not there yet is no news."""
+    """Return an AdminClient that prints nothing: a node that does not answer yet is expected."""
     return AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
 
 
 def wait_until_answers(node: NodeAddress, brokers: set[int], check: Callable[[], None]) -> None:
-    """Return when the node itself lists `brokers` as alive. `check` is called between the questions and raises to give up."""
+    """Return when the node itself lists `brokers` as alive.
+
+    Args:
+        node: the node to ask.
+        brokers: the ids of the brokers.
+        check: called between the requests. It raises an error to give up.
+    """
     while True:
-        # A connection attempt costs nothing, whereas a client that has failed once waits before it tries again.
+        # An attempt to connect is cheap. A client that has failed once waits before it tries again.
         if _accepts(node.port):
             answer = ask(node, None)
             if answer is not None and brokers <= set(answer.brokers):
@@ -37,9 +43,9 @@ def wait_until_answers(node: NodeAddress, brokers: set[int], check: Callable[[],
 
 
 def ask(node: NodeAddress, topic: str | None) -> ClusterMetadata | None:
-    """Return the node's own view of the cluster (and of one topic), or None when it did not answer within 2 s.
+    """Return the node's own view of the cluster (and of one topic); `None` if it did not answer within 2 s.
 
-    A new client's first question goes to the one broker that it knows, and later ones to any broker.
+    The first request of a new client goes to the only broker that it knows. Later requests would go to any broker.
     """
     client = quiet_client(f"{HOST}:{node.port}")
     try:
@@ -50,7 +56,7 @@ def ask(node: NodeAddress, topic: str | None) -> ClusterMetadata | None:
 
 
 def knows_leaders(node: NodeAddress, topic: str, partitions: int) -> bool:
-    """Whether the node itself knows a leader for each of the topic's partitions."""
+    """Return whether the node itself knows a leader for each of the topic's partitions."""
     answer = ask(node, topic)
     if answer is None or topic not in answer.topics:
         return False
@@ -59,12 +65,16 @@ def knows_leaders(node: NodeAddress, topic: str, partitions: int) -> bool:
 
 
 def wait_for_coordinator(bootstrap_servers: str, check: Callable[[], None]) -> None:
-    """Return when a group's coordinator answers.
+    """Return when the coordinator of a group answers.
 
-    The first question for one makes the brokers create `__consumer_offsets`; otherwise the first group that joins
-    would wait for that.
+    The first request for a coordinator makes the brokers create `__consumer_offsets`. Otherwise the first group that joins would
+    wait for that.
+
+    Args:
+        bootstrap_servers: the brokers.
+        check: called after each failure. It raises an error to give up.
     """
-    # Not by an AdminClient: when the connection breaks while it asks a coordinator, it aborts the process (librdkafka #4605).
+    # Not with an AdminClient: it aborts the process if the connection breaks during such a request (librdkafka #4605).
     settings: dict[str, Any] = {"bootstrap.servers": bootstrap_servers, "group.id": "groupkafka-start", **_QUIET}
     client = Consumer(settings)
     try:

@@ -1,7 +1,7 @@
 """Formatted log folders.
 
-`kafka-storage format` takes a JVM and most of a second for each node. Its outcome depends on the version only, but for
-the ids in `meta.properties`: so it runs once per version, and a node's folder is a copy with ids of its own.
+`kafka-storage format` starts a JVM and takes most of a second for each node. Except for the ids in `meta.properties`, its result
+depends only on the version. So it runs once for each version, and a node's folder is a copy with new ids.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from pathlib import Path
 from spark_groupsource.errors import BrokerStartError
 
 META = "meta.properties"
+"""The file that makes a folder a formatted log folder."""
 
 
 def new_id() -> str:
-    """Return an id as Kafka writes them: a random UUID in URL-safe base64, without padding and without a leading dash."""
+    """Return an id in Kafka's form: a random UUID in URL-safe base64, without padding and without a leading dash."""
     while True:
         text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii").rstrip("=")
         if not text.startswith("-"):
@@ -26,10 +27,10 @@ def new_id() -> str:
 
 
 def write_properties(path: Path, properties: dict[str, str]) -> None:
-    """Write a Java properties file; a value may hold any character."""
+    """Write a Java properties file. A value may contain any character."""
     lines = []
     for key, value in properties.items():
-        # Only what ends a line or begins an escape has a meaning inside a value; Java reads the rest as Latin-1.
+        # In a value only line ends and backslashes have a meaning. Java reads the rest as Latin-1.
         escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
         escaped = "".join(char if ord(char) < 128 else f"\\u{ord(char):04x}" for char in escaped)
         lines.append(f"{key}={escaped}\n")
@@ -37,7 +38,11 @@ def write_properties(path: Path, properties: dict[str, str]) -> None:
 
 
 def make_template(java: str, classpath: str, version: str, folder: Path) -> None:
-    """Format `folder` with Kafka's own tool, for no node in particular; raises BrokerStartError with what the tool says."""
+    """Format `folder` with Kafka's own tool, as a template for the folders of nodes.
+
+    Raises:
+        BrokerStartError: The tool failed. The message has its output.
+    """
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
@@ -58,10 +63,10 @@ def make_template(java: str, classpath: str, version: str, folder: Path) -> None
 
 
 def format_log_folder(template: Path, folder: Path, node_id: int, cluster_id: str) -> None:
-    """Make `folder` an empty log folder of one node; one that is formatted already is left as it is."""
+    """Make `folder` an empty log folder of one node. A folder that is already formatted is not changed."""
     if (folder / META).exists():
         return
-    # meta.properties is written last: it is what makes the folder a formatted one.
+    # meta.properties is written last, because it makes the folder a formatted one.
     shutil.copytree(template, folder, dirs_exist_ok=True, ignore=shutil.ignore_patterns(META))
     ids = {"node.id": str(node_id), "cluster.id": cluster_id, "directory.id": new_id(), "version": "1"}
     write_properties(folder / META, ids)

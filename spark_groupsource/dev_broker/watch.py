@@ -1,13 +1,12 @@
-"""Runs a command, and kills it when the process that asked for it is gone, however that one ended.
+"""A watcher between a Python process and its broker's JVM. It runs a command, and kills it when the parent ends in any way.
 
-Between a Python process and its broker's JVM. It is run by its path (only the standard library is imported, and a start
-takes some ten milliseconds):
+It is run by its path, imports only the standard library, and starts in about ten milliseconds:
 
     python watch.py PARENT_PID FOLDER_TO_REMOVE|- COMMAND...
 
-Standard input is a pipe that only the parent writes to: it ends when the parent does. A copy of the parent made by
-fork() would hold it open, so the parent's pid is looked at as well. The command's pid goes to standard output, what the
-command prints to standard error. A parent that was killed cannot remove its temporary folder any more: that is done here.
+Standard input is a pipe to which only the parent writes, so it ends when the parent ends. A fork of the parent would keep the
+pipe open, so the watcher also looks at the parent's pid. It prints the command's pid to standard output. The command's output
+goes to standard error. A parent that was killed cannot delete its temporary folder, so the watcher does that.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ LOOK_AT_PARENT_EVERY_S = 0.5
 
 
 def main() -> int:
-    """Run until the command has ended or the parent is gone; return the command's exit status."""
+    """Run until the command or the parent has ended; return the command's exit status."""
     parent, folder, command = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
     awake_read, awake_write = os.pipe()
     os.set_blocking(awake_write, False)
     signal.set_wakeup_fd(awake_write)
     signal.signal(signal.SIGCHLD, lambda _signal, _frame: None)
-    # A session of its own: Ctrl-C in the terminal is the parent's to handle, and the whole group can be killed.
+    # A separate session: the parent handles Ctrl-C in the terminal, and the whole process group can be killed.
     child = subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -47,12 +46,12 @@ def main() -> int:
         if awake_read in readable:
             os.read(awake_read, 512)
         if (0 in readable and not os.read(0, 512)) or os.getppid() != parent:
-            # SIGKILL, because a stopped process (SIGSTOP) gets no other signal.
+            # SIGKILL, because a process that is paused (SIGSTOP) handles no other signal.
             os.killpg(child.pid, signal.SIGKILL)
             child.wait()
             if folder != "-":
                 shutil.rmtree(folder, ignore_errors=True)
-                # The nodes' common folder goes with the last of them.
+                # The last node also deletes the common folder of all nodes.
                 with contextlib.suppress(OSError):
                     os.rmdir(os.path.dirname(folder))
             return 1
@@ -60,9 +59,9 @@ def main() -> int:
 
 
 def _die_with_watcher() -> Callable[[], object] | None:
-    """On Linux, let the kernel kill the command when this process is killed; elsewhere nothing does.
+    """On Linux, return a function that has the kernel kill the command when this process is killed. Elsewhere return `None`.
 
-    The kernel looks at the thread that forked. Here that is the only one, so it ends with the process and not before.
+    The kernel kills the command when the thread that forked ends. This process has only one thread.
     """
     if not sys.platform.startswith("linux"):
         return None

@@ -317,7 +317,7 @@ class TestTheCommand:
     def test_it_says_what_is_wrong_in_one_line(self) -> None:
         outcome = subprocess.run([*COMMAND, "--version", "new"], capture_output=True, text=True, check=False)
         assert (outcome.returncode, outcome.stdout) == (1, "")
-        assert outcome.stderr == "Error: 'new' is no Kafka version: write one as 4.1.0, or a series as 4.1.\n"
+        assert outcome.stderr == "Error: 'new' is not a Kafka version: use a version such as 4.1.0, or a series such as 4.1.\n"
 
 
 @pytest.mark.versions

@@ -157,7 +157,7 @@ class TestWhichVersion:
 
     @pytest.mark.parametrize("version", ["new", "4.x", "", "../4.3.1"])
     def test_what_is_no_version_is_refused(self, ivy: FakeIvy, version: str) -> None:
-        with pytest.raises(BrokerStartError, match="is no Kafka version"):
+        with pytest.raises(BrokerStartError, match="is not a Kafka version"):
             ivy.resolve(version)
         assert ivy.calls() == 0
 

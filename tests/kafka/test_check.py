@@ -96,9 +96,9 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     ]
     mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
     assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in told.of("security")[0][2]
-    assert f"{topic} (1 partitions): there, and may be read" in told.of("topics")[0][2]
+    assert f"{topic} (1 partitions): found, and may be read" in told.of("topics")[0][2]
     assert "joining it is allowed" in told.of("group")[0][2]
-    assert "1 at the earliest (startingOffsets), having none; 10 offsets to read" in told.of("start")[0][2]
+    assert "1 without a commit at the earliest (startingOffsets); 10 offsets to read" in told.of("start")[0][2]
     assert f"has read 10 records of {topic}-0 [0, 10)" in told.of("fetch")[0][2]
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
@@ -131,7 +131,7 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
     assert told.exit_code == 1
     assert [line[1] for line in told.errors] == ["topics", "topics"]
     assert f"looking up topic '{closed}'" in told.errors[0][2]
-    assert told.errors[1][2].startswith(f"{seen}: it may be described and not read.")
+    assert told.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
     assert all("ACL READ on the topic" in line[2] for line in told.errors)
     assert "has read 10 records" in told.of("fetch")[0][2]
 
@@ -148,7 +148,7 @@ def test_a_group_that_may_only_be_described_is_told(secured: Secured, secured_to
     told = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="shown-group"))
     assert told.exit_code == 1
     assert [line[1] for line in told.errors] == ["group"]
-    assert told.errors[0][2].startswith("shown-group: it may be described and not joined.")
+    assert told.errors[0][2].startswith("shown-group: this user may describe it, but not join it.")
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
@@ -207,7 +207,7 @@ def test_members_with_range_may_offer_more_which_is_a_warning(
     assert told.level("assignor") == "warning"
     assert "all others offer cooperative-sticky too" in told.of("assignor")[0][2]
     assert told.level("instance id") == "warning"
-    assert "a member at 127.0.0.1 has it" in told.of("instance id")[0][2]
+    assert "a member at 127.0.0.1 uses it" in told.of("instance id")[0][2]
 
 
 def test_the_new_protocol_is_tried_without_a_member(
@@ -299,11 +299,11 @@ def test_claims_and_commits_beyond_the_log_are_told_with_what_becomes_of_them(
     assert [line[1] for line in told.errors] == ["data loss"]
     assert f"{name}-1" in told.errors[0][2]
     assert f"{name}-0 [2, 4) of stream beta" in told.of("claims")[0][2]
-    assert "stops after 120 s (outstandingClaims.grace)" in told.of("claims")[0][2]
+    assert "fails after 120 s (outstandingClaims.grace)" in told.of("claims")[0][2]
     held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
     assert held.exit_code == 0
     assert held.level("data loss") == held.level("claims") == "warning"
-    assert "reads them, perhaps a second time" in held.of("claims")[0][2]
+    assert "reads them; records may be duplicated" in held.of("claims")[0][2]
 
 
 def test_starting_offsets_that_leave_out_a_partition_are_an_error(
@@ -329,7 +329,7 @@ def test_an_open_transaction_that_holds_records_back_is_a_warning(
     producer.abort_transaction(30)
     assert told.exit_code == 0, told.output
     assert told.level("isolation") == "warning"
-    assert f"hold 1 offsets back, in {name}-0" in told.of("isolation")[0][2]
+    assert f"block 1 offsets, in {name}-0" in told.of("isolation")[0][2]
     closed = check(query(name, plain, kafka_isolation_level="read_committed"))
     assert closed.level("isolation") == "ok"
     assert "found no record in it" in closed.of("fetch")[0][2]

@@ -73,7 +73,7 @@ def test_what_can_be_done_stands_below_with_what_it_costs(stopped: Callable[...,
     assert "(beta or gamma) on its checkpoint" in shown
     assert "grep -rl STREAM CHECKPOINT/offsets" in shown
     assert "outstandingClaims=reread" in shown
-    assert "are there twice" in shown
+    assert "are duplicated" in shown
     assert "--drop-claims" in shown
 
 
@@ -149,7 +149,7 @@ def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., 
     reset = (name, "--topic", name, "--to-offset", "8")
     shown = run("reset-offsets", *reset)
     assert shown.exit_code == 0
-    assert f"claimed, and forgotten by a reset: {name}-0 [2, 4) 2 offsets: stream beta, plan 3" in shown.output
+    assert f"claimed, and deleted by a reset: {name}-0 [2, 4) 2 offsets: stream beta, plan 3" in shown.output
     refused = run("reset-offsets", *reset, "--execute")
     assert refused.exit_code == 1
     assert f"{name}-0 [6, 9) 3 offsets: stream alpha, plan 7" in refused.output
@@ -174,14 +174,14 @@ def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, r
     ("arguments", "told"),
     [
         (["--to-latest"], "--topic is missing"),
-        (["--topic", "t"], "where to go is missing: give one of --to-earliest"),
+        (["--topic", "t"], "the new position is missing: use one of --to-earliest"),
         (["--topic", "t", "--to-latest", "--to-offset", "3"], "--to-latest and --to-offset exclude each other"),
-        (["--topic", "t", "--to-offset", "-3"], "an offset is a number from 0"),
+        (["--topic", "t", "--to-offset", "-3"], "an offset is 0 or a positive number"),
         (["--topic", "t", "--to-datetime", "yesterday"], "such as 2026-11-21T16:00:00 (UTC)"),
         (["--topic", "t", "--to-datetime", "1969-12-31T00:00:00"], "before 1970"),
-        (["--topic", "t:", "--to-latest"], "or with partitions orders:0,1"),
-        (["--topic", "t:0,x", "--to-latest"], "or with partitions orders:0,1"),
-        (["--topic", "a topic", "--to-latest"], "a topic's name is expected"),
+        (["--topic", "t:", "--to-latest"], "or a name with partitions such as orders:0,1"),
+        (["--topic", "t:0,x", "--to-latest"], "or a name with partitions such as orders:0,1"),
+        (["--topic", "a topic", "--to-latest"], "the name of a topic is expected"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )

@@ -70,7 +70,7 @@ def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo,
     assert counted[1] == counted[2]
     assert int(counted[1]) > 10_000
     story = [
-        "topic orders of 6 partitions",
+        "topic orders with 6 partitions",
         "rebalance: generation",
         "A and B share the topic",
         "stopping query B",
@@ -85,7 +85,7 @@ def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo,
     places = [output.find(words) for words in story]
     assert -1 not in places, (story[places.index(-1)], output)
     assert places == sorted(places), output
-    for owed in re.finditer(r"B read the micro-batch that was cut off: (\d+) records; (\d+) were held for it", output):
+    for owed in re.finditer(r"B read the micro-batch that was interrupted: (\d+) records; (\d+) were held for it", output):
         assert owed[1] == owed[2]
     assert demo_folders(tmp_path) == []
     all_have_ended(mark)

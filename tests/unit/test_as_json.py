@@ -59,7 +59,7 @@ MIGRATION = Migration(
     resets=(OffsetReset(ZERO, None, 120, ()),),
     added=frozenset(),
     expired={},
-    gone=(TopicPartition("invoices", 0),),
+    deleted=(TopicPartition("invoices", 0),),
     stateful=False,
 )
 

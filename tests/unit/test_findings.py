@@ -72,7 +72,7 @@ def start(known: Known, **more: str) -> list[tuple[str, str]]:
 def test_where_a_query_starts_with_commits_and_without() -> None:
     record = CommitRecord(stream="other", logged=4, done=3, next=20, open=(OpenRange(10, 20),))
     known = Known([ZERO, ONE], {ZERO: record}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
-    places = "1 at the group's commits and 1 at the latest (startingOffsets), having none"
+    places = "1 at the group's commits and 1 without a commit at the latest (startingOffsets)"
     told = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
     assert start(known) == told, "what another stream has claimed is behind its place"
 
@@ -80,7 +80,7 @@ def test_where_a_query_starts_with_commits_and_without() -> None:
 def test_a_partition_whose_leader_is_silent() -> None:
     known = Known([ZERO, ONE], {}, {ZERO: 0}, LogState({}, {ZERO: 0}, {ZERO: 5}))
     assert [level for level, _ in start(known)] == ["ok", "error"]
-    assert start(known)[1][1].startswith("No leader tells the offsets of orders-1.")
+    assert start(known)[1][1].startswith("The leader does not return the offsets of orders-1,")
 
 
 @pytest.mark.parametrize(
@@ -120,10 +120,10 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
     assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
     assert "others" not in claims(None).text
-    assert "stops after 5 s" in claims(None, outstandingClaims_grace="5s").text
-    assert "leaves them to the restart" in claims(None, outstandingClaims="hold").text
-    assert "reads them, perhaps" in claims(None, outstandingClaims="reread").text
-    assert "reads them after 600 s, perhaps" in claims(None, outstandingClaims="reread-after 10m").text
+    assert "fails after 5 s" in claims(None, outstandingClaims_grace="5s").text
+    assert "does not read them; only that stream's query does, when it restarts" in claims(None, outstandingClaims="hold").text
+    assert "reads them; records may be duplicated" in claims(None, outstandingClaims="reread").text
+    assert "reads them after 600 s; records may be duplicated" in claims(None, outstandingClaims="reread-after 10m").text
 
 
 def test_no_claims() -> None:

@@ -1,10 +1,11 @@
-"""`groupkafka demo`: two Spark queries in one consumer group, a hand-over between them, and a count of every record.
+"""`groupkafka demo`: two Spark queries in one consumer group, a hand-off between them, and a count of every record.
 
-command.py        the click command, and what is left behind when it fails
+command.py        the click command, and what it keeps if the demo fails
 story.py          what happens, in which order
-query.py          one query, in a process of its own
-query_process.py  that process as the story sees it
+query.py          one query, in its own process
+query_process.py  that process, as the story sees it
+query_state.py    what the story knows of a query
 producer.py       the live producer
 count.py          was every record counted once?
-view.py           what stands on the terminal
+view.py           what the terminal shows
 """

@@ -1,4 +1,4 @@
-"""`groupkafka demo`: the story on this terminal, and what it leaves behind when it fails."""
+"""`groupkafka demo`: run the story on this terminal, and keep its files if it fails."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from spark_groupsource.errors import DemoFailed, GroupKafkaError
 
 @click.command()
 def demo() -> None:
-    """Two Spark queries share a topic as one consumer group, on this machine, in about a minute.
+    """Watch two Spark queries share a topic as one consumer group, on this machine, in about a minute.
 
-    A broker, a live producer and two queries are started, each in a process of its own. One query is stopped in the
-    middle of its work: the other takes its partitions over, the first comes back, and in the end every record is
-    counted. Nothing is left behind. The first run downloads Apache Kafka's jars (less than a minute).
+    The demo starts a broker, a live producer and two queries, each in its own process. It stops one query in the middle of its
+    work. The other query takes over its partitions, then the first one comes back. At the end every record is counted, and
+    everything is deleted. The first run downloads Apache Kafka's jars, which takes less than a minute.
 
     \b
     Example:
@@ -38,8 +38,8 @@ def run() -> None:
     """Run the demo on this terminal.
 
     Raises:
-        GroupKafkaError: something is missing, or failed, or not every record was counted once. What the queries wrote, their
-            logs included, then stays, and the message tells where.
+        GroupKafkaError: Something is missing or failed, or not every record was counted once. Then the outputs and logs of the
+            queries are kept, and the message says where.
     """
     _require_pyspark()
     find_java()
@@ -48,7 +48,7 @@ def run() -> None:
     folder = Path(tempfile.mkdtemp(prefix="groupkafka-demo-"))
     try:
         with View(console) as view, Story(view, folder) as story:
-            result = story.tell()
+            result = story.run()
     except GroupKafkaError as failed:
         raise DemoFailed(f"{failed}\nAll logs: {folder}") from failed
     except KeyboardInterrupt:
@@ -67,5 +67,5 @@ def _require_pyspark() -> None:
 
 
 def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    # The same way out as Ctrl-C: whatever was started is ended.
+    # As Ctrl-C does: everything that was started is ended.
     raise KeyboardInterrupt

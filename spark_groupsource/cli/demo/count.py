@@ -1,7 +1,7 @@
-"""Was every record counted once? Answered from what the queries' sinks have committed, and from nothing else.
+"""Was every record counted once? Only what the queries' sinks have committed counts.
 
-The producer writes the numbers from 0 on, each once. A file sink's output is what its log, `_spark_metadata`, lists: files
-of a micro-batch that was cut off lie beside them and do not count.
+The producer writes the numbers from 0 on, each once. The output of a file sink is what its log, `_spark_metadata`, lists. Files
+of a micro-batch that was interrupted are in the same folder and do not count.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ _COLUMNS = ["number", "partition"]
 
 @dataclass(frozen=True)
 class Count:
-    """The result. `rows` is by query and partition; `lost` and `doubled` name records by their numbers."""
+    """The result. `rows` is by query and partition. `lost` and `doubled` have the numbers of the records."""
 
     produced: int
     rows: Mapping[tuple[str, int], int]
     lost: tuple[int, ...]
     doubled: tuple[int, ...]
     unknown: tuple[int, ...]
-    """Numbers that were read and never produced."""
+    """Numbers that were read but never produced."""
 
     @property
     def read(self) -> int:
-        """Rows in all outputs together."""
+        """The number of rows in all outputs."""
         return sum(self.rows.values())
 
     @property
     def exactly_once(self) -> bool:
-        """Whether every record that was produced was read once, and nothing else was."""
+        """Whether every produced record was read exactly once, and nothing else was read."""
         return not self.lost and not self.doubled and not self.unknown and self.read == self.produced
 
 
@@ -49,11 +49,11 @@ def count_records(produced: int, outputs: Mapping[str, Path]) -> Count:
     """Count the numbers 0 to `produced` (exclusive) in the outputs of the queries.
 
     Args:
-        produced: how many records the broker has.
+        produced: the number of records that the broker has.
         outputs: the folder of each query's file sink, by the query's name.
 
     Raises:
-        GroupKafkaError: a sink's log is of a format that is not known here.
+        GroupKafkaError: The format of a sink's log is not known.
     """
     seen: Counter[int] = Counter()
     rows: Counter[tuple[str, int]] = Counter()
@@ -72,9 +72,9 @@ def count_records(produced: int, outputs: Mapping[str, Path]) -> Count:
 
 
 def committed_files(output: Path) -> list[Path]:
-    """The files that a file sink has committed; none when it has written nothing yet.
+    """Return the files that a file sink has committed; none if it has written nothing yet.
 
-    As Spark's `FileStreamSinkLog` reads itself: the newest compact file holds all that came before it.
+    The log is read as Spark's `FileStreamSinkLog` reads it: the newest compact file has all earlier entries.
     """
     log = output / "_spark_metadata"
     batches: dict[int, Path] = {}

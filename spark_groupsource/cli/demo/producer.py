@@ -15,13 +15,14 @@ from spark_groupsource.errors import BrokerUnavailable
 
 RECORDS_PER_SECOND = 2_000
 CUSTOMERS = 1_000
+"""The number of different keys."""
 
 _TICK_S = 0.1
 _FLUSH_LIMIT_S = 30.0
 
 
 class LiveProducer:
-    """Writes 0, 1, 2, ... as the values of records to one topic, until it is stopped. Idempotent: each is written once."""
+    """A producer that writes 0, 1, 2, ... as the values of records to one topic, each once (it is idempotent)."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         settings: dict[str, Any] = {
@@ -36,28 +37,28 @@ class LiveProducer:
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="producer", daemon=True)
         self.sent = 0
-        """Records handed to the client so far. Read it from any thread."""
+        """The number of records passed to the client so far. Any thread may read it."""
 
     def start(self) -> None:
-        """Begin to write; returns at once."""
+        """Start to write. Returns at once."""
         self._thread.start()
 
     def stop(self) -> int:
-        """Stop, and return how many records the broker has: all that were sent.
+        """Stop, and return the number of records that the broker has: all that were sent.
 
         Raises:
-            BrokerError: the broker did not take some of them.
+            BrokerError: The broker did not accept some of them.
         """
         self.cancel()
         left = self._producer.flush(_FLUSH_LIMIT_S)
         if self._error is not None:
             raise explain(self._error, "producing")
         if left:
-            raise BrokerUnavailable(f"The broker has not taken {left} records within {_FLUSH_LIMIT_S:.0f} s.")
+            raise BrokerUnavailable(f"The broker did not accept {left} records within {_FLUSH_LIMIT_S:.0f} s.")
         return self.sent
 
     def cancel(self) -> None:
-        """Stop without asking what became of the last records."""
+        """Stop without waiting for the last records to be written."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join()

@@ -1,9 +1,9 @@
-"""One query of the demo, in a process of its own: `python -m spark_groupsource.cli.demo.query NAME FOLDER`.
+"""One query of the demo, in its own process: `python -m spark_groupsource.cli.demo.query NAME FOLDER`.
 
-standard input    one line of JSON, the options of the source, once there is a broker; Spark starts without waiting for it.
-                  Then silence: its end means that the demo is gone, and this process ends too
-standard output   one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`
-SIGTERM           stops the query, in the middle of a micro-batch if there is one
+- Standard input: one line of JSON with the options of the source, when the broker is up. Spark starts without waiting for it.
+  Nothing follows. When standard input ends, the demo has ended, and this process ends too.
+- Standard output: one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`.
+- SIGTERM stops the query, even in the middle of a micro-batch.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from pyspark.sql.streaming.query import StreamingQuery
 from spark_groupsource import register
 
 LOOK_EVERY_S = 0.1
+"""The interval at which the process looks for progress of its query."""
 
 SPARK_CONTEXT = "=== Streaming Query ==="
-"""Where the text of a failed query goes on with what Spark knows of it."""
+"""The line in the text of a failed query after which Spark adds its own details."""
 
-# The first compiler only: a JVM that lives for a minute on a small machine never earns back the second one's work.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
+"""Only the first compiler: in a JVM that lives for a minute, the work of the second one does not pay off."""
 
 
 def main() -> int:
     """Run until SIGTERM, a failure of the query, or the end of standard input; return the exit status."""
     name, folder = sys.argv[1], Path(sys.argv[2])
-    # What Spark's JVM and its Python workers print must not get between the events.
+    # Output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     stopped = threading.Event()
@@ -45,23 +46,23 @@ def main() -> int:
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
         spark = session(name, folder)
-        _tell(events, "ready")
+        _send(events, "ready")
         chosen = _wait_for(options, stopped)
         if chosen is not None:
             _run(start(spark, folder, chosen), events, stopped)
-    except Exception as error:  # noqa: BLE001 -- whatever it is, the demo shows it
-        # Spark's own part of the text, offsets and plans, says less and would push this out of sight.
+    except Exception as error:  # noqa: BLE001 -- the demo shows any error
+        # Spark's own part of the text has offsets and plans. It is long and helps less.
         print(traceback.format_exc().partition(SPARK_CONTEXT)[0])
-        _tell(events, "failed", message=str(error).partition("\n")[0])
+        _send(events, "failed", message=str(error).partition("\n")[0])
         return 1
-    _tell(events, "stopped")
+    _send(events, "stopped")
     return 0
 
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
-    """A small Spark, with the source registered; everything that it writes is below `folder`."""
+    """Return a small Spark session with the source registered. It writes only below `folder`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    # Otherwise Spark looks the host's own name up, which takes seconds on a laptop without a network.
+    # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     spark = (
         SparkSession.builder.master(master)
@@ -82,7 +83,7 @@ def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
 
 
 def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> StreamingQuery:
-    """Start the query, or start it again on its checkpoint: the demo's source into Parquet files."""
+    """Start the query, or restart it on its checkpoint. It writes Parquet files."""
     records = spark.readStream.format("groupkafka").options(**options).load()
     counted = records.selectExpr("CAST(CAST(value AS STRING) AS BIGINT) AS number", "partition", "offset")
     return (
@@ -95,39 +96,39 @@ def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> Stre
 
 
 def _run(query: StreamingQuery, events: TextIO, stopped: threading.Event) -> None:
-    _tell(events, "started")
-    told = ""
+    _send(events, "started")
+    sent = ""
     while query.isActive and not stopped.wait(LOOK_EVERY_S):
-        told = _tell_progress(query, events, told)
+        sent = _send_progress(query, events, sent)
     if not stopped.is_set():
         error = query.exception()
         raise RuntimeError("the query ended by itself") if error is None else error
     query.stop()
-    _tell_progress(query, events, told)
+    _send_progress(query, events, sent)
 
 
-def _tell_progress(query: StreamingQuery, events: TextIO, told: str) -> str:
-    """Tell of the micro-batches since the one with the timestamp `told`; the timestamp of the newest."""
+def _send_progress(query: StreamingQuery, events: TextIO, sent: str) -> str:
+    """Send the micro-batches that are newer than the timestamp `sent`; return the newest timestamp."""
     # Timestamps in ISO 8601 sort as text.
     for progress in query.recentProgress:
-        if progress.timestamp > told:
-            told = progress.timestamp
+        if progress.timestamp > sent:
+            sent = progress.timestamp
             # Only the JSON has offsets as JSON in every version of Spark.
             source = json.loads(progress.sources[0].json)
-            _tell(
+            _send(
                 events,
                 "progress",
                 batch=progress.batchId,
-                timestamp=told,
+                timestamp=sent,
                 rows=progress.numInputRows,
                 end=source["endOffset"],
                 latest=source["latestOffset"],
                 durations=progress.durationMs,
             )
-    return told
+    return sent
 
 
-def _tell(events: TextIO, event: str, **more: Any) -> None:
+def _send(events: TextIO, event: str, **more: Any) -> None:
     events.write(json.dumps({"event": event, **more}) + "\n")
     events.flush()
 
@@ -135,7 +136,7 @@ def _tell(events: TextIO, event: str, **more: Any) -> None:
 def _listen(options: SimpleQueue[Mapping[str, str]]) -> None:
     for line in sys.stdin:
         options.put(json.loads(line))
-    # Nobody is left to tell: Spark's JVM ends when it sees this process gone.
+    # Nobody reads the events any more. Spark's JVM ends when it sees that this process has ended.
     os._exit(1)
 
 

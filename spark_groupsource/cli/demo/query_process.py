@@ -1,4 +1,4 @@
-"""A query's process, as the story sees it: commands in, events out, a log, and an end."""
+"""A query's process, as the story sees it: it takes commands, sends events, writes a log, and ends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ QueryEvent = Mapping[str, Any]
 
 
 class QueryProcess:
-    """One run of `demo.query`, or of a module that is spoken to like it. Its log is appended to, run after run.
+    """One run of `demo.query`, or of a module with the same protocol. All runs append to one log.
 
-    It leads a session of its own, so that Ctrl-C in the terminal reaches the demo alone, and `close` can end all that it
-    has started.
+    The process has its own session. So Ctrl-C in the terminal reaches only the demo, and `close` can end everything that the
+    process has started.
     """
 
     def __init__(self, name: str, folder: Path, module: str = "spark_groupsource.cli.demo.query") -> None:
@@ -45,31 +45,31 @@ class QueryProcess:
 
     @property
     def ended(self) -> bool:
-        """Whether the process has closed its output, which it does when it ends."""
+        """Whether the process has closed its output. It does that when it ends."""
         return self._ended.is_set()
 
     def begin(self, options: Mapping[str, Any]) -> None:
-        """Start the query, as soon as Spark is up, with these options of the source."""
+        """Start the query with these options of the source, as soon as Spark is up."""
         assert self._process.stdin is not None  # noqa: S101 -- it is a pipe
-        # A process that has ended already is noticed by `ended`, and its log tells more.
+        # If the process has ended already, `ended` shows it, and its log says why.
         with contextlib.suppress(BrokenPipeError):
             self._process.stdin.write(json.dumps(dict(options)).encode() + b"\n")
             self._process.stdin.flush()
 
     def events(self) -> list[QueryEvent]:
-        """What it has told since the last call."""
-        told = []
+        """Return the events since the last call."""
+        events = []
         while not self._events.empty():
-            told.append(self._events.get())
-        return told
+            events.append(self._events.get())
+        return events
 
     def stop(self) -> None:
-        """Send SIGTERM: the process stops its query and ends. Returns at once."""
+        """Send SIGTERM, so that the process stops its query and ends. Returns at once."""
         self._process.terminate()
 
     def close(self) -> None:
-        """Kill what is left of the process and of all that it has started."""
-        # The process itself is waited for last: until then its id, which is the group's too, belongs to nobody else.
+        """Kill the process and everything that it has started."""
+        # Wait for the process last: until then no other process can get its id, which is also the group's id.
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
@@ -78,7 +78,7 @@ class QueryProcess:
                 self._process.stdin.close()
 
     def last_lines(self, count: int = 20) -> str:
-        """The end of the log."""
+        """Return the end of the log."""
         return "\n".join(self.log.read_text(encoding="utf-8", errors="replace").splitlines()[-count:])
 
     def _listen(self, stdout: IO[bytes]) -> None:

@@ -1,4 +1,4 @@
-"""What the story knows of a query, through all its runs."""
+"""The state of a query through all its runs, as the story knows it."""
 
 from __future__ import annotations
 
@@ -13,27 +13,28 @@ from spark_groupsource.errors import DemoFailed
 from spark_groupsource.partition import TopicPartition
 
 RATE_WINDOW_S = 4.0
+"""The time over which a rate is averaged."""
 
 
 class Rate:
-    """How many of something there were per second, over the last few seconds."""
+    """A count per second, over the last few seconds."""
 
     def __init__(self) -> None:
         self._recent: deque[tuple[float, int]] = deque()
 
     def add(self, count: int) -> None:
-        """So many more, now."""
+        """Add to the count, now."""
         self._recent.append((time.monotonic(), count))
 
     def per_second(self) -> float:
-        """The mean over the window; it begins low and ends at 0."""
+        """Return the mean over the window. It starts low, and falls to 0 at the end."""
         while self._recent and self._recent[0][0] < time.monotonic() - RATE_WINDOW_S:
             self._recent.popleft()
         return sum(count for _when, count in self._recent) / RATE_WINDOW_S
 
 
 class Query:
-    """One query through all its runs: its current process, and what its micro-batches have told."""
+    """One query through all its runs: its current process, and the results of its micro-batches."""
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
@@ -44,7 +45,7 @@ class Query:
         self.generation: int | None = None
         self.partitions: frozenset[TopicPartition] = frozenset()
         self.planned_at = 0.0
-        """When its last micro-batch was triggered, in seconds since the epoch."""
+        """The time at which its last micro-batch was triggered, in seconds since the epoch."""
         self.lag: int | None = 0
         self.rows_of_plan: dict[int, int] = {}
         self.rate = Rate()
@@ -56,22 +57,22 @@ class Query:
         return self.folder / "out"
 
     def respawn(self) -> None:
-        """Start a process for the next run, which waits for `QueryProcess.begin`."""
-        # Not closed yet: what it started leaves the group just now, and must not be killed before it has.
+        """Start a process for the next run. It waits for `QueryProcess.begin`."""
+        # The old process is not closed yet: its runner is leaving the group, and must not be killed before that.
         self._ended.append(self.process)
         self.process = QueryProcess(self.name, self.folder)
         self.status = "starting"
 
     def close(self) -> None:
-        """Kill what is left of all its processes."""
+        """Kill all its processes that still run."""
         for process in (self.process, *self._ended):
             process.close()
 
     def take(self, event: QueryEvent) -> str | None:
-        """Take note of what its process told; returns a sentence when its partitions have changed.
+        """Record an event of its process; return a sentence if its partitions have changed.
 
         Raises:
-            DemoFailed: the query has failed.
+            DemoFailed: The query has failed.
         """
         match event["event"]:
             case "failed":
@@ -88,27 +89,27 @@ class Query:
 
     @property
     def has_stopped(self) -> bool:
-        """Whether its process has ended as it should, and all that it told has been taken note of."""
+        """Whether its process has ended without an error, and all its events are recorded."""
         return self.process.ended and self.status == "stopped"
 
     @property
     def rows(self) -> int:
-        """Rows that its micro-batches have read."""
+        """The number of rows that its micro-batches have read."""
         return sum(self.rows_of_plan.values())
 
     def failed(self, why: str) -> DemoFailed:
-        """The error to raise: why, and the end of the log."""
+        """Return the error to raise, with the end of the log."""
         return DemoFailed(f"Query {self.name}: {why}\nThe end of {self.process.log}:\n{self.process.last_lines()}")
 
     def scene(self) -> QueryScene:
-        """What the view shows of it."""
+        """Return what the view shows of it."""
         return QueryScene(self.name, self.status, self.generation, self.partitions, self.rate.per_second(), self.rows, self.lag)
 
     def _take_progress(self, event: QueryEvent) -> str | None:
-        # A replay plans nothing, so there is no report and no `latest`; Spark before 4.2 asks for none.
+        # `latest` is missing in a replay, which plans nothing, and on Spark before 4.2.
         end, latest = event["end"], event["latest"] or {}
         if end["plan"] < 0:
-            return None  # a first micro-batch before there was a record
+            return None  # a first micro-batch, before the first record
         self.rate.add(event["rows"])
         self.rows_of_plan[end["plan"]] = event["rows"]
         self.stream = end["stream"]
@@ -116,7 +117,7 @@ class Query:
         self.planned_at = datetime.fromisoformat(event["timestamp"].replace("Z", "+00:00")).timestamp()
         before, generation = self.partitions, self.generation
         if not before and generation == end["generation"]:
-            return None  # the replay of a plan from before it was stopped: these partitions may be another's by now
+            return None  # the replay of a plan from before the stop: another query may have these partitions now
         self.generation = end["generation"]
         self.partitions = frozenset(
             TopicPartition(topic, int(number)) for topic, numbers in end["ranges"].items() for number in numbers
@@ -124,6 +125,6 @@ class Query:
         if before == self.partitions:
             return None
         gained, lost = listed(self.partitions - before), listed(before - self.partitions)
-        changes = [f"gained {gained}"] * bool(gained) + [f"gave up {lost}"] * bool(lost)
+        changes = [f"gained {gained}"] * bool(gained) + [f"released {lost}"] * bool(lost)
         moved = f"generation {self.generation}" if generation is None else f"generation {generation} -> {self.generation}"
         return f"rebalance: {moved}, {self.name} {' and '.join(changes)}"

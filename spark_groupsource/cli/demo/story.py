@@ -1,7 +1,7 @@
-"""What happens in the demo, in which order; and the one place that knows all its processes.
+"""The story of the demo: what happens, in which order. Only this module knows all processes.
 
-Two queries share six partitions. B is stopped in the middle of its work, A takes over, what B had claimed is held for it;
-B comes back on its checkpoint and reads that; the producer stops, both drain, and every record is counted.
+Two queries, A and B, share six partitions. B is stopped in the middle of its work. A takes over, and what B had claimed is held
+for B. B comes back on its checkpoint and reads that. Then the producer stops, both queries drain, and every record is counted.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ GROUP = "demo"
 PARTITIONS = 6
 
 TOGETHER_S = 8.0
-"""How long both queries are shown at work."""
+"""How long the demo shows both queries at work."""
 ALONE_S = 6.0
-"""How long A is shown alone."""
+"""How long the demo shows A alone."""
 AGAIN_S = 3.0
-"""How long both are shown again."""
+"""How long the demo shows both queries after B has come back."""
 
 LOOK_EVERY_S = 0.1
-LOOK_AT_GROUP_EVERY_S = 0.5
+"""The interval at which the story looks for events of its processes."""
 
-# Much more than any step takes: two Sparks on two slow cores.
+LOOK_AT_GROUP_EVERY_S = 0.5
+"""The interval at which the story asks for the group."""
+
 STEP_LIMIT_S = 120.0
+"""The time limit of a step. Even two Spark processes on two slow cores need much less."""
 
 
 class Story:
-    """One run of the demo. Used as a context manager: whatever happens, nothing that it started outlives it."""
+    """One run of the demo. As a context manager it ends everything that it has started, whatever happens."""
 
     def __init__(self, view: View, folder: Path) -> None:
         self._view = view
@@ -60,7 +63,7 @@ class Story:
         self.bootstrap_servers: str | None = None
         """The broker's address, once it runs. Read it from any thread."""
         self._produced = Rate()
-        # Both Sparks start while the broker's jars are looked up: together they take as long as all the rest.
+        # Both Spark processes start while the broker's jars are resolved, since they take as long as everything else.
         self.a = Query("A", folder / "A")
         self.b = Query("B", folder / "B")
 
@@ -72,12 +75,12 @@ class Story:
             query.close()
         self._cleanup.close()
 
-    def tell(self) -> Count:
-        """Run from the first record to the count.
+    def run(self) -> Count:
+        """Run the story from the first record to the count.
 
         Raises:
-            DemoFailed: a process failed, or a step took longer than two minutes.
-            BrokerStartError: there is no broker to be had.
+            DemoFailed: A process failed, or a step took longer than two minutes.
+            BrokerStartError: The broker cannot be started.
         """
         options = self._begin()
         self._share(options, "A and B share the topic")
@@ -91,11 +94,11 @@ class Story:
     # The chapters.
 
     def _begin(self) -> Callable[[Query], dict[str, str]]:
-        self._view.event("starting two Spark processes, and Apache Kafka (the first run downloads its jars)")
+        self._view.event("starting two Spark processes and Apache Kafka (the first run downloads its jars)")
         cluster = self._cleanup.enter_context(Cluster(progress=self._view.progress))
         cluster.create_topic(TOPIC, PARTITIONS)
         self._view.event(
-            f"Apache Kafka {cluster.version} at {cluster.bootstrap_servers}, topic {TOPIC} of {PARTITIONS} partitions"
+            f"Apache Kafka {cluster.version} at {cluster.bootstrap_servers}, topic {TOPIC} with {PARTITIONS} partitions"
         )
         self._group_look = self._cleanup.enter_context(
             GroupLook({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
@@ -146,7 +149,7 @@ class Story:
         if held:
             self._view.event("held for B: " + ", ".join(f"{partition} {claim.range}" for partition, claim in held.items()))
         else:
-            self._view.event("B had confirmed all that it claimed: nothing is held for it")
+            self._view.event("B had confirmed everything that it claimed: nothing is held for it")
 
     def _held_for_b(self) -> dict[TopicPartition, OwedRange]:
         partitions = self._group.partitions if self._group is not None else ()
@@ -154,14 +157,14 @@ class Story:
 
     def _bring_b_back(self, options: Callable[[Query], dict[str, str]]) -> None:
         held, generation = self._held_for_b(), self.a.generation or 0
-        self._view.event("starting query B again, on its checkpoint")
+        self._view.event("starting query B again on its checkpoint")
         self.b.process.begin(options(self.b))
-        # A plan that it has told of was whole: only its confirmation is missing.
+        # A plan that is in its progress was complete: only the confirmation is missing.
         for plan in {claim.plan for claim in held.values()} - self.b.rows_of_plan.keys():
             self._until(lambda plan=plan: plan in self.b.rows_of_plan, "B reads what is held for it")  # type: ignore[misc]
             owed = sum(claim.range.size for claim in held.values())
             self._view.event(
-                f"B read the micro-batch that was cut off: {self.b.rows_of_plan[plan]} records; {owed} were held for it"
+                f"B read the micro-batch that was interrupted: {self.b.rows_of_plan[plan]} records; {owed} were held for it"
             )
         self._until(lambda: self._both_share() and (self.b.generation or 0) > generation, "A and B share the topic again")
         self._view.event(f"both share again: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}")
@@ -169,7 +172,7 @@ class Story:
     def _finish(self) -> Count:
         assert self._producer is not None  # noqa: S101
         produced = self._producer.stop()
-        self._view.event(f"producer stopped after {produced} records; both queries read to the end")
+        self._view.event(f"producer stopped after {produced} records; both queries now read to the end")
         self._until(self._drained, "lag 0 and nothing held")
         self._view.event("lag 0, nothing held; stopping both queries")
         for query in (self.a, self.b):
@@ -200,7 +203,7 @@ class Story:
             self._tick()
 
     def _tick(self) -> None:
-        """Take note of all that is new, and show it."""
+        """Record everything that is new, and show it."""
         time.sleep(LOOK_EVERY_S)
         for query in (self.a, self.b):
             ended = query.process.ended
@@ -221,6 +224,6 @@ class Story:
         """Look at the group, as `groupkafka describe` does."""
         self._look_at = time.monotonic() + LOOK_AT_GROUP_EVERY_S
         if self._group_look is not None:
-            # There is no group yet, or its coordinator is busy: the next look will tell.
+            # There is no group yet, or its coordinator is busy. The next look is soon.
             with suppress(BrokerError):
                 self._group = self._group_look.describe(GROUP)

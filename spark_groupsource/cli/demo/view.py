@@ -1,4 +1,4 @@
-"""What stands on the terminal while the demo runs: a live view, or plain lines where there is no terminal."""
+"""The output of the demo: a live view on a terminal, or plain lines in a file or a pipe."""
 
 from __future__ import annotations
 
@@ -23,18 +23,21 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PLAIN_LINE_EVERY_S = 2.0
+"""The interval of lines where there is no live view."""
+
 MOST_NUMBERS = 10
+"""The number of lost or doubled records that the result names."""
 
 NEXT_STEPS = (
-    'README.md                 put format("groupkafka") into a query of your own',
-    "groupkafka broker         run this broker by itself and print its address",
-    "groupkafka describe -h    look at any consumer group as this demo did",
+    'README.md                 use format("groupkafka") in your own query',
+    "groupkafka broker         run only the broker and print its address",
+    "groupkafka describe -h    show any consumer group, as this demo did",
 )
 
 
 @dataclass(frozen=True)
 class QueryScene:
-    """One query now. `generation` and `partitions` are those of its last plan; `lag` is in records, if Spark tells it."""
+    """One query now. `generation` and `partitions` are those of its last plan. `lag` is in records, if Spark reports it."""
 
     name: str
     status: str
@@ -47,7 +50,7 @@ class QueryScene:
 
 @dataclass(frozen=True)
 class Scene:
-    """Everything that the view shows at one moment; `group` is None until the group has been looked at."""
+    """Everything that the view shows at one moment. `group` is `None` before the first look at the group."""
 
     queries: tuple[QueryScene, ...]
     produced: int = 0
@@ -56,7 +59,7 @@ class Scene:
 
 
 class View:
-    """Shows scenes and tells events. Times are in seconds since it was made. Used on one thread."""
+    """A view of scenes and events. Times are in seconds since it was created. Used by one thread."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -76,18 +79,18 @@ class View:
             self._live.stop()
 
     def event(self, text: str) -> None:
-        """Tell something that has happened; it stays on the screen."""
+        """Print an event. It stays on the screen."""
         self._progress = ""
         self._console.print(Text(f"[{self._elapsed():5.1f} s] {printable(text)}", style="bold"), soft_wrap=True)
 
     def progress(self, text: str) -> None:
-        """Tell how far something is that takes long."""
+        """Show the progress of something that takes long."""
         self._progress = text
         if self._live is None and self._line_is_due():
             self._console.print(Text(f"[{self._elapsed():5.1f} s]   {printable(text)}"), soft_wrap=True)
 
     def show(self, scene: Scene) -> None:
-        """Show the scene: at once in the live view, every two seconds as a line."""
+        """Show the scene: at once in the live view, or as a line every two seconds."""
         self._scene = scene
         if self._live is None and self._line_is_due():
             self._console.print(Text(f"[{self._elapsed():5.1f} s]   {_line(scene)}"), soft_wrap=True)
@@ -148,12 +151,12 @@ def _line(scene: Scene) -> str:
 
 
 def listed(partitions: Iterable[TopicPartition]) -> str:
-    """The partitions in one line, in order."""
+    """Return the partitions on one line, sorted."""
     return " ".join(map(str, sorted(partitions)))
 
 
 def print_count(count: Count, console: Console) -> None:
-    """Print the figures, by query and partition and in all."""
+    """Print the numbers of records by query and partition, and the result."""
     names = sorted({name for name, _partition in count.rows})
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     table.add_column("PARTITION")
@@ -179,7 +182,7 @@ def print_count(count: Count, console: Console) -> None:
 
 
 def print_next_steps(console: Console) -> None:
-    """Print where to go on from here."""
+    """Print what to try next."""
     console.print()
     for line in NEXT_STEPS:
         console.print(Text(line), soft_wrap=True)

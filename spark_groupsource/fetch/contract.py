@@ -54,7 +54,8 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
     `read_committed` leave such gaps.
 
     A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
-    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here.
+    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here:
+    its `millisToMicros` refuses to overflow.
 
     Args:
         range: What to read.

@@ -134,13 +134,13 @@ def test_a_client_certificate_says_who_the_user_is(secured: Secured, secured_top
         ("oauth_cb", "kafka.oauth_cb"),
     ],
 )
-def test_a_wrong_secret_is_told_as_such(secured: Secured, refusals: Refusals, login: str, setting: str) -> None:
+def test_a_wrong_secret_is_reported_as_such(secured: Secured, refusals: Refusals, login: str, setting: str) -> None:
     for error in refusals(reading("open-any", secured.login(login, WRONG))):
         assert type(error) is AuthenticationFailed
         assert setting in str(error)
 
 
-def test_a_token_of_somebody_else_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+def test_a_token_of_somebody_else_is_reported_as_such(secured: Secured, refusals: Refusals) -> None:
     login = {**secured.login("oauth_cb"), "kafka.oauth_cb": "tests.support.tokens:forged"}
     for error in refusals(reading("open-any", login)):
         assert type(error) is AuthenticationFailed
@@ -154,14 +154,14 @@ def test_a_callback_that_is_none_is_named(secured: Secured, refusals: Refusals, 
         assert f"kafka.oauth_cb = '{name}'" in str(error)
 
 
-def test_an_unknown_authority_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+def test_an_unknown_authority_is_reported_as_such(secured: Secured, refusals: Refusals) -> None:
     login = {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")}
     for error in refusals(reading("open-any", login)):
         assert type(error) is AuthenticationFailed
         assert "kafka.ssl.truststore" in str(error)
 
 
-def test_a_name_that_is_not_in_the_certificate_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+def test_a_name_that_is_not_in_the_certificate_is_reported_as_such(secured: Secured, refusals: Refusals) -> None:
     servers = secured.cluster.address("SASL_SSL").replace("127.0.0.1", "localhost")
     login = {**secured.login("PLAIN"), "kafka.bootstrap.servers": servers, "kafka.broker.address.family": "v4"}
     for error in refusals(reading("open-any", login)):
@@ -169,7 +169,7 @@ def test_a_name_that_is_not_in_the_certificate_is_told_as_such(secured: Secured,
         assert "has the host name that kafka.bootstrap.servers" in str(error)
 
 
-def test_no_client_certificate_where_one_is_needed_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+def test_no_client_certificate_where_one_is_needed_is_reported_as_such(secured: Secured, refusals: Refusals) -> None:
     for error in refusals(reading("open-any", secured.tls())):
         assert type(error) is AuthenticationFailed
         assert "kafka.ssl.keystore" in str(error)
@@ -179,7 +179,7 @@ def test_no_client_certificate_where_one_is_needed_is_told_as_such(secured: Secu
     ("at", "protocol"),
     [("SASL_SSL", "PLAINTEXT"), ("SASL_SSL", "SASL_PLAINTEXT"), ("PLAINTEXT", "SSL"), ("PLAINTEXT", "SASL_SSL")],
 )
-def test_another_protocol_than_the_listeners_is_told_as_such(
+def test_another_protocol_than_the_listeners_is_reported_as_such(
     secured: Secured, refusals: Refusals, at: str, protocol: str
 ) -> None:
     kinds = {name: value for name, value in secured.login("PLAIN").items() if protocol.startswith("SASL") or "sasl" not in name}
@@ -191,7 +191,7 @@ def test_another_protocol_than_the_listeners_is_told_as_such(
         assert "Check kafka.security.protocol" in str(error)
 
 
-def test_a_mechanism_that_the_listener_does_not_have_is_told_as_such(secured: Secured, refusals: Refusals) -> None:
+def test_a_mechanism_that_the_listener_does_not_have_is_reported_as_such(secured: Secured, refusals: Refusals) -> None:
     servers = {"kafka.bootstrap.servers": secured.cluster.bootstrap_servers, "kafka.security.protocol": "SASL_PLAINTEXT"}
     login = {name: value for name, value in secured.login("PLAIN").items() if ".ssl." not in name}
     for error in refusals(reading("open-any", {**login, **servers})):
@@ -200,7 +200,7 @@ def test_a_mechanism_that_the_listener_does_not_have_is_told_as_such(secured: Se
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_missing_acl_on_the_group_is_told_as_such(
+def test_a_missing_acl_on_the_group_is_reported_as_such(
     secured: Secured, secured_topic: MakeTopic, refusals: Refusals, protocol: str
 ) -> None:
     options = reading(

@@ -106,10 +106,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSALS.values(), ids=REFUSALS)
-def test_the_error_names_the_option_the_value_and_what_is_allowed(options: dict[str, str], told: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("options", "said"), REFUSALS.values(), ids=REFUSALS)
+def test_the_error_names_the_option_the_value_and_what_is_allowed(options: dict[str, str], said: tuple[str, ...]) -> None:
     message = refusal(options)
-    assert [fragment for fragment in told if fragment not in message] == []
+    assert [fragment for fragment in said if fragment not in message] == []
 
 
 REFUSALS_OF_A_STREAM: dict[str, tuple[dict[str, str], str]] = {
@@ -144,17 +144,17 @@ REFUSALS_OF_A_BATCH: dict[str, tuple[dict[str, str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_STREAM.values(), ids=REFUSALS_OF_A_STREAM)
-def test_what_a_stream_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("options", "said"), REFUSALS_OF_A_STREAM.values(), ids=REFUSALS_OF_A_STREAM)
+def test_what_a_stream_cannot_use_is_refused_there_only(options: dict[str, str], said: str) -> None:
     Options.parse({**BASE, **options})
-    with pytest.raises(OptionError, match=re.escape(told)):
+    with pytest.raises(OptionError, match=re.escape(said)):
         Options.parse({**BASE, **options}, "stream")
 
 
-@pytest.mark.parametrize(("options", "told"), REFUSALS_OF_A_BATCH.values(), ids=REFUSALS_OF_A_BATCH)
-def test_what_a_batch_read_cannot_use_is_refused_there_only(options: dict[str, str], told: str) -> None:
+@pytest.mark.parametrize(("options", "said"), REFUSALS_OF_A_BATCH.values(), ids=REFUSALS_OF_A_BATCH)
+def test_what_a_batch_read_cannot_use_is_refused_there_only(options: dict[str, str], said: str) -> None:
     Options.parse({**BASE, **options})
-    with pytest.raises(OptionError, match=re.escape(told)):
+    with pytest.raises(OptionError, match=re.escape(said)):
         Options.parse({**BASE, **options}, "batch")
 
 
@@ -181,9 +181,9 @@ def test_the_nearest_names_are_those_that_a_typist_meant() -> None:
         "handoff.drainTimeOuts",
         "asignmentTimeout",
     ):
-        told = re.search(r"Did you mean (\w[\w.]*)", refusal({**BASE, name: "1"}))
-        assert told
-        assert difflib.SequenceMatcher(None, told[1].lower(), name.lower()).ratio() > 0.9
+        said = re.search(r"Did you mean (\w[\w.]*)", refusal({**BASE, name: "1"}))
+        assert said
+        assert difflib.SequenceMatcher(None, said[1].lower(), name.lower()).ratio() > 0.9
 
 
 def test_secrets_reach_the_clients_and_no_text() -> None:

@@ -41,7 +41,7 @@ def test_a_java_pattern_means_the_same_to_every_engine(java: str, given_to_kafka
 
 
 @pytest.mark.parametrize(
-    ("java", "told"),
+    ("java", "said"),
     [
         ("orders(?!-test).*", "(?! is a look-ahead"),
         ("orders(?=-live).*", "(?= is a look-ahead"),
@@ -80,10 +80,10 @@ def test_a_java_pattern_means_the_same_to_every_engine(java: str, given_to_kafka
         ("bücher", "ASCII"),
     ],
 )
-def test_what_not_every_engine_has_is_refused_by_name(java: str, told: str) -> None:
+def test_what_not_every_engine_has_is_refused_by_name(java: str, said: str) -> None:
     message = refusal({**NEEDED, "subscribePattern": java})
     assert message.startswith(f"subscribePattern = {java!r}: ")
-    assert told in message
+    assert said in message
 
 
 PIECES = (

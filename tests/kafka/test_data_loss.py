@@ -346,39 +346,33 @@ def test_a_topic_that_comes_anew_is_read_from_its_beginning_wherever_the_options
 
 
 class TestTheFixedTargetOfAvailableNow:
-    @pytest.mark.parametrize("records", [3, 10], ids=["with less", "with as many"])
-    def test_is_gone_with_its_topic_whatever_failOnDataLoss_says(  # noqa: N802
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, records: int
-    ) -> None:
+    @pytest.fixture
+    def begun(self, topic: MakeTopic, produce: Produce, query: MakeQuery) -> tuple[str, Query]:
+        """A topic, and a query on it whose target is ten records and which has read four of them."""
         name = topic()
         produce(name, [(None, b"x")] * 10)
         a = query(name, maxOffsetsPerTrigger="4", **GOES_ON)
         a.cycle.fix_target()
         assert a.run_batch() == {0: (0, 4)}
+        return name, a
+
+    @pytest.mark.parametrize("records", [3, 10], ids=["with less", "with as many"])
+    def test_is_gone_with_its_topic_whatever_failOnDataLoss_says(  # noqa: N802
+        self, begun: tuple[str, Query], brokers: Brokers, records: int
+    ) -> None:
+        name, a = begun
         brokers.recreate(name, records)
         with pytest.raises(DataLossError, match=rf"AvailableNow(.|\n)*{name}-0 \[4, 10\) \(6 offsets\): .*created again"):
             a.plan()
 
-    def test_is_gone_when_the_topic_is_deleted(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers
-    ) -> None:
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
-        a = query(name, maxOffsetsPerTrigger="4", **GOES_ON)
-        a.cycle.fix_target()
-        assert a.run_batch() == {0: (0, 4)}
+    def test_is_gone_when_the_topic_is_deleted(self, begun: tuple[str, Query], brokers: Brokers) -> None:
+        name, a = begun
         brokers.delete(name)
         with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*does not exist any more"):
             a.plan()
 
-    def test_is_read_as_far_as_it_has_not_expired(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers
-    ) -> None:
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
-        a = query(name, maxOffsetsPerTrigger="4", **GOES_ON)
-        a.cycle.fix_target()
-        assert a.run_batch() == {0: (0, 4)}
+    def test_is_read_as_far_as_it_has_not_expired(self, begun: tuple[str, Query], brokers: Brokers) -> None:
+        name, a = begun
         brokers.expire(name, 8)
         assert a.run_batch() == {0: (8, 10)}
         assert not a.plan()

@@ -196,7 +196,7 @@ class TestANamedDataFolder:
 
 
 class TestFailures:
-    def test_a_node_that_dies_tells_the_end_of_its_log(self) -> None:
+    def test_a_node_that_dies_reports_the_end_of_its_log(self) -> None:
         with pytest.raises(BrokerStartError, match=r"(?s)node\.log.*log\.retention\.ms") as caught:
             Cluster(config={"log.retention.ms": "for ever"}).start()
         log = Path(str(caught.value).split("its log, ")[1].split(":\n")[0])
@@ -273,18 +273,18 @@ class TestTheParentsEnd:
             if number is not None:
                 parent.send_signal(number)
             parent.wait(LIMIT_S)
-            wait_until(lambda: not lives(int(pid)), "the JVM is gone")
-            wait_until(lambda: not Path(folder).exists(), "the folder is gone")
+            wait_until(lambda: not lives(int(pid)), "the JVM has ended")
+            wait_until(lambda: not Path(folder).exists(), "the folder is deleted")
             if int(copy):
                 os.kill(int(copy), signal.SIGKILL)
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux's kernel tells a child of its parent's end")
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux's kernel signals a child when its parent ends")
 def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
     node = own.nodes[0]
     assert node._watcher is not None
     os.kill(node._watcher.pid, signal.SIGKILL)
-    wait_until(lambda: not lives(node.pid), "the JVM is gone")
+    wait_until(lambda: not lives(node.pid), "the JVM has ended")
     assert not node.running
 
 

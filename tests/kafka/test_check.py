@@ -26,7 +26,7 @@ Line = tuple[str, str, str]
 
 
 class Checked:
-    """What a run of the command has told: lines of (level, check, text)."""
+    """The output of a run of the command: lines of (level, check, text)."""
 
     def __init__(self, exit_code: int, output: str) -> None:
         self.exit_code = exit_code
@@ -88,71 +88,73 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     secured: Secured, secured_topic: Callable[[str], str], check: Check, login: str
 ) -> None:
     topic = secured_topic("open-")
-    told = check(query(topic, secured.login(login), startingOffsets="earliest"))
-    assert told.exit_code == 0, told.output
-    assert {line[0] for line in told.lines} == {"ok"}
-    assert [line[1] for line in told.lines] == [
+    checked = check(query(topic, secured.login(login), startingOffsets="earliest"))
+    assert checked.exit_code == 0, checked.output
+    assert {line[0] for line in checked.lines} == {"ok"}
+    assert [line[1] for line in checked.lines] == [
         *("options", "brokers", "security", "topics", "group", "assignor", "start", "fetch", "isolation", "claims")
     ]
     mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
-    assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in told.of("security")[0][2]
-    assert f"{topic} (1 partitions): found, and may be read" in told.of("topics")[0][2]
-    assert "joining it is allowed" in told.of("group")[0][2]
-    assert "1 without a commit at the earliest (startingOffsets); 10 offsets to read" in told.of("start")[0][2]
-    assert f"has read 10 records of {topic}-0 [0, 10)" in told.of("fetch")[0][2]
+    assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in checked.of("security")[0][2]
+    assert f"{topic} (1 partitions): found, and may be read" in checked.of("topics")[0][2]
+    assert "joining it is allowed" in checked.of("group")[0][2]
+    assert "1 without a commit at the earliest (startingOffsets); 10 offsets to read" in checked.of("start")[0][2]
+    assert f"has read 10 records of {topic}-0 [0, 10)" in checked.of("fetch")[0][2]
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
 
 
-def test_a_wrong_password_is_the_last_thing_told(secured: Secured, check: Check) -> None:
-    told = check(query("open-any", secured.login("PLAIN", WRONG)))
-    assert told.exit_code == 1
-    assert [line[:2] for line in told.lines] == [("ok", "options"), ("error", "security")]
-    assert "kafka.sasl.password" in told.errors[0][2]
+def test_after_a_wrong_password_nothing_more_is_checked(secured: Secured, check: Check) -> None:
+    checked = check(query("open-any", secured.login("PLAIN", WRONG)))
+    assert checked.exit_code == 1
+    assert [line[:2] for line in checked.lines] == [("ok", "options"), ("error", "security")]
+    assert "kafka.sasl.password" in checked.errors[0][2]
 
 
-def test_a_certificate_that_is_not_trusted_is_told_with_the_setting(secured: Secured, check: Check) -> None:
+def test_a_certificate_that_is_not_trusted_is_reported_with_the_setting(secured: Secured, check: Check) -> None:
     login = {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")}
-    told = check(query("open-any", login))
-    assert told.exit_code == 1
-    assert [line[:2] for line in told.errors] == [("error", "security")]
-    assert "kafka.ssl.truststore" in told.errors[0][2]
-    told = check(query("open-any", {**login, "kafka.enable.ssl.certificate.verification": "false"}))
-    assert told.level("security") == "warning"
-    assert "Remove kafka.enable.ssl.certificate.verification=false" in told.of("security")[0][2]
-    assert "is trusted" not in told.output
+    checked = check(query("open-any", login))
+    assert checked.exit_code == 1
+    assert [line[:2] for line in checked.errors] == [("error", "security")]
+    assert "kafka.ssl.truststore" in checked.errors[0][2]
+    checked = check(query("open-any", {**login, "kafka.enable.ssl.certificate.verification": "false"}))
+    assert checked.level("security") == "warning"
+    assert "Remove kafka.enable.ssl.certificate.verification=false" in checked.of("security")[0][2]
+    assert "is trusted" not in checked.output
 
 
 def test_topics_without_acls_are_named_and_the_others_are_tried(
     secured: Secured, secured_topic: Callable[[str], str], check: Check
 ) -> None:
     readable, seen, closed = secured_topic("open-"), secured_topic("seen-"), secured_topic("closed-")
-    told = check(query("open-group", secured.login("SCRAM-SHA-256"), subscribe=f"{readable},{seen},{closed}"))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["topics", "topics"]
-    assert f"looking up topic '{closed}'" in told.errors[0][2]
-    assert told.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
-    assert all("ACL READ on the topic" in line[2] for line in told.errors)
-    assert "has read 10 records" in told.of("fetch")[0][2]
+    checked = check(query("open-group", secured.login("SCRAM-SHA-256"), subscribe=f"{readable},{seen},{closed}"))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["topics", "topics"]
+    assert f"looking up topic '{closed}'" in checked.errors[0][2]
+    assert checked.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
+    assert all("ACL READ on the topic" in line[2] for line in checked.errors)
+    assert "has read 10 records" in checked.of("fetch")[0][2]
 
 
-def test_a_group_without_acl_is_told(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
-    told = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="closed"))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["group"]
-    assert "ACL READ on the group (kafka.group.id)" in told.errors[0][2]
+def test_a_group_without_acl_is_reported(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
+    checked = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="closed"))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["group"]
+    assert "ACL READ on the group (kafka.group.id)" in checked.errors[0][2]
 
 
-def test_a_group_that_may_only_be_described_is_told(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
+def test_a_group_that_may_only_be_described_is_reported(
+    secured: Secured, secured_topic: Callable[[str], str], check: Check
+) -> None:
     secured.allow_describing_group("shown-")
-    told = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="shown-group"))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["group"]
-    assert told.errors[0][2].startswith("shown-group: this user may describe it, but not join it.")
+    checked = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="shown-group"))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["group"]
+    assert checked.errors[0][2].startswith("shown-group: this user may describe it, but not join it.")
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_live_member_with_another_assignor_is_told_and_not_disturbed(
+def test_a_live_member_with_another_assignor_is_reported_and_not_disturbed(
     topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str], protocol: str
 ) -> None:
     name = topic(partitions=2)
@@ -164,20 +166,20 @@ def test_a_live_member_with_another_assignor_is_told_and_not_disturbed(
         before = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
         changed: list[object] = []
         member.subscribe([name], on_assign=lambda *all_: changed.append(all_), on_revoke=lambda *all_: changed.append(all_))
-        told = check(options)
+        checked = check(options)
         member.poll(3)
         assert not changed
         assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["assignor"]
-    assert "the group's member is classic, assignor cooperative-sticky" in told.errors[0][2]
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["assignor"]
+    assert "the group's member is classic, assignor cooperative-sticky" in checked.errors[0][2]
     advice = (
         "set kafka.partition.assignment.strategy=cooperative-sticky" if protocol == "classic" else "kafka.group.protocol=classic"
     )
-    assert advice in told.errors[0][2]
+    assert advice in checked.errors[0][2]
 
 
-def test_the_group_indeed_refuses_what_is_told_to_be_refused(topic: MakeTopic, cluster: Cluster) -> None:
+def test_the_group_refuses_what_the_finding_says(topic: MakeTopic, cluster: Cluster) -> None:
     """What the finding of the test above says of the classic protocol."""
     name = topic()
     with joined(cluster, f"group-of-{name}", name, 1, partition_assignment_strategy="cooperative-sticky"):
@@ -202,54 +204,54 @@ def test_members_with_range_may_offer_more_which_is_a_warning(
 ) -> None:
     name = topic()
     with joined(cluster, f"group-of-{name}", name, 1, group_instance_id="spare"):
-        told = check(query(name, plain, kafka_group_id=f"group-of-{name}", kafka_group_instance_id="spare"))
-    assert told.exit_code == 0, told.output
-    assert told.level("assignor") == "warning"
-    assert "all others offer cooperative-sticky too" in told.of("assignor")[0][2]
-    assert told.level("instance id") == "warning"
-    assert "a member at 127.0.0.1 uses it" in told.of("instance id")[0][2]
+        checked = check(query(name, plain, kafka_group_id=f"group-of-{name}", kafka_group_instance_id="spare"))
+    assert checked.exit_code == 0, checked.output
+    assert checked.level("assignor") == "warning"
+    assert "all others offer cooperative-sticky too" in checked.of("assignor")[0][2]
+    assert checked.level("instance id") == "warning"
+    assert "a member at 127.0.0.1 uses it" in checked.of("instance id")[0][2]
 
 
 def test_the_new_protocol_is_tried_without_a_member(
     topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
 ) -> None:
     name = topic()
-    told = check(query(name, plain, kafka_group_protocol="consumer"))
-    assert told.exit_code == 0, told.output
-    assert told.level("protocol") == "ok"
+    checked = check(query(name, plain, kafka_group_protocol="consumer"))
+    assert checked.exit_code == 0, checked.output
+    assert checked.level("protocol") == "ok"
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
 
 
-def test_no_broker_is_told_and_nothing_more(check: Check) -> None:
+def test_without_a_broker_nothing_more_is_checked(check: Check) -> None:
     begin = time.monotonic()
-    told = check(query("orders", {"kafka.bootstrap.servers": "127.0.0.1:1"}))
+    checked = check(query("orders", {"kafka.bootstrap.servers": "127.0.0.1:1"}))
     assert time.monotonic() - begin < 20
-    assert told.exit_code == 1
-    assert [line[:2] for line in told.lines] == [("ok", "options"), ("error", "brokers")]
-    assert "Check kafka.bootstrap.servers" in told.errors[0][2]
+    assert checked.exit_code == 1
+    assert [line[:2] for line in checked.lines] == [("ok", "options"), ("error", "brokers")]
+    assert "Check kafka.bootstrap.servers" in checked.errors[0][2]
 
 
 def test_a_topic_that_is_not_there_is_named(topic: MakeTopic, check: Check, plain: Mapping[str, str]) -> None:
     name = topic()
-    told = check(query(name, plain, subscribe=f"{name},no-such-topic"))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["topics"]
-    assert "'no-such-topic'" in told.errors[0][2]
-    assert "Check subscribe or subscribePattern" in told.errors[0][2]
+    checked = check(query(name, plain, subscribe=f"{name},no-such-topic"))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["topics"]
+    assert "'no-such-topic'" in checked.errors[0][2]
+    assert "Check subscribe or subscribePattern" in checked.errors[0][2]
 
 
 def test_a_pattern_that_matches_nothing_is_a_warning(check: Check, plain: Mapping[str, str]) -> None:
     options = query("any", plain)
     del options["subscribe"]
-    told = check({**options, "subscribePattern": "no-such-.*"})
-    assert told.exit_code == 0
-    assert told.level("topics") == "warning"
-    assert not told.of("fetch")
+    checked = check({**options, "subscribePattern": "no-such-.*"})
+    assert checked.exit_code == 0
+    assert checked.level("topics") == "warning"
+    assert not checked.of("fetch")
 
 
 def test_each_mistake_in_the_file_is_a_line_and_no_secret_is_shown(check: Check) -> None:
-    told = check(
+    checked = check(
         {
             "kafka.bootstrap.servers": "localhost",
             "subscribe": "orders",
@@ -258,12 +260,12 @@ def test_each_mistake_in_the_file_is_a_line_and_no_secret_is_shown(check: Check)
             "kafka.sasl.jaas.config": "hunter2",
         }
     )
-    assert told.exit_code == 1
-    assert {line[1] for line in told.lines} == {"options"}
-    assert len(told.errors) == len(told.lines) >= 5
-    assert "hunter2" not in told.output
-    for told_of in ("host:port", "kafka.group.id is missing", "Did you mean startingOffsets", "handoff = 'later'", "jaas"):
-        assert told_of in told.output
+    assert checked.exit_code == 1
+    assert {line[1] for line in checked.lines} == {"options"}
+    assert len(checked.errors) == len(checked.lines) >= 5
+    assert "hunter2" not in checked.output
+    for problem in ("host:port", "kafka.group.id is missing", "Did you mean startingOffsets", "handoff = 'later'", "jaas"):
+        assert problem in checked.output
 
 
 def test_a_file_that_is_no_text_or_is_refused_by_the_client_is_an_error(
@@ -278,13 +280,13 @@ def test_a_file_that_is_no_text_or_is_refused_by_the_client_is_an_error(
         "kafka.ssl.truststore.type": "PEM",
         "kafka.ssl.truststore.location": "/no/such/ca.pem",
     }
-    told = check(query("orders", {**plain, **tls}))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["options"]
-    assert told.errors[0][2].startswith("/no/such/ca.pem: there is no such file")
+    checked = check(query("orders", {**plain, **tls}))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["options"]
+    assert checked.errors[0][2].startswith("/no/such/ca.pem: there is no such file")
 
 
-def test_claims_and_commits_beyond_the_log_are_told_with_what_becomes_of_them(
+def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(
     topic: MakeTopic, produce: Produce, cluster: Cluster, check: Check, plain: Mapping[str, str]
 ) -> None:
     name = topic(partitions=2)
@@ -293,13 +295,13 @@ def test_claims_and_commits_beyond_the_log_are_told_with_what_becomes_of_them(
     with joined(cluster, f"group-of-{name}", name, 2) as consumer:
         commit(consumer, name, 0, record.offset, record.metadata())
         commit(consumer, name, 1, 3)
-    told = check(query(name, plain, kafka_group_id=f"group-of-{name}"))
-    assert told.exit_code == 1
-    assert "starts 2 at the group's commits; 1 offsets to read" in told.of("start")[0][2]
-    assert [line[1] for line in told.errors] == ["data loss"]
-    assert f"{name}-1" in told.errors[0][2]
-    assert f"{name}-0 [2, 4) of stream beta" in told.of("claims")[0][2]
-    assert "fails after 120 s (outstandingClaims.grace)" in told.of("claims")[0][2]
+    checked = check(query(name, plain, kafka_group_id=f"group-of-{name}"))
+    assert checked.exit_code == 1
+    assert "starts 2 at the group's commits; 1 offsets to read" in checked.of("start")[0][2]
+    assert [line[1] for line in checked.errors] == ["data loss"]
+    assert f"{name}-1" in checked.errors[0][2]
+    assert f"{name}-0 [2, 4) of stream beta" in checked.of("claims")[0][2]
+    assert "fails after 120 s (outstandingClaims.grace)" in checked.of("claims")[0][2]
     held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
     assert held.exit_code == 0
     assert held.level("data loss") == held.level("claims") == "warning"
@@ -310,10 +312,10 @@ def test_starting_offsets_that_leave_out_a_partition_are_an_error(
     topic: MakeTopic, check: Check, plain: Mapping[str, str]
 ) -> None:
     name = topic(partitions=2)
-    told = check(query(name, plain, startingOffsets=f'{{"{name}":{{"0":5}}}}'))
-    assert told.exit_code == 1
-    assert [line[1] for line in told.errors] == ["start"]
-    assert f"{name}-1" in told.errors[0][2]
+    checked = check(query(name, plain, startingOffsets=f'{{"{name}":{{"0":5}}}}'))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["start"]
+    assert f"{name}-1" in checked.errors[0][2]
 
 
 def test_an_open_transaction_that_holds_records_back_is_a_warning(
@@ -325,11 +327,11 @@ def test_an_open_transaction_that_holds_records_back_is_a_warning(
     producer.begin_transaction()
     producer.produce(name, b"x", partition=0)
     assert producer.flush(30) == 0
-    told = check(query(name, plain, kafka_isolation_level="read_committed"))
+    checked = check(query(name, plain, kafka_isolation_level="read_committed"))
     producer.abort_transaction(30)
-    assert told.exit_code == 0, told.output
-    assert told.level("isolation") == "warning"
-    assert f"block 1 offsets, in {name}-0" in told.of("isolation")[0][2]
+    assert checked.exit_code == 0, checked.output
+    assert checked.level("isolation") == "warning"
+    assert f"block 1 offsets, in {name}-0" in checked.of("isolation")[0][2]
     closed = check(query(name, plain, kafka_isolation_level="read_committed"))
     assert closed.level("isolation") == "ok"
     assert "found no record in it" in closed.of("fetch")[0][2]
@@ -340,10 +342,10 @@ def test_as_json_the_same_findings_come_in_one_object(
 ) -> None:
     name = topic()
     lines = check(query(name, plain))
-    told = json.loads(check(query(name, plain), "--json").output)
-    assert told.keys() == {"file", "errors", "warnings", "findings"}
-    assert (told["errors"], told["warnings"]) == (0, 0)
-    assert [(one["level"], one["check"], one["text"]) for one in told["findings"]] == lines.lines
+    checked = json.loads(check(query(name, plain), "--json").output)
+    assert checked.keys() == {"file", "errors", "warnings", "findings"}
+    assert (checked["errors"], checked["warnings"]) == (0, 0)
+    assert [(one["level"], one["check"], one["text"]) for one in checked["findings"]] == lines.lines
     wrong = check({"subscribe": "orders"}, "--json")
     assert wrong.exit_code == 1
     assert json.loads(wrong.output)["errors"] == 2

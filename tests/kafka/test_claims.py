@@ -68,7 +68,7 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
     assert f"group group-of-{name}, empty: 3 ranges, 6 offsets claimed and not yet confirmed" in shown.output
 
 
-def test_what_can_be_done_stands_below_with_what_it_costs(stopped: Callable[..., str], run: Run) -> None:
+def test_what_can_be_done_follows_with_what_it_costs(stopped: Callable[..., str], run: Run) -> None:
     shown = run("claims", stopped(HELD.offset, HELD.metadata())).output
     assert "(beta or gamma) on its checkpoint" in shown
     assert "grep -rl STREAM CHECKPOINT/offsets" in shown
@@ -171,7 +171,7 @@ def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, r
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "expected"),
     [
         (["--to-latest"], "--topic is missing"),
         (["--topic", "t"], "the new position is missing: use one of --to-earliest"),
@@ -185,10 +185,10 @@ def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, r
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
-def test_bad_input_says_what_is_expected(run: Run, arguments: list[str], told: str) -> None:
+def test_bad_input_says_what_is_expected(run: Run, arguments: list[str], expected: str) -> None:
     refused = run("reset-offsets", "t", *arguments)
     assert refused.exit_code == 1
-    assert told in refused.output
+    assert expected in refused.output
     assert "Traceback" not in refused.output
 
 

@@ -162,7 +162,7 @@ def test_a_topic_with_more_partitions_than_one_call_asks_for_is_described_whole(
     assert shown["lag"] == 3
 
 
-def test_a_group_whose_members_have_gone_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
+def test_a_group_whose_members_have_left_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
     name = topic()
     with joined(cluster, f"group-of-{name}", name, 1) as consumer:
         commit(consumer, name, 0, 0)

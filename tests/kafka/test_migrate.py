@@ -99,7 +99,7 @@ def test_a_migration_is_shown_first_and_done_only_on_execute(
     }
 
 
-def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_as_told(
+def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_request(
     filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate
 ) -> None:
     name = filled()
@@ -125,7 +125,7 @@ def test_a_partition_that_was_added_starts_at_its_beginning(
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4, 1: 0}
 
 
-def test_records_that_are_gone_are_told_and_left_to_the_query(
+def test_records_that_expired_are_reported_and_left_to_the_query(
     filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, admin: AdminClient, cluster: Cluster
 ) -> None:
     name = filled()
@@ -153,7 +153,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(
     assert "None of the checkpoint's topics exists on these brokers: no-such-topic" in elsewhere.output
 
 
-def test_what_the_group_has_committed_is_replaced_only_when_told(
+def test_what_the_group_has_committed_is_replaced_only_on_request(
     filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
 ) -> None:
     name = filled()
@@ -194,7 +194,7 @@ def test_a_group_may_have_any_name(
     assert committed_offsets(cluster, group, name) == {0: 4}
 
 
-def test_state_that_stays_behind_is_told(filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
+def test_state_that_is_not_copied_is_reported(filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}})
     assert "keeps state" not in migrate(name, folder).output
@@ -203,12 +203,12 @@ def test_state_that_stays_behind_is_told(filled: Callable[..., str], checkpoint:
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "expected"),
     [("nowhere", "that is no checkpoint of a streaming query"), ("dbfs:/x", "cannot be read: Unrecognized filesystem type")],
 )
-def test_a_place_without_a_checkpoint_is_named(migrate: Migrate, location: str, told: str) -> None:
+def test_a_place_without_a_checkpoint_is_named(migrate: Migrate, location: str, expected: str) -> None:
     refused = migrate("t", location)
     assert refused.exit_code == 1
-    assert told in refused.output
+    assert expected in refused.output
     assert location in refused.output
     assert "Traceback" not in refused.output

@@ -62,7 +62,7 @@ class Top:
         return False
 
     def interrupt(self) -> str:
-        """Press Ctrl-C; returns what stands on stderr."""
+        """Press Ctrl-C; returns its stderr."""
         self.process.send_signal(signal.SIGINT)
         assert self.process.wait(30) == 0
         self._reader.join(30)
@@ -80,7 +80,7 @@ def top(servers: str, group: str, *more: str) -> Iterator[Top]:
         running.process.communicate()
 
 
-def test_members_partitions_rates_and_a_broker_that_goes_away_are_told_in_plain_lines() -> None:
+def test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines() -> None:
     with Cluster() as cluster:
         cluster.create_topic("orders", 2)
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
@@ -134,7 +134,7 @@ def test_as_json_each_look_is_an_object_and_a_group_that_is_not_there_yet_is_wai
     assert stable["members"][0]["partitions"] == [{"topic": name, "partition": 0}]
 
 
-def test_a_live_view_gives_the_terminal_back_when_it_is_told_to_end(cluster: Cluster) -> None:
+def test_a_live_view_restores_the_terminal_on_sigterm(cluster: Cluster) -> None:
     ours, theirs = pty.openpty()
     arguments = ["top", "--bootstrap-server", cluster.bootstrap_servers, "--group", "none-yet"]
     run = subprocess.Popen(
@@ -151,7 +151,7 @@ def test_a_live_view_gives_the_terminal_back_when_it_is_told_to_end(cluster: Clu
             shown += os.read(ours, 65536)
         assert b"\x1b[?1049h" in shown
         run.terminate()
-        with suppress(OSError):  # Linux tells the end of a terminal so
+        with suppress(OSError):  # so Linux reports the end of a terminal
             while last := os.read(ours, 65536):
                 shown += last
         assert run.wait(30) == 128 + signal.SIGTERM

@@ -113,7 +113,7 @@ def test_a_demo_that_is_interrupted_leaves_no_process(
         assert demo_folders(tmp_path) == []
 
 
-def test_a_query_that_fails_is_told_with_the_end_of_its_log(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
+def test_a_query_that_fails_is_reported_with_the_end_of_its_log(start_demo: StartDemo, tmp_path: Path, mark: str) -> None:
     demo = start_demo(PYSPARK_SUBMIT_ARGS="--no-such-option pyspark-shell")
     output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
     assert demo.returncode == 1
@@ -202,7 +202,7 @@ def test_a_record_that_was_lost_is_not_made_up_for_by_a_doubled_one(sinks: dict[
     assert (result.lost, result.doubled) == ((2,), (1,))
 
 
-def test_a_record_that_was_never_produced_is_told(sinks: dict[str, Sink]) -> None:
+def test_a_record_that_was_never_produced_is_reported(sinks: dict[str, Sink]) -> None:
     sinks["A"].list("0", sinks["A"].file("a0", [0, 7]))
     result = count_records(1, outputs(sinks))
     assert not result.exactly_once
@@ -216,7 +216,7 @@ def test_files_that_the_sink_has_not_committed_do_not_count(sinks: dict[str, Sin
     assert count_records(1, outputs(sinks)).exactly_once
 
 
-def test_a_compact_file_of_the_log_stands_for_all_before_it(sinks: dict[str, Sink]) -> None:
+def test_a_compact_file_of_the_log_replaces_all_before_it(sinks: dict[str, Sink]) -> None:
     sink = sinks["A"]
     lines = [sink.file(f"a{number}", [number]) for number in range(4)]
     for batch in range(2):

@@ -1,4 +1,4 @@
-"""From Spark's own Kafka source to this one: the group goes on where the old checkpoint stands, no row lost or doubled."""
+"""From Spark's own Kafka source to this one: the group continues where the old checkpoint ends, and no row is lost or doubled."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `groupkafka check` makes of what the brokers tell."""
+"""The findings of `groupkafka check` that follow from the brokers' answers."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def test_where_a_query_starts_with_commits_and_without() -> None:
     record = CommitRecord(stream="other", logged=4, done=3, next=20, open=(OpenRange(10, 20),))
     known = Known([ZERO, ONE], {ZERO: record}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
     places = "1 at the group's commits and 1 without a commit at the latest (startingOffsets)"
-    told = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
-    assert start(known) == told, "what another stream has claimed is behind its place"
+    found = [("ok", f"2 partitions: a query with a new checkpoint starts {places}; 30 offsets to read")]
+    assert start(known) == found, "what another stream has claimed is not read"
 
 
 def test_a_partition_whose_leader_is_silent() -> None:
@@ -90,7 +90,7 @@ def test_a_partition_whose_leader_is_silent() -> None:
         (LogState({"orders": ""}, {ZERO: 0}, {ZERO: 5}), "[5, 10)"),
     ],
 )
-def test_records_that_are_gone_already(logs: LogState, lost: str) -> None:
+def test_records_that_are_already_lost(logs: LogState, lost: str) -> None:
     known = Known([ZERO], {ZERO: Foreign(10)}, {}, logs)
     for value, level in (("true", "error"), ("false", "warning")):
         found = start(known, failOnDataLoss=value)[-1]
@@ -99,13 +99,13 @@ def test_records_that_are_gone_already(logs: LogState, lost: str) -> None:
         assert "groupkafka reset-offsets" in found[1]
 
 
-def test_a_topic_that_was_made_anew_under_the_groups_commits() -> None:
+def test_a_topic_that_was_deleted_and_created_again_under_the_groups_commits() -> None:
     before, now = "A" * 22, "B" * 22
     record = CommitRecord(stream="other", logged=4, done=4, next=20, topic_id=before)
     known = Known([ZERO], {ZERO: record}, {}, LogState({"orders": now}, {ZERO: 0}, {ZERO: 50}))
-    told = start(known)
-    assert "50 offsets to read" in told[0][1]
-    assert told[1][0] == "error"
+    found = start(known)
+    assert "50 offsets to read" in found[0][1]
+    assert found[1][0] == "error"
 
 
 def claims(member: GroupMember | None, **more: str) -> Finding:

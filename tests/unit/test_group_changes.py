@@ -1,4 +1,4 @@
-"""What is told of two looks at a group, and how top shows it."""
+"""The changes between two looks at a group, and how top shows them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def view(*members: GroupMember, commits: dict[int, GroupCommit] | None = None, e
     return GroupView("billing", members=members, partitions=shown, **fields)
 
 
-def told(*looks: GroupView) -> list[tuple[str, str]]:
+def events_of(*looks: GroupView) -> list[tuple[str, str]]:
     """The events of the last look."""
     changes = Changes()
     events: list[GroupEvent] = []
@@ -61,12 +61,12 @@ def test_an_end_that_is_not_known_or_is_lower_gives_no_rate_or_none_below_0() ->
 
 
 def test_nothing_is_said_of_the_first_look_or_of_two_that_are_alike() -> None:
-    assert told(view(member("a", 0, 1, 2))) == []
-    assert told(view(member("a", 0, 1, 2)), view(member("a", 0, 1, 2))) == []
+    assert events_of(view(member("a", 0, 1, 2))) == []
+    assert events_of(view(member("a", 0, 1, 2)), view(member("a", 0, 1, 2))) == []
 
 
 def test_a_member_that_joins_and_the_partitions_that_move_to_it() -> None:
-    assert told(view(member("a", 0, 1, 2)), view(member("a", 0), member("b", 1, 2))) == [
+    assert events_of(view(member("a", 0, 1, 2)), view(member("a", 0), member("b", 1, 2))) == [
         ("joined", "b@host"),
         ("moved", "orders-1: a@host -> b@host"),
         ("moved", "orders-2: a@host -> b@host"),
@@ -74,7 +74,7 @@ def test_a_member_that_joins_and_the_partitions_that_move_to_it() -> None:
 
 
 def test_a_member_that_leaves_with_nobody_to_take_over() -> None:
-    assert told(view(member("a", 0)), view(state="empty")) == [
+    assert events_of(view(member("a", 0)), view(state="empty")) == [
         ("state", "stable -> empty"),
         ("left", "a@host"),
         ("moved", "orders-0: a@host -> nobody"),
@@ -82,11 +82,11 @@ def test_a_member_that_leaves_with_nobody_to_take_over() -> None:
 
 
 def test_while_a_classic_group_rebalances_nothing_has_moved_yet() -> None:
-    """Its coordinator then tells no assignment at all."""
+    """Its coordinator then returns no assignment."""
     before, between = view(member("a", 0, 1, 2)), view(member("a"), member("b"), state="preparing rebalancing")
     after = view(member("a", 0, 1), member("b", 2))
-    assert told(before, between) == [("state", "stable -> preparing rebalancing"), ("joined", "b@host")]
-    assert told(before, between, after) == [
+    assert events_of(before, between) == [("state", "stable -> preparing rebalancing"), ("joined", "b@host")]
+    assert events_of(before, between, after) == [
         ("state", "preparing rebalancing -> stable"),
         ("moved", "orders-2: a@host -> b@host"),
     ]
@@ -94,8 +94,8 @@ def test_while_a_classic_group_rebalances_nothing_has_moved_yet() -> None:
 
 def test_a_static_member_that_restarts_is_the_same_one() -> None:
     before, after = (view(member("a", 0, 1, 2, instance_id="query-1", run=run)) for run in (1, 2))
-    assert told(before, after) == []
-    assert told(before, view()) == [
+    assert events_of(before, after) == []
+    assert events_of(before, view()) == [
         ("left", "a/query-1@host"),
         *(("moved", f"orders-{n}: a/query-1@host -> nobody") for n in range(3)),
     ]
@@ -104,18 +104,18 @@ def test_a_static_member_that_restarts_is_the_same_one() -> None:
 def test_a_reset_and_what_becomes_owed_and_settled() -> None:
     owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
     settled = CommitRecord(stream="a", logged=1, done=1, next=9)
-    assert told(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
+    assert events_of(view(commits={0: Foreign(10)}), view(commits={0: owed})) == [
         ("reset", "orders-0: the committed offset went back from 10 to 2"),
         ("owed", "orders-0 [2, 4): owed to stream b, plan 3"),
     ]
-    assert told(view(commits={0: owed}), view(commits={0: settled})) == [
+    assert events_of(view(commits={0: owed}), view(commits={0: settled})) == [
         ("settled", "orders-0 [2, 4): no longer owed to stream b, plan 3")
     ]
 
 
 def test_another_coordinator_and_another_protocol() -> None:
     after = view(member("a"), coordinator="broker 2", protocol="consumer", assignor="uniform")
-    assert told(view(member("a")), after) == [
+    assert events_of(view(member("a")), after) == [
         ("state", "classic, assignor range -> consumer, assignor uniform"),
         ("coordinator", "broker 1 -> broker 2"),
     ]

@@ -27,7 +27,7 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/kafka/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
     "groupkafka top --bootstrap-server localhost:9092 --group billing": (
-        "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_goes_away_are_told_in_plain_lines",
+        "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",
     ),
     "groupkafka claims --bootstrap-server localhost:9092 --group billing": (
         "tests/kafka/test_claims.py::test_each_claimed_range_is_listed_with_its_stream_and_since_when",

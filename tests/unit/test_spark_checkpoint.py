@@ -118,7 +118,7 @@ def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> Non
 
 
 @pytest.mark.parametrize(
-    ("location", "told"),
+    ("location", "expected"),
     [
         ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
         ("'s3://key:sec/r@et@bucket/x' at (position 13)", "'s3://***@bucket/x' at (position 13)"),
@@ -128,5 +128,5 @@ def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> Non
         ("/data/checkpoints/billing", "/data/checkpoints/billing"),
     ],
 )
-def test_no_secret_of_a_uri_is_told(location: str, told: str) -> None:
-    assert without_password(location) == told
+def test_no_secret_of_a_uri_is_shown(location: str, expected: str) -> None:
+    assert without_password(location) == expected

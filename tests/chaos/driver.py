@@ -7,6 +7,7 @@ standard output   one line of JSON for each event: `ready` with the JVM's pid, `
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -65,14 +66,23 @@ def _listen(commands: SimpleQueue[Mapping[str, Any]]) -> None:
 
 
 def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
-    """Start a query, or restart it on its checkpoint."""
+    """Start a query, or restart it on its checkpoint.
+
+    A command may choose another source (`format`, and in `register` where to find its class), settings of Spark (`conf`) and
+    of the file sink (`sink options`).
+    """
     options = command["options"]
-    records = spark.readStream.format(FORMAT).options(**options).load()
+    for name, value in command.get("conf", {}).items():
+        spark.conf.set(name, value)
+    if "register" in command:
+        module, _, source = command["register"].partition(":")
+        spark.dataSource.register(getattr(importlib.import_module(module), source))
+    records = spark.readStream.format(command.get("format", FORMAT)).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
     writer = counted.writeStream.option("checkpointLocation", command["checkpoint"]).trigger(processingTime=command["trigger"])
     output = Path(command["output"])
     if command["sink"] == "file":
-        return writer.format("parquet").option("path", str(output)).start()
+        return writer.format("parquet").option("path", str(output)).options(**command.get("sink options", {})).start()
     output.mkdir(exist_ok=True)
     steps = Steps(Path(options[FOLDER]), EventLog(Path(options[LOG])), options[STREAM])
     return writer.foreachBatch(atomically_into(output, steps)).start()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import signal
@@ -17,6 +18,8 @@ START_LIMIT_S = 400.0
 
 PATIENCE_S = 180.0
 """After this time something is stuck. How long a stall may be is up to the verdict."""
+
+TERMINATE_LIMIT_S = 30.0
 
 STARTING = threading.Semaphore(2)
 """Held while something large starts: several JVMs that start at once would exceed their time limits."""
@@ -73,6 +76,18 @@ class Driver:
         """Send SIGKILL to the JVM; the runner lives until it notices."""
         self._killed = True
         os.kill(self._jvm, signal.SIGKILL)
+
+    def terminate(self) -> None:
+        """Send SIGTERM to the JVM, wait until it has ended, and kill what is left."""
+        os.kill(self._jvm, signal.SIGTERM)
+        with contextlib.suppress(AssertionError):
+            until(lambda: not Path(f"/proc/{self._jvm}").exists(), f"the JVM of driver {self.name} has ended", TERMINATE_LIMIT_S)
+        self.kill()
+
+    @property
+    def session(self) -> int:
+        """The session that all its processes belong to."""
+        return self._process._process.pid
 
     def log_lines(self, count: int) -> str:
         """Return the end of its log."""

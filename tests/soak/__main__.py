@@ -1,0 +1,123 @@
+"""The command: `make soak`, or `make soak SOAK="--hours 24"`.
+
+It exits with 1 when a record was lost or doubled, a claim is left, or memory grows.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import random
+import shutil
+import signal
+import sys
+import tempfile
+import threading
+import time
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+
+import click
+import confluent_kafka
+import pyspark
+from rich.console import Console
+
+from tests.chaos.classes import share_classes
+from tests.soak.probe import PROBE
+from tests.soak.report import failures, judge, markdown, plot
+from tests.soak.run import Result, play
+from tests.soak.schedule import SHORTEST_S, Plan
+from tests.support.processes import CAN_LOOK
+
+LOOK_AT_PARENT_EVERY_S = 0.5
+CLEAN_UP_LIMIT_S = 20.0
+SOURCE = {"format": "groupkafka"}
+
+
+@click.command()
+@click.option("--minutes", default=20.0, show_default=True, type=click.FloatRange(min=SHORTEST_S / 60), help="How long it runs.")
+@click.option("--hours", type=click.FloatRange(min=0.1), help="The same in hours; a release runs 24.")
+@click.option("--protocol", default="classic", show_default=True, type=click.Choice(["classic", "consumer"]))
+@click.option("--seed", type=int, help="Repeats what happened in an earlier run.")
+@click.option("--probe", is_flag=True, help="Have each runner write what its memory consists of (soak-probe-*.jsonl).")
+@click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
+def main(minutes: float, hours: float | None, protocol: str, seed: int | None, probe: bool, output: Path) -> None:
+    """Run three queries of one group for long, strike two of them and the brokers, count every record, and measure memory."""
+    logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
+    if not CAN_LOOK:
+        raise SystemExit("The run looks for processes in /proc: Linux is needed.")
+    _end_with_parent()
+    # Drivers, runners and workers import this package.
+    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
+    console = Console(width=150)
+    plan = Plan((hours * 60 if hours is not None else minutes) * 60, random.randrange(10**6) if seed is None else seed, protocol)
+    console.print(f"{plan.run_s / 60:.0f} minutes, seed {plan.seed}, {protocol}")
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="groupkafka-soak-", ignore_cleanup_errors=True) as name:
+        folder = Path(name)
+        share_classes(folder / "classes", output, console.print)
+        result = play(plan, folder, PROBE if probe else SOURCE, lambda line: console.print(line, markup=False))
+        wrong = _write(result, folder, output)
+    for one in wrong:
+        console.print(one, markup=False, style="red")
+    console.print(f"written to {output / 'soak.md'} and {output / 'soak.svg'}")
+    sys.exit(1 if wrong else 0)
+
+
+def _write(result: Result, folder: Path, output: Path) -> list[str]:
+    """Write the report; what is wrong with the run."""
+    judged = judge(result)
+    (output / "soak.md").write_text(markdown(result, judged, environment()), encoding="utf-8")
+    plot(result, judged, output / "soak.svg")
+    lines = (json.dumps(asdict(sample)) for sample in result.samples)
+    (output / "soak-samples.jsonl").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    for probed in folder.glob("drivers/*/soak-probe-*.jsonl"):
+        shutil.copy(probed, output)
+    wrong = failures(result, judged)
+    logs = output / "soak-logs"
+    shutil.rmtree(logs, ignore_errors=True)
+    if wrong:
+        logs.mkdir()
+        (logs / "problem.txt").write_text("\n".join([*wrong, result.trace]), encoding="utf-8")
+        for log in folder.glob("drivers/*/query.log"):
+            shutil.copy(log, logs / f"{log.parent.name}.log")
+    return wrong
+
+
+def environment() -> dict[str, object]:
+    """What the numbers depend on."""
+    return {
+        "Python": platform.python_version(),
+        "PySpark": pyspark.__version__,
+        "confluent-kafka": confluent_kafka.__version__,
+        "librdkafka": confluent_kafka.libversion()[0],
+        "processors": os.cpu_count(),
+    }
+
+
+def _end_with_parent() -> None:
+    """End when the process that has started this one ends, also when it was killed. Everything else ends with this process."""
+    parent = os.getppid()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise SystemExit(143)
+
+    signal.signal(signal.SIGTERM, stop)
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(LOOK_AT_PARENT_EVERY_S)
+        # In an orderly way, which removes the folder.
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(CLEAN_UP_LIMIT_S)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=watch, name="parent watch", daemon=True).start()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""What the group holds of a topic: whether anything is claimed or owed, and what retention has deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+REQUEST_LIMIT_S = 10.0
+
+
+class Group:
+    """Asks for a group's commits, and never joins it.
+
+    It is a consumer: an AdminClient aborts its process when a broker dies meanwhile (librdkafka #4605).
+    """
+
+    def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
+        settings = {"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0, "error_cb": lambda _error: None}
+        self._consumer = Consumer(settings)
+        self._topic = topic
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._consumer.close()
+
+    def unsettled(self, produced: Mapping[int, int]) -> list[str]:
+        """What of the topic is not read to its end, claimed, or owed; nothing when the group has drained."""
+        asked = [TopicPartition(self._topic, partition) for partition in produced]
+        try:
+            found = self._consumer.committed(asked, timeout=REQUEST_LIMIT_S)
+        except KafkaException as error:
+            return [f"the group's commits cannot be read: {error}"]
+        problems = []
+        for one in found:
+            commit = read_commit(one.offset, one.metadata) if one.error is None else None
+            problem = unsettled(commit, produced[one.partition])
+            if problem:
+                problems.append(f"partition {one.partition}: {problem}")
+        return problems
+
+    def deleted(self, produced: Mapping[int, int]) -> int:
+        """How many records retention has deleted."""
+        partitions = [TopicPartition(self._topic, partition) for partition in produced]
+        return sum(self._consumer.get_watermark_offsets(one, timeout=REQUEST_LIMIT_S)[0] for one in partitions)
+
+
+def unsettled(commit: GroupCommit, end: int) -> str:
+    """What is left to do in a partition that ends at `end`; empty when nothing is."""
+    if not isinstance(commit, CommitRecord):
+        return f"it has {commit} instead of a commit record"
+    if commit.owed:
+        return f"owed: {', '.join(f'{owed.range} to {owed.stream}' for owed in commit.owed)}"
+    if commit.open:
+        return f"claimed: {', '.join(f'[{start}, {stop})' for start, stop in commit.open)}"
+    return "" if commit.next == end else f"read up to {commit.next} of {end}"

@@ -1,0 +1,141 @@
+"""One query of the group through all its runs: its checkpoint, its output, and the driver that runs it now."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tests.chaos.evidence import Row
+from tests.chaos.pool import PATIENCE_S, Driver, Pool
+from tests.chaos.sampler import batches_in
+from tests.soak.account import Output
+from tests.soak.meter import Role, processes_of
+from tests.support.waiting import until
+
+AS_FAST_AS_THEY_GO = "0 seconds"
+
+SINK_LOG_KEEPS = "1h"
+"""Else the sink's own log has every file of the run, and reading it takes ever longer."""
+
+
+class Query:
+    """Runs, is struck, and runs again. Used by one thread."""
+
+    def __init__(self, name: str, folder: Path, pool: Pool, options: Mapping[str, str], source: Mapping[str, str]) -> None:
+        """
+        Args:
+            name: the query's name.
+            folder: where its checkpoint and its output are.
+            pool: where it gets a driver.
+            options: the source's options.
+            source: which source it is: `format`, and `register` for one that is not in the package.
+        """
+        self.name = name
+        self.checkpoint = folder / "checkpoint"
+        self._output = Output(folder / "out")
+        self._pool = pool
+        self._command = {
+            **source,
+            "options": dict(options),
+            "checkpoint": str(self.checkpoint),
+            "output": str(folder / "out"),
+            "sink": "file",
+            "sink options": {"retention": SINK_LOG_KEEPS},
+            "trigger": AS_FAST_AS_THEY_GO,
+            # As in production: the chaos driver keeps the whole history of a checkpoint.
+            "conf": {"spark.sql.streaming.minBatchesToRetain": "100"},
+        }
+        self._driver: Driver | None = None
+        self._was_struck = False
+        self.failures: list[str] = []
+        """The errors with which it ended by itself."""
+
+    # Running.
+
+    def ask(self) -> None:
+        """Have it started on its checkpoint, in the driver that it still has or in another one; returns at once."""
+        if self._driver is not None and self._driver.look() == "gone":
+            self._pool.give_back(self._driver)
+            self._driver = None
+        if self._driver is None:
+            self._driver = self._pool.take()
+        self._was_struck = False
+        self._driver.ask(self._command)
+
+    def start(self) -> None:
+        """Start it, and return when Spark has."""
+        self.ask()
+        self.until_started()
+
+    def until_started(self) -> None:
+        """Wait until Spark has started it."""
+        assert self._driver is not None
+        self._driver.until_started()
+
+    def stop(self) -> None:
+        """Stop it in an orderly way; its driver is free."""
+        if self._driver is not None:
+            self._driver.stop()
+            self._pool.give_back(self._driver)
+            self._driver = None
+
+    def start_if_it_failed(self) -> bool:
+        """Start it again if it has ended by itself; whether that was so."""
+        if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "gone"):
+            return False
+        self.failures.append(self._driver.failure or "its driver has ended")
+        self.start()
+        return True
+
+    @property
+    def session(self) -> int | None:
+        """The session of its processes; `None` while it has none."""
+        return None if self._driver is None else self._driver.session
+
+    @property
+    def has_committed(self) -> bool:
+        """Whether a micro-batch is in its commit log."""
+        return bool(batches_in(self.checkpoint))
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches it has had."""
+        return max(batches_in(self.checkpoint), default=-1) + 1
+
+    def new_rows(self) -> Iterable[Row]:
+        """What its sink has committed since the last call."""
+        return self._output.new_rows()
+
+    def last_words(self, count: int = 40) -> str:
+        """The end of its driver's log."""
+        return self._driver.log_lines(count) if self._driver is not None else ""
+
+    # Striking.
+
+    def kill(self) -> None:
+        """SIGKILL for everything that it consists of."""
+        self._strike().kill()
+
+    def terminate(self) -> None:
+        """SIGTERM for its JVM."""
+        self._strike().terminate()
+
+    def kill_runner(self) -> None:
+        """SIGKILL for its runner; returns when Spark has failed the query."""
+        driver = self._strike()
+        for process in processes_of(self.name, driver.session):
+            if process.role is Role.RUNNER:
+                os.kill(process.pid, signal.SIGKILL)
+        until(lambda: driver.look() in ("failed", "gone"), f"{self.name}'s query has failed", PATIENCE_S)
+
+    def take_away(self) -> None:
+        """Stop it; it stays away until it is started."""
+        self._was_struck = True
+        self.stop()
+
+    def _strike(self) -> Driver:
+        assert self._driver is not None
+        self._was_struck = True
+        return self._driver

@@ -1,0 +1,281 @@
+"""One run: a cluster, three queries of one group, a producer, what happens to them, and what is left at the end."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+from spark_groupsource.dev_broker import Cluster, Node
+from spark_groupsource.dev_broker.ready import quiet_client
+from tests.chaos.counter import CountingProducer
+from tests.chaos.pool import Pool
+from tests.conftest import SHORT_SESSIONS
+from tests.soak.account import Account, Count
+from tests.soak.claims import Group
+from tests.soak.meter import Meter, Sample
+from tests.soak.query import Query
+from tests.soak.schedule import LONG_LIVED, PARTITIONS, STRUCK, Disturbance, Kind, Plan
+from tests.support.waiting import until
+
+TOPIC = GROUP = "soak"
+LOOK_EVERY_S = 0.5
+COUNT_EVERY_S = 15.0
+BEGIN_LIMIT_S = 300.0
+DRAIN_LIMIT_S = 240.0
+MOST_FAILURES = 20
+"""A query that ends by itself more often than that is not started again."""
+
+Tell = Callable[[str], object]
+
+ENDED_BY_COMMIT = "CommitOutcomeUnknown"
+"""A query may end by itself with this, when the coordinator dies with a commit: it cannot know whether the commit was written."""
+
+
+@dataclass(frozen=True)
+class Happened:
+    """A disturbance that was played: when, in seconds of the run, and how long it took until what it ended was back."""
+
+    at: float
+    disturbance: Disturbance
+    back_s: float
+
+
+@dataclass
+class Result:
+    """All that the report shows."""
+
+    plan: Plan
+    kafka: str = ""
+    seconds: float = 0.0
+    """From the first micro-batches to the end of the last disturbance; then the group drains."""
+    count: Count = field(default_factory=lambda: Count(0, 0, 0, 0, 0))
+    partitions: int = 0
+    deleted: int = 0
+    """Records that retention has deleted."""
+    drain_s: float = 0.0
+    drained: bool = False
+    unsettled: list[str] = field(default_factory=list)
+    happened: list[Happened] = field(default_factory=list)
+    failures: list[tuple[str, str]] = field(default_factory=list)
+    """Queries that ended by themselves, each with its error."""
+    micro_batches: dict[str, int] = field(default_factory=dict)
+    samples: list[Sample] = field(default_factory=list)
+    problem: str = ""
+    """What ended the run before its time."""
+    trace: str = ""
+
+    @property
+    def violations(self) -> list[str]:
+        """All that is wrong, but for what memory has to say."""
+        unclean = [f"{name} ended by itself: {error[:300]}" for name, error in self.failures if ENDED_BY_COMMIT not in error]
+        lost = "" if self.count.exactly_once or not self.drained else "; ".join(self.count.named)
+        held = f"the group has not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
+        return [one for one in (self.problem[-1000:], lost, held, *unclean) if one]
+
+
+def play(plan: Plan, folder: Path, source: Mapping[str, str], tell: Tell) -> Result:
+    """Play the whole run. What goes wrong is in the result.
+
+    Args:
+        plan: how long, and what happens.
+        folder: where everything is written.
+        source: which source the queries use, as a command to their drivers.
+        tell: takes a line for each thing that happens.
+    """
+    result = Result(plan)
+    with ExitStack() as stack:
+        try:
+            soak = stack.enter_context(_Running(plan, folder, source, result, tell))
+            soak.play()
+        except Exception as error:  # noqa: BLE001 -- what was seen so far is still worth a report
+            result.problem = f"the run ended before its time: {type(error).__name__}: {error}"
+            result.trace = traceback.format_exc()
+    return result
+
+
+class _Running(ExitStack):
+    """The parts of a run, which end with it."""
+
+    def __init__(self, plan: Plan, folder: Path, source: Mapping[str, str], result: Result, tell: Tell) -> None:
+        super().__init__()
+        self._plan = plan
+        self._folder = folder
+        self._source = source
+        self._result = result
+        self._tell = tell
+        self._account = Account()
+        self._count_at = 0.0
+        self._begin = time.monotonic()
+
+    def play(self) -> None:
+        self._set_up()
+        self._meter.start()
+        self._producer.start()
+        for disturbance in self._plan.disturbances():
+            self._until(disturbance.at)
+            self._disturb(disturbance)
+        self._until(self._plan.run_s)
+        self._result.seconds = self._now()
+        self._end()
+
+    # The beginning and the end.
+
+    def _set_up(self) -> None:
+        plan = self._plan
+        # Retention deletes whole segments: they are closed often, and looked at often.
+        config = {**SHORT_SESSIONS, "log.retention.check.interval.ms": "5000"}
+        self._tell("starting three brokers")
+        self._cluster = self.enter_context(Cluster(nodes=3, config=config))
+        self._result.kafka = self._cluster.version
+        keeps = {"retention.ms": _ms(plan.retention_s), "segment.ms": _ms(plan.retention_s / 8), "min.insync.replicas": "2"}
+        self._cluster.create_topic(TOPIC, PARTITIONS, keeps)
+        self._group = self.enter_context(Group(self._cluster.bootstrap_servers, GROUP, TOPIC))
+        pool = Pool(self._folder / "drivers", "soak")
+        self.callback(pool.close)
+        self._tell("starting three Sparks")
+        pool.until_warm(1 + len(STRUCK))
+        self._pool = pool
+        self._queries = {name: self._query(name) for name in (LONG_LIVED, *STRUCK)}
+        self._producer = CountingProducer(self._cluster.bootstrap_servers, TOPIC, PARTITIONS)
+        self.callback(self._producer.cancel)
+        for query in self._queries.values():
+            query.ask()
+        for query in self._queries.values():
+            query.until_started()
+        queries = self._queries.values()
+        until(lambda: all(query.has_committed for query in queries), "each query has had a micro-batch", BEGIN_LIMIT_S)
+        # A spare, for the first driver that is killed.
+        pool.refill(1)
+        self._begin = time.monotonic()
+        self._meter = Meter(plan.sample_s, self._sessions, self._folder / "samples.jsonl", self._begin)
+        self.callback(self._meter.stop)
+
+    def _query(self, name: str) -> Query:
+        plan = self._plan
+        options = {
+            "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
+            "kafka.group.id": GROUP,
+            "kafka.group.protocol": plan.protocol,
+            "kafka.client.id": name,
+            "subscribe": TOPIC,
+            "startingOffsets": "earliest",
+            # Under KIP-848 the broker sets it.
+            **({} if plan.protocol == "consumer" else {"kafka.session.timeout.ms": "6000"}),
+            "kafka.topic.metadata.refresh.interval.ms": "5000",
+            # The default, and meant: the topic keeps records for longer than any query is away, so a loss is a fault.
+            "failOnDataLoss": "true",
+        }
+        return Query(name, self._folder / name, self._pool, options, self._source)
+
+    def _end(self) -> None:
+        """Stop the producer, let the group drain, stop the queries, and count."""
+        result = self._result
+        produced = self._producer.stop()
+        # Statistics end with the traffic.
+        self._meter.stop()
+        result.samples = list(self._meter.samples)
+        result.partitions = self._producer.partitions
+        self._tell("the producer has stopped; the group drains")
+        begin = time.monotonic()
+        while (problems := self._group.unsettled(produced)) and time.monotonic() - begin < DRAIN_LIMIT_S:
+            self._look_after()
+            time.sleep(LOOK_EVERY_S)
+        result.drain_s = time.monotonic() - begin
+        result.drained = not problems
+        result.deleted = self._group.deleted(produced)
+        for query in self._queries.values():
+            query.stop()
+        result.unsettled = problems or self._group.unsettled(produced)
+        self._count()
+        result.count = self._account.count(produced)
+        result.micro_batches = {name: query.micro_batches for name, query in self._queries.items()}
+
+    # In between.
+
+    def _now(self) -> float:
+        return time.monotonic() - self._begin
+
+    def _until(self, at: float) -> None:
+        """Wait for this second of the run, and look after the queries meanwhile."""
+        while (left := at - self._now()) > 0:
+            self._look_after()
+            time.sleep(min(LOOK_EVERY_S, left))
+
+    def _look_after(self) -> None:
+        """Start again what has ended by itself; now and then count what has come."""
+        for name, query in self._queries.items():
+            if query.start_if_it_failed():
+                self._result.failures.append((name, query.failures[-1]))
+                self._tell(f"{self._now():6.0f} s  {name} ended by itself: {query.failures[-1][:200]}")
+                assert len(self._result.failures) <= MOST_FAILURES, "queries end by themselves again and again"
+                self._pool.refill(1)
+        if self._now() >= self._count_at:
+            self._count_at = self._now() + COUNT_EVERY_S
+            self._count()
+
+    def _count(self) -> None:
+        for name, query in self._queries.items():
+            self._account.add(name, query.new_rows())
+
+    def _sessions(self) -> dict[str, int]:
+        return {name: session for name, query in self._queries.items() if (session := query.session) is not None}
+
+    def _disturb(self, disturbance: Disturbance) -> None:
+        at = self._now()
+        steps: dict[Kind, Callable[[Disturbance], None]] = {
+            Kind.KILL_DRIVER: self._strike_query,
+            Kind.KILL_RUNNER: self._strike_query,
+            Kind.TERMINATE: self._strike_query,
+            Kind.TAKE_AWAY: lambda one: self._queries[one.whom].take_away(),
+            Kind.ADD: lambda one: self._queries[one.whom].start(),
+            Kind.RESTART_BROKER: self._strike_broker,
+            Kind.KILL_BROKER: self._strike_broker,
+            Kind.GROW: self._grow,
+        }
+        steps[disturbance.kind](disturbance)
+        happened = Happened(at, disturbance, self._now() - at)
+        self._result.happened.append(happened)
+        self._tell(f"{at:6.0f} s  {disturbance.kind.value}: {disturbance.whom}, {happened.back_s:.0f} s")
+
+    def _strike_query(self, disturbance: Disturbance) -> None:
+        query = self._queries[disturbance.whom]
+        strike = {Kind.KILL_DRIVER: query.kill, Kind.KILL_RUNNER: query.kill_runner, Kind.TERMINATE: query.terminate}
+        strike[disturbance.kind]()
+        self._until(self._now() + disturbance.away_s)
+        query.start()
+        self._pool.refill(1)
+
+    def _strike_broker(self, disturbance: Disturbance) -> None:
+        node: Node = next(node for node in self._cluster.nodes if str(node.id) == disturbance.whom)
+        if disturbance.kind is Kind.KILL_BROKER:
+            node.kill()
+        else:
+            node.stop()
+        self._until(self._now() + disturbance.away_s)
+        node.start()
+        # All replicas are in sync again before the next broker is struck.
+        client = quiet_client(self._cluster.bootstrap_servers)
+        limit = time.monotonic() + self._plan.every_s * 2
+        for _ in itertools.count():
+            partitions = client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
+            if all(len(one.isrs) == len(one.replicas) for one in partitions) or time.monotonic() > limit:
+                return
+            self._look_after()
+            time.sleep(LOOK_EVERY_S)
+
+    def _grow(self, _disturbance: Disturbance) -> None:
+        partitions = self._producer.partitions + 1
+        client = quiet_client(self._cluster.bootstrap_servers)
+        client.create_partitions([NewPartitions(TOPIC, partitions)])[TOPIC].result()
+        self._producer.partitions = partitions
+
+
+def _ms(seconds: float) -> str:
+    return str(int(seconds * 1000))

@@ -1,0 +1,106 @@
+"""The verdict on a run, and that its report and its plot are written."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.soak.account import Count
+from tests.soak.meter import Process, Role, Sample, look_at, role_of
+from tests.soak.report import failures, judge, markdown, plot
+from tests.soak.run import Happened, Result
+from tests.soak.schedule import Plan
+from tests.soak.slope import Verdict
+
+RUNNER, WORKER, JVM = Process("A", Role.RUNNER, 11), Process("A", Role.WORKER, 12), Process("A", Role.JVM, 10)
+
+
+def run(memory_kb: Callable[[Process, float], float], processes: tuple[Process, ...] = (RUNNER, WORKER, JVM)) -> Result:
+    """A run of two hours whose processes have so much memory."""
+    plan = Plan(7200, 1)
+    samples = [
+        Sample(at, process, int(memory_kb(process, at)), 90_000, 70_000, 20, 9)
+        for at in (30.0 * one for one in range(240))
+        for process in processes
+    ]
+    happened = [Happened(one.at, one, 3.0) for one in plan.disturbances()]
+    return Result(plan, "4.1.0", 7200, Count(1000, 0, 0, 0, 0), 9, 500, 2.0, True, happened=happened, samples=samples)
+
+
+def flat(_process: Process, at: float) -> float:
+    return 50_000 + 40 * (at % 90 > 30)
+
+
+def test_a_run_in_which_nothing_grows_is_right() -> None:
+    result = run(flat)
+    judged = judge(result)
+    assert [(one.process, one.verdict) for one in judged] == [(JVM, None), (RUNNER, Verdict.FLAT), (WORKER, Verdict.FLAT)]
+    assert failures(result, judged) == []
+
+
+def test_a_runner_that_grows_is_a_failure_and_a_jvm_is_not() -> None:
+    def memory(process: Process, at: float) -> float:
+        return flat(process, at) + (0 if process is WORKER else 3.6 * 1024 * at / 3600)
+
+    result = run(memory)
+    (failure,) = failures(result, judge(result))
+    assert failure.startswith("the runner of A grows by +3.")
+
+
+def test_what_grew_in_the_first_half_alone_is_forgiven() -> None:
+    result = run(lambda process, at: flat(process, at) + 5 * min(at, 3600))
+    assert failures(result, judge(result)) == []
+
+
+def test_a_worker_that_came_late_is_not_judged() -> None:
+    late = Process("A", Role.WORKER, 13)
+    result = run(flat, (RUNNER,))
+    result.samples += [Sample(6000.0 + 30 * one, late, 1000 * one, 1, 1, 1, 1) for one in range(20)]
+    (_, judged) = judge(result)
+    assert (judged.process, judged.verdict) == (late, Verdict.TOO_SHORT)
+
+
+def test_records_claims_and_queries_that_ended_are_failures() -> None:
+    result = run(flat)
+    result.count = Count(1000, 1, 0, 0, 0, ("lost: 0:7",))
+    result.unsettled = ["partition 3: owed: [5, 7) to b"]
+    result.failures = [("A", "DataLossError: gone"), ("B", "... CommitOutcomeUnknown: no answer")]
+    assert failures(result, judge(result)) == [
+        "lost: 0:7",
+        "the group has not settled: partition 3: owed: [5, 7) to b",
+        "A ended by itself: DataLossError: gone",
+    ]
+
+
+def test_a_run_without_a_runner_in_the_last_half_fails() -> None:
+    result = run(flat, (WORKER,))
+    assert failures(result, judge(result)) == ["no runner was measured in the last half"]
+
+
+def test_the_report_and_the_plot_are_written(tmp_path: Path) -> None:
+    result = run(flat)
+    judged = judge(result)
+    text = markdown(result, judged, {"Python": "3.x"})
+    assert "| runner 11 | 120 |" in text
+    assert "Nothing is wrong." in text
+    for one in result.happened:
+        assert one.disturbance.kind.value in text
+    plot(result, judged, tmp_path / "soak.svg")
+    assert (tmp_path / "soak.svg").read_text(encoding="utf-8").startswith("<?xml")
+
+
+def test_a_process_is_looked_at_and_one_that_has_ended_is_not() -> None:
+    sample = look_at(Process("A", Role.RUNNER, os.getpid()), 1.0)
+    assert sample is None or (sample.rss >= sample.pss > 0 and sample.anonymous > 0 and sample.files > 2 and sample.threads > 0)
+    assert look_at(Process("A", Role.RUNNER, 2**22 + 1), 1.0) is None
+
+
+def test_the_processes_of_a_query_are_known_by_their_command_lines() -> None:
+    daemon = "python -m pyspark.daemon pyspark.worker"
+    assert role_of("java -cp x org.apache.spark.deploy.SparkSubmit", "python -m tests.chaos.driver") is Role.JVM
+    assert role_of(daemon, "java") is Role.DAEMON
+    assert role_of(daemon, daemon) is Role.WORKER
+    assert role_of("python -m pyspark.sql.streaming.python_streaming_source_runner", "java") is Role.RUNNER
+    assert role_of("python -m tests.chaos.driver A folder", "") is None
+    assert role_of("python -m pyspark.daemon pyspark.sql.worker.plan_data_source_read", "java") is None

@@ -12,7 +12,7 @@ DELTA := delta-spark==4.4.0
 DELTA_VENV := .venv-delta
 DELTA_STAMP := $(DELTA_VENV)/.installed
 
-.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos native-check bench bench-planning clean
+.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -86,6 +86,10 @@ test-nightly: $(STAMP)
 # Real queries of one group that are killed, paused and cut off (Linux); make chaos CHAOS=--help says what can be chosen.
 chaos: $(STAMP)
 	@$(BIN)/python -m tests.chaos $(CHAOS)
+
+# Three queries of one group for 20 minutes: every record is counted, memory is measured (Linux); make soak SOAK="--hours 24" for a release.
+soak: $(STAMP)
+	@$(BIN)/python -m tests.soak $(SOAK)
 
 # The tests of the native reader, with its C compiled for AddressSanitizer and UndefinedBehaviorSanitizer.
 native-check: $(STAMP)

@@ -57,7 +57,7 @@ class Group:
 def unsettled(commit: GroupCommit, end: int) -> str:
     """What is left to do in a partition that ends at `end`; empty when nothing is."""
     if not isinstance(commit, CommitRecord):
-        return f"it has {commit} instead of a commit record"
+        return "it has no commit record of a query"
     if commit.owed:
         return f"owed: {', '.join(f'{owed.range} to {owed.stream}' for owed in commit.owed)}"
     if commit.open:

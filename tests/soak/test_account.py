@@ -86,8 +86,8 @@ RECORD = CommitRecord(stream="s", logged=3, done=3, next=10)
         (RECORD.model_copy(update={"next": 9}), "read up to 9 of 10"),
         (RECORD.model_copy(update={"open": (OpenRange(8, 10),)}), "claimed: [8, 10)"),
         (RECORD.model_copy(update={"owed": (OwedRange("b", 1, 5, 7, None),)}), "owed: [5, 7) to b"),
-        (Foreign(10), "it has Foreign(offset=10) instead of a commit record"),
-        (None, "it has None instead of a commit record"),
+        (Foreign(10), "it has no commit record of a query"),
+        (None, "it has no commit record of a query"),
     ],
 )
 def test_a_partition_is_settled_when_it_is_read_to_its_end_and_nothing_is_held(commit: GroupCommit, problem: str) -> None:

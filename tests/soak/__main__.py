@@ -45,7 +45,7 @@ SOURCE = {"format": "groupkafka"}
 @click.option("--probe", is_flag=True, help="Have each runner write what its memory consists of (soak-probe-*.jsonl).")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
 def main(minutes: float, hours: float | None, protocol: str, seed: int | None, probe: bool, output: Path) -> None:
-    """Run three queries of one group for long, strike two of them and the brokers, count every record, and measure memory."""
+    """Run three queries of one group for a long time, disturb them, count every record and measure memory."""
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
     if not CAN_LOOK:
         raise SystemExit("The run looks for processes in /proc: Linux is needed.")
@@ -69,7 +69,7 @@ def main(minutes: float, hours: float | None, protocol: str, seed: int | None, p
 
 
 def _write(result: Result, folder: Path, output: Path) -> list[str]:
-    """Write the report; what is wrong with the run."""
+    """Write the report and return what is wrong with the run."""
     judged = judge(result)
     (output / "soak.md").write_text(markdown(result, judged, environment()), encoding="utf-8")
     plot(result, judged, output / "soak.svg")
@@ -89,7 +89,7 @@ def _write(result: Result, folder: Path, output: Path) -> list[str]:
 
 
 def environment() -> dict[str, object]:
-    """What the numbers depend on."""
+    """Return the versions and the machine that the numbers depend on."""
     return {
         "Python": platform.python_version(),
         "PySpark": pyspark.__version__,
@@ -100,7 +100,7 @@ def environment() -> dict[str, object]:
 
 
 def _end_with_parent() -> None:
-    """End when the process that has started this one ends, also when it was killed. Everything else ends with this process."""
+    """End this process when its parent ends, even if that was killed. All processes of the run end with this one."""
     parent = os.getppid()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

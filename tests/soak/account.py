@@ -1,7 +1,7 @@
-"""The account of every record: what the outputs have, against what was produced. Counts as the run goes on.
+"""The account of every record: what the outputs have is compared with what was produced.
 
-A long run writes millions of rows in hundreds of thousands of files. So each file is counted once it is in the sink's log, and
-then deleted; of each record a byte is kept.
+A long run writes millions of rows in hundreds of thousands of files. So each file is counted as soon as it is in the sink's
+log, and then deleted. One byte is kept for each record.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_groupsource.cli.demo.check import committed_files
+from spark_groupsource.cli.demo.count import committed_files
 from tests.chaos.evidence import Row
 
 MOST_NAMED = 5
@@ -38,7 +38,7 @@ class Count:
 
 
 class Account:
-    """How often each offset of each partition was read. The producer counts from 0 in each partition, so `number` is `offset`."""
+    """How often each offset of each partition was read. The producer counts from 0, so `number` is `offset`."""
 
     def __init__(self) -> None:
         self._times: dict[int, bytearray] = {}
@@ -58,7 +58,7 @@ class Account:
             times[row.offset] = min(times[row.offset] + 1, MOST_COUNTED)
 
     def count(self, produced: Mapping[int, int]) -> Count:
-        """Hold all that was read against the number of records in each partition."""
+        """Compare what was read with the number of records in each partition."""
         lost, doubled, unknown = [], [], []
         for partition in sorted(produced.keys() | self._times.keys()):
             there = produced.get(partition, 0)
@@ -89,7 +89,7 @@ class Output:
         self._counted: set[Path] = set()
 
     def new_rows(self) -> list[Row]:
-        """The rows of the files that the sink has committed since the last call; the files are deleted."""
+        """Return the rows of the files that the sink has committed since the last call, and delete the files."""
         try:
             committed = committed_files(self._folder)
         except FileNotFoundError:  # the sink has just merged its log: the next call finds them

@@ -1,4 +1,4 @@
-"""What the group holds of a topic: whether anything is claimed or owed, and what retention has deleted."""
+"""The group's records of a topic: whether a range is claimed or owed. And how much retention has deleted."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ REQUEST_LIMIT_S = 10.0
 
 
 class Group:
-    """Asks for a group's commits, and never joins it.
+    """Reads a group's commits, and never joins the group.
 
-    It is a consumer: an AdminClient aborts its process when a broker dies meanwhile (librdkafka #4605).
+    It uses a consumer, since an AdminClient aborts its process if a broker dies during a request (librdkafka #4605).
     """
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
@@ -34,7 +34,7 @@ class Group:
         self._consumer.close()
 
     def unsettled(self, produced: Mapping[int, int]) -> list[str]:
-        """What of the topic is not read to its end, claimed, or owed; nothing when the group has drained."""
+        """Return the partitions that are not read to their end, or have a range that is claimed or owed."""
         asked = [TopicPartition(self._topic, partition) for partition in produced]
         try:
             found = self._consumer.committed(asked, timeout=REQUEST_LIMIT_S)
@@ -49,13 +49,13 @@ class Group:
         return problems
 
     def deleted(self, produced: Mapping[int, int]) -> int:
-        """How many records retention has deleted."""
+        """Return how many records retention has deleted."""
         partitions = [TopicPartition(self._topic, partition) for partition in produced]
         return sum(self._consumer.get_watermark_offsets(one, timeout=REQUEST_LIMIT_S)[0] for one in partitions)
 
 
 def unsettled(commit: GroupCommit, end: int) -> str:
-    """What is left to do in a partition that ends at `end`; empty when nothing is."""
+    """Return what is left to do in a partition that ends at `end`, or an empty text."""
     if not isinstance(commit, CommitRecord):
         return "it has no commit record of a query"
     if commit.owed:

@@ -1,4 +1,4 @@
-"""Memory, open files and threads of each process of each query, as Linux tells them in /proc."""
+"""Memory, open files and threads of each process of each query, from Linux's /proc."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ class Process:
 class Sample:
     """One look at one process, in kB.
 
-    `anonymous` is memory that belongs to no file: the heap, in which a leak shows. `rss` and `pss` have the pages of libraries
-    too, of which `pss` has a share: it changes when another process that uses them comes or goes.
+    `anonymous` is memory that belongs to no file: a leak shows there. `rss` and `pss` include the pages of libraries. `pss`
+    counts a share of them, so it changes whenever another process that uses them starts or ends.
     """
 
     at: float
@@ -58,7 +58,7 @@ class Sample:
 
 
 def look_at(process: Process, at: float, proc: Path = PROC) -> Sample | None:
-    """Look at one process; `None` when it has ended."""
+    """Return a sample of one process, or `None` if it has ended."""
     folder = proc / str(process.pid)
     try:
         memory = _kilobytes((folder / "smaps_rollup").read_text())
@@ -70,13 +70,13 @@ def look_at(process: Process, at: float, proc: Path = PROC) -> Sample | None:
 
 
 def _kilobytes(text: str) -> dict[str, int]:
-    """The fields of a file of /proc that have a number."""
+    """Return the fields of a file of /proc whose value is a number."""
     fields = (line.split() for line in text.splitlines())
     return {words[0][:-1]: int(words[1]) for words in fields if len(words) > 1 and words[0].endswith(":") and words[1].isdigit()}
 
 
 def processes_of(stream: str, session: int, proc: Path = PROC) -> Iterator[Process]:
-    """The query's processes: those of the session that its driver leads."""
+    """Return the query's processes: those of the session that its driver leads."""
     found: dict[int, tuple[int, str]] = {}
     for folder in proc.glob("[0-9]*"):
         try:
@@ -96,24 +96,25 @@ def processes_of(stream: str, session: int, proc: Path = PROC) -> Iterator[Proce
 
 
 def role_of(command: str, parent: str) -> Role | None:
-    """What the process with this command line is, given its parent's."""
+    """Return what the process with this command line is, given the command line of its parent."""
     if "org.apache.spark.deploy.SparkSubmit" in command:
         return Role.JVM
     if "python_streaming_source_runner" in command:
         return Role.RUNNER
-    # Other daemons look data sources up and plan: they are idle once a query runs.
+    # Other daemons look up data sources and plan. They are idle once a query runs.
     if TASKS in command:
         return Role.WORKER if TASKS in parent else Role.DAEMON
     return None
 
 
 class Meter:
-    """Looks again and again, on a thread of its own, and writes every sample to a file as well."""
+    """Takes samples regularly on its own thread, and writes each one to a file too."""
 
     def __init__(self, every_s: float, sessions: Callable[[], Mapping[str, int]], path: Path, begin: float) -> None:
-        """
+        """Prepare it; nothing is sampled before `start`.
+
         Args:
-            every_s: seconds between two looks.
+            every_s: seconds between two samples.
             sessions: the session of each query that runs, by the query's name.
             path: where the samples go, one line of JSON each.
             begin: time 0 of the samples, by `time.monotonic`.

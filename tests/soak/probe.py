@@ -1,7 +1,7 @@
-"""A look inside a runner, for whoever has to find what grows: `make soak SOAK=--probe`. Never in what users import.
+"""A look inside a runner, to find what grows: `make soak SOAK=--probe`. Only tests import it.
 
-Each runner writes a line of JSON every half minute: how many objects of each type the garbage collector knows, how many blocks
-Python has allocated, what malloc has, and how large the cycle's own collections are.
+Each runner writes a line of JSON every half minute. It has the objects that the garbage collector tracks by type, the blocks
+that Python has allocated, and what malloc has. It also has the sizes of the cycle's own collections.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _probe(cycle: Cycle, path: Path) -> None:
 
 
 def look(cycle: Cycle) -> dict[str, Any]:
-    """What this process holds now."""
+    """Return what this process holds now."""
     types = Counter(type(one).__name__ for one in gc.get_objects())
     return {
         "at": time.time(),
@@ -76,7 +76,7 @@ def look(cycle: Cycle) -> dict[str, Any]:
 
 
 def malloc() -> dict[str, int]:
-    """What the C library has from the system, and how much of it is free, in bytes; all arenas together. Empty without glibc."""
+    """Return how many bytes glibc has from the system, and how many of them are free. Empty without glibc."""
     libc = ctypes.CDLL(None)
     if not hasattr(libc, "malloc_info"):
         return {}

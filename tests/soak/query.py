@@ -17,14 +17,15 @@ from tests.support.waiting import until
 AS_FAST_AS_THEY_GO = "0 seconds"
 
 SINK_LOG_KEEPS = "1h"
-"""Else the sink's own log has every file of the run, and reading it takes ever longer."""
+"""Without a limit the sink's own log lists every file of the run, and takes ever longer to read."""
 
 
 class Query:
     """Runs, is struck, and runs again. Used by one thread."""
 
     def __init__(self, name: str, folder: Path, pool: Pool, options: Mapping[str, str], source: Mapping[str, str]) -> None:
-        """
+        """Prepare it; it has no driver before `ask`.
+
         Args:
             name: the query's name.
             folder: where its checkpoint and its output are.
@@ -55,8 +56,8 @@ class Query:
     # Running.
 
     def ask(self) -> None:
-        """Have it started on its checkpoint, in the driver that it still has or in another one; returns at once."""
-        if self._driver is not None and self._driver.look() == "gone":
+        """Ask for its start on its checkpoint, in the driver that it still has or in another one. Return at once."""
+        if self._driver is not None and self._driver.look() == "ended":
             self._pool.give_back(self._driver)
             self._driver = None
         if self._driver is None:
@@ -75,15 +76,15 @@ class Query:
         self._driver.until_started()
 
     def stop(self) -> None:
-        """Stop it in an orderly way; its driver is free."""
+        """Stop it in an orderly way, and give its driver back."""
         if self._driver is not None:
             self._driver.stop()
             self._pool.give_back(self._driver)
             self._driver = None
 
     def start_if_it_failed(self) -> bool:
-        """Start it again if it has ended by itself; whether that was so."""
-        if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "gone"):
+        """Start it again if it has ended by itself, and return whether it had."""
+        if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "ended"):
             return False
         self.failures.append(self._driver.failure or "its driver has ended")
         self.start()
@@ -105,33 +106,33 @@ class Query:
         return max(batches_in(self.checkpoint), default=-1) + 1
 
     def new_rows(self) -> Iterable[Row]:
-        """What its sink has committed since the last call."""
+        """Return what its sink has committed since the last call."""
         return self._output.new_rows()
 
     def last_words(self, count: int = 40) -> str:
-        """The end of its driver's log."""
+        """Return the end of its driver's log."""
         return self._driver.log_lines(count) if self._driver is not None else ""
 
     # Striking.
 
     def kill(self) -> None:
-        """SIGKILL for everything that it consists of."""
+        """Send SIGKILL to all its processes."""
         self._strike().kill()
 
     def terminate(self) -> None:
-        """SIGTERM for its JVM."""
+        """Send SIGTERM to its JVM."""
         self._strike().terminate()
 
     def kill_runner(self) -> None:
-        """SIGKILL for its runner; returns when Spark has failed the query."""
+        """Send SIGKILL to its runner, and return when Spark has failed the query."""
         driver = self._strike()
         for process in processes_of(self.name, driver.session):
             if process.role is Role.RUNNER:
                 os.kill(process.pid, signal.SIGKILL)
-        until(lambda: driver.look() in ("failed", "gone"), f"{self.name}'s query has failed", PATIENCE_S)
+        until(lambda: driver.look() in ("failed", "ended"), f"{self.name}'s query has failed", PATIENCE_S)
 
     def take_away(self) -> None:
-        """Stop it; it stays away until it is started."""
+        """Stop it until it is started again."""
         self._was_struck = True
         self.stop()
 

@@ -47,7 +47,7 @@ def judge(result: Result) -> list[Judged]:
 
 
 def failures(result: Result, judged: Sequence[Judged]) -> list[str]:
-    """All that makes the run fail; nothing when all is well."""
+    """Return all that makes the run fail."""
     grows = [
         f"the {one.process.role.value} of {one.process.stream} grows by {one.slope} MB an hour (at most {LIMIT_MB_PER_HOUR:.0f})"
         for one in judged
@@ -58,7 +58,7 @@ def failures(result: Result, judged: Sequence[Judged]) -> list[str]:
 
 
 def markdown(result: Result, judged: Sequence[Judged], environment: Mapping[str, object]) -> str:
-    """The whole report."""
+    """Return the whole report."""
     wrong = failures(result, judged)
     verdict = "".join(f"- **{one}**\n" for one in wrong) or "Nothing is wrong.\n"
     parts = {
@@ -143,11 +143,11 @@ def _all_processes(samples: Sequence[Sample]) -> str:
 
 def _happened(result: Result) -> str:
     rows = [
-        (f"{one.at / MIN_S:.1f}", one.disturbance.kind.value, one.disturbance.whom, f"{one.back_s:.0f} s")
+        (f"{one.at / MIN_S:.1f}", one.disturbance.kind.value, one.disturbance.target, f"{one.back_s:.0f} s")
         for one in result.happened
     ]
     own = "".join(f"\n- {name} ended by itself: `{error[:200]}`" for name, error in result.failures)
-    return _table(("minute", "what", "whom", "until it was back"), rows) + (own + "\n" if own else "")
+    return _table(("minute", "what", "target", "until it was back"), rows) + (own + "\n" if own else "")
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -156,7 +156,7 @@ def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def plot(result: Result, judged: Sequence[Judged], path: Path) -> None:
-    """Anonymous memory over time, each kind of process on axes of its own; lines for what happened."""
+    """Plot anonymous memory over time: one panel for each kind of process, and a vertical line for each disturbance."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 

@@ -32,7 +32,7 @@ DRAIN_LIMIT_S = 240.0
 MOST_FAILURES = 20
 """A query that ends by itself more often than that is not started again."""
 
-Tell = Callable[[str], object]
+Report = Callable[[str], object]
 
 ENDED_BY_COMMIT = "CommitOutcomeUnknown"
 """A query may end by itself with this, when the coordinator dies with a commit: it cannot know whether the commit was written."""
@@ -40,7 +40,7 @@ ENDED_BY_COMMIT = "CommitOutcomeUnknown"
 
 @dataclass(frozen=True)
 class Happened:
-    """A disturbance that was played: when, in seconds of the run, and how long it took until what it ended was back."""
+    """A disturbance that was played `at` this second of the run. What it ended was back after `back_s` seconds."""
 
     at: float
     disturbance: Disturbance
@@ -54,7 +54,7 @@ class Result:
     plan: Plan
     kafka: str = ""
     seconds: float = 0.0
-    """From the first micro-batches to the end of the last disturbance; then the group drains."""
+    """From the first micro-batches until the producer stops. The group drains after that."""
     count: Count = field(default_factory=lambda: Count(0, 0, 0, 0, 0))
     partitions: int = 0
     deleted: int = 0
@@ -73,26 +73,26 @@ class Result:
 
     @property
     def violations(self) -> list[str]:
-        """All that is wrong, but for what memory has to say."""
+        """All that is wrong, except for memory."""
         unclean = [f"{name} ended by itself: {error[:300]}" for name, error in self.failures if ENDED_BY_COMMIT not in error]
         lost = "" if self.count.exactly_once or not self.drained else "; ".join(self.count.named)
         held = f"the group has not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
         return [one for one in (self.problem[-1000:], lost, held, *unclean) if one]
 
 
-def play(plan: Plan, folder: Path, source: Mapping[str, str], tell: Tell) -> Result:
+def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report) -> Result:
     """Play the whole run. What goes wrong is in the result.
 
     Args:
         plan: how long, and what happens.
         folder: where everything is written.
         source: which source the queries use, as a command to their drivers.
-        tell: takes a line for each thing that happens.
+        report: takes a line for each thing that happens.
     """
     result = Result(plan)
     with ExitStack() as stack:
         try:
-            soak = stack.enter_context(_Running(plan, folder, source, result, tell))
+            soak = stack.enter_context(_Running(plan, folder, source, result, report))
             soak.play()
         except Exception as error:  # noqa: BLE001 -- what was seen so far is still worth a report
             result.problem = f"the run ended before its time: {type(error).__name__}: {error}"
@@ -103,13 +103,13 @@ def play(plan: Plan, folder: Path, source: Mapping[str, str], tell: Tell) -> Res
 class _Running(ExitStack):
     """The parts of a run, which end with it."""
 
-    def __init__(self, plan: Plan, folder: Path, source: Mapping[str, str], result: Result, tell: Tell) -> None:
+    def __init__(self, plan: Plan, folder: Path, source: Mapping[str, str], result: Result, report: Report) -> None:
         super().__init__()
         self._plan = plan
         self._folder = folder
         self._source = source
         self._result = result
-        self._tell = tell
+        self._report = report
         self._account = Account()
         self._count_at = 0.0
         self._begin = time.monotonic()
@@ -132,7 +132,7 @@ class _Running(ExitStack):
         plan = self._plan
         # Retention deletes whole segments: they are closed often, and looked at often.
         config = {**SHORT_SESSIONS, "log.retention.check.interval.ms": "5000"}
-        self._tell("starting three brokers")
+        self._report("starting three brokers")
         self._cluster = self.enter_context(Cluster(nodes=3, config=config))
         self._result.kafka = self._cluster.version
         keeps = {"retention.ms": _ms(plan.retention_s), "segment.ms": _ms(plan.retention_s / 8), "min.insync.replicas": "2"}
@@ -140,7 +140,7 @@ class _Running(ExitStack):
         self._group = self.enter_context(Group(self._cluster.bootstrap_servers, GROUP, TOPIC))
         pool = Pool(self._folder / "drivers", "soak")
         self.callback(pool.close)
-        self._tell("starting three Sparks")
+        self._report("starting three Sparks")
         pool.until_warm(1 + len(STRUCK))
         self._pool = pool
         self._queries = {name: self._query(name) for name in (LONG_LIVED, *STRUCK)}
@@ -183,7 +183,7 @@ class _Running(ExitStack):
         self._meter.stop()
         result.samples = list(self._meter.samples)
         result.partitions = self._producer.partitions
-        self._tell("the producer has stopped; the group drains")
+        self._report("the producer has stopped; the group drains")
         begin = time.monotonic()
         while (problems := self._group.unsettled(produced)) and time.monotonic() - begin < DRAIN_LIMIT_S:
             self._look_after()
@@ -210,11 +210,11 @@ class _Running(ExitStack):
             time.sleep(min(LOOK_EVERY_S, left))
 
     def _look_after(self) -> None:
-        """Start again what has ended by itself; now and then count what has come."""
+        """Start again what has ended by itself, and count the outputs from time to time."""
         for name, query in self._queries.items():
             if query.start_if_it_failed():
                 self._result.failures.append((name, query.failures[-1]))
-                self._tell(f"{self._now():6.0f} s  {name} ended by itself: {query.failures[-1][:200]}")
+                self._report(f"{self._now():6.0f} s  {name} ended by itself: {query.failures[-1][:200]}")
                 assert len(self._result.failures) <= MOST_FAILURES, "queries end by themselves again and again"
                 self._pool.refill(1)
         if self._now() >= self._count_at:
@@ -226,12 +226,12 @@ class _Running(ExitStack):
             self._account.add(name, query.new_rows())
 
     def _is_due(self, disturbance: Disturbance) -> bool:
-        """Whether it is to happen. On a slow machine a run gets late, and then leaves out what should have happened long ago."""
+        """Return whether it is to happen. A run that is late, on a slow machine, leaves out what is overdue."""
         if disturbance.kind is Kind.ADD:
-            return self._queries[disturbance.whom].session is None
+            return self._queries[disturbance.target].session is None
         late = self._now() - disturbance.at > self._plan.every_s
         if late:
-            self._tell(f"{self._now():6.0f} s  left out, the run is late: {disturbance.kind.value}")
+            self._report(f"{self._now():6.0f} s  left out, the run is late: {disturbance.kind.value}")
         return not late
 
     def _sessions(self) -> dict[str, int]:
@@ -243,8 +243,8 @@ class _Running(ExitStack):
             Kind.KILL_DRIVER: self._strike_query,
             Kind.KILL_RUNNER: self._strike_query,
             Kind.TERMINATE: self._strike_query,
-            Kind.TAKE_AWAY: lambda one: self._queries[one.whom].take_away(),
-            Kind.ADD: lambda one: self._queries[one.whom].start(),
+            Kind.TAKE_AWAY: lambda one: self._queries[one.target].take_away(),
+            Kind.ADD: lambda one: self._queries[one.target].start(),
             Kind.RESTART_BROKER: self._strike_broker,
             Kind.KILL_BROKER: self._strike_broker,
             Kind.GROW: self._grow,
@@ -252,10 +252,10 @@ class _Running(ExitStack):
         steps[disturbance.kind](disturbance)
         happened = Happened(at, disturbance, self._now() - at)
         self._result.happened.append(happened)
-        self._tell(f"{at:6.0f} s  {disturbance.kind.value}: {disturbance.whom}, {happened.back_s:.0f} s")
+        self._report(f"{at:6.0f} s  {disturbance.kind.value}: {disturbance.target}, {happened.back_s:.0f} s")
 
     def _strike_query(self, disturbance: Disturbance) -> None:
-        query = self._queries[disturbance.whom]
+        query = self._queries[disturbance.target]
         strike = {Kind.KILL_DRIVER: query.kill, Kind.KILL_RUNNER: query.kill_runner, Kind.TERMINATE: query.terminate}
         strike[disturbance.kind]()
         self._until(self._now() + disturbance.away_s)
@@ -263,7 +263,7 @@ class _Running(ExitStack):
         self._pool.refill(1)
 
     def _strike_broker(self, disturbance: Disturbance) -> None:
-        node: Node = next(node for node in self._cluster.nodes if str(node.id) == disturbance.whom)
+        node: Node = next(node for node in self._cluster.nodes if str(node.id) == disturbance.target)
         if disturbance.kind is Kind.KILL_BROKER:
             node.kill()
         else:

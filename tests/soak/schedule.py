@@ -8,9 +8,9 @@ from enum import Enum
 from random import Random
 
 LONG_LIVED = "A"
-"""Nothing is done to this query: its processes live for the whole run, and its memory is what is judged."""
+"""This query is never disturbed: its processes live for the whole run, and their memory is judged."""
 STRUCK = ("B", "C")
-"""What is done is done to these in turn."""
+"""These queries are disturbed in turn."""
 NODES = (1, 2, 3)
 
 PARTITIONS = 6
@@ -42,14 +42,14 @@ class Kind(str, Enum):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One thing that happens `at` so many seconds of the run, to a query, a broker or the topic.
+    """One thing that happens to a query, a broker or the topic, `at` this second of the run.
 
     What it ends comes back after `away_s` seconds. A query that is taken away comes back with the next `ADD`.
     """
 
     at: float
     kind: Kind
-    whom: str
+    target: str
     away_s: float = 0.0
 
 
@@ -82,7 +82,7 @@ class Plan:
         return self.run_s / 2
 
     def disturbances(self) -> list[Disturbance]:
-        """All that happens, in the order of time."""
+        """Return all that happens, in the order of time."""
         grow = [Disturbance(part * self.run_s, Kind.GROW, "topic") for part in GROWTH]
         return sorted([*grow, *self._strikes()], key=lambda one: one.at)
 
@@ -98,23 +98,23 @@ class Plan:
                 late = drawn is Kind.TAKE_AWAY and at + 2 * self.every_s > self.run_s - self.every_s
                 kind = Kind.TERMINATE if late else drawn
                 broker = kind in (Kind.RESTART_BROKER, Kind.KILL_BROKER)
-                whom = str(random.choice(NODES)) if broker else STRUCK[number % len(STRUCK)]
+                target = str(random.choice(NODES)) if broker else STRUCK[number % len(STRUCK)]
                 if kind is Kind.TAKE_AWAY:
                     # While it is away another query is struck, or a broker.
-                    yield Disturbance(at, kind, whom)
+                    yield Disturbance(at, kind, target)
                     at += self.every_s
                     other = STRUCK[(number + 1) % len(STRUCK)]
                     yield Disturbance(at, Kind.KILL_RUNNER, other, 2.0)
                     at += self.every_s
-                    yield Disturbance(at, Kind.ADD, whom)
+                    yield Disturbance(at, Kind.ADD, target)
                 else:
-                    yield Disturbance(at, kind, whom, round(random.uniform(1.0, self.every_s / 4), 1))
+                    yield Disturbance(at, kind, target, round(random.uniform(1.0, self.every_s / 4), 1))
                 number += not broker
                 at += self.every_s
 
 
 def _round(random: Random) -> list[Kind]:
-    """Every kind of strike once, in some order."""
+    """Return every kind of strike once, in random order."""
     kinds = [Kind.KILL_DRIVER, Kind.TERMINATE, Kind.TAKE_AWAY, Kind.RESTART_BROKER, Kind.KILL_BROKER]
     random.shuffle(kinds)
     return kinds

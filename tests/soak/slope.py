@@ -1,8 +1,8 @@
 """The slope of a series by least squares, its 95 % interval, and what it says of a limit. Pure.
 
-Samples of one process's memory resemble their neighbours: a step up stays. The usual interval counts them as independent
-and comes out too narrow. So the number of samples is first reduced to the effective number, by the correlation of neighbouring
-residuals (an autoregression of order 1): n (1 - r) / (1 + r). Variance and Student's t use the effective number.
+Samples of one process's memory resemble their neighbours: a step up stays. The usual interval treats them as independent,
+and is too narrow. So n samples are reduced to an effective number, n (1 - r) / (1 + r). Here r is the correlation of neighbouring
+residuals (an autoregression of order 1). Variance and Student's t use the effective number.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Slope:
     margin: float
     samples: int
     effective: float
-    """So many independent samples would say as much."""
+    """This many independent samples would say as much."""
     intercept: float
     """The line's value at time 0."""
 
@@ -106,5 +106,5 @@ def slope(points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def student_t(freedom: float) -> float:
-    """Student's t for 95 %, from the next smaller degrees of freedom of the table: the interval is rather too wide."""
+    """Return Student's t for 95 %, for the next smaller degrees of freedom in the table: never too small."""
     return T_95[max(row for row in T_95 if row <= max(freedom, 1.0))]

@@ -54,7 +54,7 @@ def test_a_record_with_another_number_is_changed() -> None:
 
 
 def write_batch(folder: Path, batch: int, offsets: list[int], earlier: list[str] | None = None, name: str | None = None) -> str:
-    """A micro-batch as Spark's file sink commits it."""
+    """Write a micro-batch as Spark's file sink commits it."""
     (folder / "_spark_metadata").mkdir(parents=True, exist_ok=True)
     file = folder / f"part-{batch}.parquet"
     pq.write_table(pa.table({"partition": [0] * len(offsets), "offset": offsets, "number": offsets}), file)

@@ -17,7 +17,7 @@ RUNNER, WORKER, JVM = Process("A", Role.RUNNER, 11), Process("A", Role.WORKER, 1
 
 
 def run(memory_kb: Callable[[Process, float], float], processes: tuple[Process, ...] = (RUNNER, WORKER, JVM)) -> Result:
-    """A run of two hours whose processes have so much memory."""
+    """Return a run of two hours whose processes have this much memory."""
     plan = Plan(7200, 1)
     samples = [
         Sample(at, process, int(memory_kb(process, at)), 90_000, 70_000, 20, 9)
@@ -65,11 +65,11 @@ def test_records_claims_and_queries_that_ended_are_failures() -> None:
     result = run(flat)
     result.count = Count(1000, 1, 0, 0, 0, ("lost: 0:7",))
     result.unsettled = ["partition 3: owed: [5, 7) to b"]
-    result.failures = [("A", "DataLossError: gone"), ("B", "... CommitOutcomeUnknown: no answer")]
+    result.failures = [("A", "DataLossError: expired"), ("B", "... CommitOutcomeUnknown: no answer")]
     assert failures(result, judge(result)) == [
         "lost: 0:7",
         "the group has not settled: partition 3: owed: [5, 7) to b",
-        "A ended by itself: DataLossError: gone",
+        "A ended by itself: DataLossError: expired",
     ]
 
 

@@ -16,8 +16,8 @@ LENGTHS_S = [60.0, 300.0, 1200.0, 5400.0, 86400.0]
 def test_nothing_happens_to_the_long_lived_query_or_at_the_very_end(run_s: float, seed: int) -> None:
     plan = Plan(run_s, seed)
     happens = plan.disturbances()
-    assert LONG_LIVED not in {one.whom for one in happens}
-    assert {one.whom for one in happens} <= {*STRUCK, *map(str, NODES), "topic"}
+    assert LONG_LIVED not in {one.target for one in happens}
+    assert {one.target for one in happens} <= {*STRUCK, *map(str, NODES), "topic"}
     assert all(0 < one.at <= run_s - plan.every_s for one in happens)
     assert [one.at for one in happens] == sorted(one.at for one in happens)
 
@@ -30,11 +30,11 @@ def test_a_query_that_is_taken_away_comes_back_long_before_its_records_expire(ru
     for one in plan.disturbances():
         if one.kind is Kind.TAKE_AWAY:
             assert not away, "one at a time"
-            away[one.whom] = one.at
+            away[one.target] = one.at
         elif one.kind is Kind.ADD:
-            assert one.at - away.pop(one.whom) <= plan.retention_s / 2
+            assert one.at - away.pop(one.target) <= plan.retention_s / 2
         else:
-            assert one.whom not in away, "what is not there cannot be struck"
+            assert one.target not in away, "what is not there cannot be struck"
             assert one.away_s < plan.retention_s / 4
     assert not away
 

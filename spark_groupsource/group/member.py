@@ -72,7 +72,7 @@ class Member:
             observer: receives the assignments and the rebalances.
 
         Raises:
-            OptionError, AuthenticationFailed: see kafka_client.
+            OptionError, AuthenticationFailed: see brokers.client.make_client.
         """
         strategies = consumer_settings.get("partition.assignment.strategy", "")
         self._eager = strategies.split(",")[0] in EAGER_STRATEGIES

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from spark_groupsource.errors import CommitError, GenerationChanged
 from spark_groupsource.group.ledger import Claims, Ledger
-from spark_groupsource.handoff import losses as data_loss
+from spark_groupsource.handoff import losses
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
@@ -33,7 +33,7 @@ from tests.simulation.world import Setting, World
 
 @dataclass(frozen=True)
 class Fault:
-    """One mistake. `rules` replace those of handoff.py in the ledger."""
+    """One mistake. `rules` replace those of handoff/rules.py in the ledger."""
 
     name: str
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -179,13 +179,13 @@ def _earlier_topic_believed(stream: Stream, where: TopicPartition, commit: Group
     return handoff.adopt(replace(stream, topics={}), where, commit, **named)
 
 
-def _still_held_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    written = data_loss.record_after(loss, resume, record)
+def _still_held_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    written = losses.record_after(loss, resume, record)
     return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
 
 
-def _position_of_an_earlier_topic(loss: data_loss.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
-    return data_loss.record_after(loss, resume, record).model_copy(update={"next": record.next})
+def _position_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    return losses.record_after(loss, resume, record).model_copy(update={"next": record.next})
 
 
 # Mistakes in the ledger's steps.

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
-from spark_groupsource.brokers import login_trouble as access
+from spark_groupsource.brokers import login_trouble
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
 
 ON_COMMIT = {
@@ -66,7 +66,7 @@ def test_a_requests_error_becomes(code: str, kind: type[errors.GroupKafkaError])
 def test_no_code_is_handled_without_a_test() -> None:
     assert {getattr(KafkaError, code) for code in ON_COMMIT} == COMMIT_ERRORS.keys()
     assert {getattr(KafkaError, code) for code in ON_REQUEST} == REQUEST_ERRORS.keys()
-    assert {getattr(KafkaError, code) for code in ON_LOGIN} == access._BY_CODE.keys()
+    assert {getattr(KafkaError, code) for code in ON_LOGIN} == login_trouble._BY_CODE.keys()
 
 
 def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:

@@ -1,4 +1,4 @@
-"""What is lost, told from what was known and what the logs are now; and where it goes on."""
+"""What is lost, found by comparing what was known with the logs as they are now, and where the query goes on."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ class TestALogThatAStreamOwns:
         assert "the next offset to read was 100" in str(loss)
         assert f"(its id was {OLD} and is {NEW}); the new log starts at {start}" in str(loss)
 
-    def test_of_another_topic_is_told_once_it_is_known_where_that_begins(self) -> None:
+    def test_of_another_topic_is_reported_once_its_log_start_is_known(self) -> None:
         assert found(logs(None, 500, NEW)) == []
 
-    def test_of_a_topic_that_is_gone_is_lost_with_all_that_is_held_of_it(self) -> None:
+    def test_of_a_deleted_topic_is_lost_with_all_that_is_held_of_it(self) -> None:
         (loss,) = found(logs(None, None, None), last_end=130)
         assert (loss.cause, loss.resume, loss.lost) == (Cause.DELETED, None, ((60, 80), (100, 130)))
         assert "the topic does not exist any more" in str(loss)
@@ -136,7 +136,7 @@ class TestAPartitionThatIsAcquired:
 
 
 class TestAPlan:
-    def test_loses_its_ranges_of_topics_that_are_gone_or_others(self) -> None:
+    def test_loses_its_ranges_of_topics_that_were_deleted_or_recreated(self) -> None:
         both = {ORDERS: (OffsetRange(100, 200),), TopicPartition("returns", 0): (OffsetRange(5, 9),)}
         stream = replace(STREAM, ranges=both, topics={"orders": OLD, "returns": OLD})
         assert [(loss.partition, loss.cause) for loss in plan_losses(stream, {"orders": NEW, "returns": OLD})] == [
@@ -154,7 +154,7 @@ class TestAPlan:
         assert [loss.cause for loss in plan_losses(stream, {"orders": None})] == [Cause.DELETED]
 
 
-def test_a_topic_that_went_with_its_partitions_is_told_from_the_last_plan() -> None:
+def test_a_deleted_topic_whose_partitions_this_member_lost_is_known_from_the_last_plan() -> None:
     assert left_partition_losses(STREAM, {ORDERS}, {"orders": NEW}) == []
     (loss,) = left_partition_losses(STREAM, {ORDERS}, {"orders": None})
     assert str(loss) == "orders-3: the next offset to read was 200, and the topic does not exist any more"
@@ -177,12 +177,12 @@ class TestAFixedTarget:
         assert self.lost(300, logs(200, 500)) == []
         assert self.lost(300, LogState()) == []
 
-    def test_whose_end_is_gone_is_lost_from_there(self) -> None:
+    def test_whose_end_was_cut_off_is_lost_from_there(self) -> None:
         (loss,) = self.lost(300, logs(0, 250))
         assert (loss.cause, loss.lost) == (Cause.CUT, (OffsetRange(250, 300),))
 
     @pytest.mark.parametrize(("now", "cause"), [(NEW, Cause.RECREATED), (None, Cause.DELETED)])
-    def test_whose_topic_is_gone_is_lost_whoever_owns_it(self, now: str | None, cause: Cause) -> None:
+    def test_whose_topic_was_deleted_is_lost_whoever_owns_it(self, now: str | None, cause: Cause) -> None:
         (loss,) = self.lost(300, logs(0, 500, now))
         assert (loss.cause, loss.lost) == (cause, (OffsetRange(100, 300),))
         (loss,) = self.lost(300, logs(0, 500, now), owned=False)
@@ -194,7 +194,7 @@ def test_nothing_lost_is_no_error() -> None:
     refuse_target([])
 
 
-def test_the_error_tells_every_range_and_what_to_do_and_names_twenty_at_most() -> None:
+def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     losses = [PartitionLoss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
     with pytest.raises(DataLossError) as told:
         refuse(losses)
@@ -208,7 +208,7 @@ def test_the_error_tells_every_range_and_what_to_do_and_names_twenty_at_most() -
         refuse_target(losses)
 
 
-def test_the_warning_tells_the_range_and_where_it_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_warning_has_the_range_and_where_the_query_goes_on(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
         warn([*found(logs(150, 300)), *found(logs(None, None, None))])
     first, second = (record.getMessage() for record in caplog.records)

@@ -61,7 +61,7 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
     assert holding.looks_back
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
     holding.came({ORDERS: claimed, RETURNS: Foreign(7)})
-    assert not holding.looks_back, "it was told once"
+    assert not holding.looks_back, "it is called once"
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
     with pytest.raises(ClaimsOutstanding) as told:
@@ -103,7 +103,7 @@ def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fre
     ],
     ids=str,
 )
-def test_each_range_is_told_in_the_log_with_what_becomes_of_it(
+def test_each_held_range_is_logged_with_what_becomes_of_it(
     policy: OutstandingClaims, fate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):

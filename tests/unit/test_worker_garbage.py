@@ -1,4 +1,4 @@
-"""What the reader does in an executor's Python worker, besides fetching."""
+"""Garbage collection in an executor's Python worker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The kernel's own sockets: what is waited for is an acknowledgement, which it tells of by TCP_QUICKACK."""
+"""The kernel's own sockets acknowledge at once. TCP_QUICKACK shows whether they do."""
 
 from __future__ import annotations
 

@@ -126,7 +126,7 @@ class TestAPartitionIsAcquired:
         with pytest.raises(CheckpointBehindGroup, match=r"orders-3: the group knows plan 8 of stream me, .* checkpoint is 7\."):
             adopted(LOGGED, record("me", 8, done=7, at=300))
 
-    def test_that_knows_a_newer_plan_tells_each_way_out_and_what_it_costs(self) -> None:
+    def test_that_knows_a_newer_plan_lists_each_way_out_and_what_it_costs(self) -> None:
         with pytest.raises(CheckpointBehindGroup) as told:
             adopted(LOGGED, record("me", 8, done=7, at=300))
         what, *ways = str(told.value).splitlines()
@@ -178,7 +178,7 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
         stranger = replace(self.stream, topics={})
         assert self.adopted(record("me", 7, done=6, at=300), OLD, stranger) == record("me", 7, done=6, at=300, topic_id=OLD)
 
-    def test_an_id_that_no_broker_tells_now_is_kept(self) -> None:
+    def test_an_id_that_no_broker_returns_now_is_kept(self) -> None:
         assert self.adopted(record("other", 4, done=4, at=300, topic_id=OLD), None).topic_id == OLD
 
     def test_a_newer_plan_of_this_stream_stops_the_query_all_the_same(self) -> None:

@@ -303,8 +303,8 @@ class Ledger:
         ]
         if self._fail_on_data_loss:
             refuse(losses)
-        if self._held_ranges.looks_back:
-            self._held_ranges.came(self._commits.fetch(self._all_partitions()))
+        if self._held_ranges.needs_earlier_claims:
+            self._held_ranges.note_earlier_claims(self._commits.fetch(self._all_partitions()))
         holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in commits.values())
         done = self._evidence() if holds_ranges else {}
         adopted = {

@@ -50,16 +50,16 @@ class HeldRanges:
         self.policy = policy
         self._since: Mapping[PlanOf, float] = {}
         self._claimed_before: frozenset[PlanOf] = frozenset()
-        self.looks_back = fresh and policy.stop_after_s is not None
-        """Whether `came` has still to be called."""
+        self.needs_earlier_claims = fresh and policy.stop_after_s is not None
+        """Whether `note_earlier_claims` has still to be called."""
 
-    def came(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Record everything that is claimed in the group. Call before the stream has its first partition.
+    def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note everything that is claimed in the group. Call before the stream has its first partition.
 
         Args:
             commits: What the group has committed for each partition.
         """
-        self.looks_back = False
+        self.needs_earlier_claims = False
         self._claimed_before = frozenset(
             claimed
             for partition, commit in commits.items()

@@ -58,10 +58,10 @@ GRACE = OutstandingClaims(stop_after_s=120)
 
 def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
     holding = HeldRanges(GRACE, fresh=True)
-    assert holding.looks_back
+    assert holding.needs_earlier_claims
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
-    holding.came({ORDERS: claimed, RETURNS: Foreign(7)})
-    assert not holding.looks_back, "it is called once"
+    holding.note_earlier_claims({ORDERS: claimed, RETURNS: Foreign(7)})
+    assert not holding.needs_earlier_claims, "it is called once"
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
     with pytest.raises(ClaimsOutstanding) as told:
@@ -76,21 +76,21 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
 
 def test_it_goes_on_once_they_are_confirmed() -> None:
     holding = HeldRanges(GRACE, fresh=True)
-    holding.came({ORDERS: record(OWED)})
+    holding.note_earlier_claims({ORDERS: record(OWED)})
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     assert holding.to_reread({ORDERS: record()}, ME, 120.0) == {}
 
 
 def test_it_goes_on_beside_claims_of_later() -> None:
     holding = HeldRanges(GRACE, fresh=True)
-    holding.came({ORDERS: record(), RETURNS: record(OWED)})
+    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
     for now in (0.0, 1e6):
         assert holding.to_reread({ORDERS: record(OWED)}, ME, now) == {}
 
 
 @pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
 def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
-    assert not HeldRanges(policy, fresh=fresh).looks_back
+    assert not HeldRanges(policy, fresh=fresh).needs_earlier_claims
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ class TestAStreamThatIsAlive:
     def test_is_spared_by_the_stop_and_the_grace_counts_from_its_death(self) -> None:
         holding = HeldRanges(GRACE, fresh=True)
         claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
-        holding.came({ORDERS: claimed})
+        holding.note_earlier_claims({ORDERS: claimed})
         for now in (0.0, 500.0, 3600.0):
             assert holding.to_reread({ORDERS: record(OWED)}, ME, now, {"gone"}) == {}
         assert holding.to_reread({ORDERS: record(OWED)}, ME, 3601.0) == {}

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from spark_groupsource.cli.demo.query_process import QueryProcess
+from tests.support.processes import has_ended
 from tests.support.waiting import until
 
 START_LIMIT_S = 400.0
@@ -81,7 +82,7 @@ class Driver:
         """Send SIGTERM to the JVM, wait until it has ended, and kill what is left."""
         os.kill(self._jvm, signal.SIGTERM)
         with contextlib.suppress(AssertionError):
-            until(lambda: not Path(f"/proc/{self._jvm}").exists(), f"the JVM of driver {self.name} has ended", TERMINATE_LIMIT_S)
+            until(lambda: has_ended(self._jvm), f"the JVM of driver {self.name} has ended", TERMINATE_LIMIT_S)
         self.kill()
 
     @property

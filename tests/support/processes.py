@@ -21,6 +21,15 @@ def processes_with(mark: str) -> dict[int, str]:
     return found
 
 
+def has_ended(process: int) -> bool:
+    """Return whether a process has ended; its parent may not have noticed yet."""
+    try:
+        # The name of the program, in parentheses, may have spaces.
+        return (Path("/proc") / str(process) / "stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except OSError:
+        return True
+
+
 def all_have_ended(mark: str) -> None:
     """Wait until no process with the mark is left; fail with those that are."""
     try:

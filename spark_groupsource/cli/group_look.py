@@ -142,15 +142,15 @@ def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with open(os.devnull, "w") as nothing:  # an abort must not print into the parent's terminal
         os.dup2(nothing.fileno(), 2)
-    describer: GroupAdmin | None = None
+    admin: GroupAdmin | None = None
     while True:
         try:
             question, group = pipe.recv()
         except EOFError:
             return
         try:
-            describer = describer or GroupAdmin(settings)
-            answer = describer.operations(group) if question == "operations" else describer.describe(group)
+            admin = admin or GroupAdmin(settings)
+            answer = admin.operations(group) if question == "operations" else admin.describe(group)
         except GroupKafkaError as failed:
             pipe.send(failed)
         else:

@@ -82,14 +82,14 @@ def migrate(
         --bootstrap-server localhost:9092 --group billing --execute
     """
     files = Checkpoint(checkpoint)
-    describer = GroupAdmin(client_settings(bootstrap_server, command_config))
-    migration = plan_migration(describer, group, files, source=source, uncommitted=uncommitted)
+    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
+    migration = plan_migration(admin, group, files, source=source, uncommitted=uncommitted)
     if not as_json:
         console = console_for(sys.stdout)
         print_migration(migration, console, datetime.now(timezone.utc))
     refuse_to_replace(migration, overwrite=overwrite)
     if execute:
-        execute_migration(describer, files, migration)
+        execute_migration(admin, files, migration)
     if as_json:
         click.echo(json_text(json_shape(migration, executed=execute)))
     else:
@@ -121,12 +121,12 @@ class Migration:
 
 
 def plan_migration(
-    describer: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
+    admin: GroupAdmin, group: str, checkpoint: Checkpoint, *, source: str | None, uncommitted: str | None
 ) -> Migration:
     """Return what a migration would commit. Nothing is written.
 
     Args:
-        describer: the client that asks the brokers.
+        admin: the client that asks the brokers.
         group: the group to commit in.
         checkpoint: the files of the old query.
         source: the id of the Kafka source, if the query has several.
@@ -143,10 +143,10 @@ def plan_migration(
     last, committed_at = checkpoint.last_batches()
     batch = batch_to_carry(last, uncommitted)
     name, offsets = choose_source(checkpoint.offsets(batch), source)
-    known = _partitions_of(describer, group)
-    there = _existing(describer, {partition.topic for partition in offsets})
-    starts = describer.offsets_at(there, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = describer.offsets_at(there, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    known = _partitions_of(admin, group)
+    there = _existing(admin, {partition.topic for partition in offsets})
+    starts = admin.offsets_at(there, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    ends = admin.offsets_at(there, OffsetSpec.latest())  # type: ignore[no-untyped-call]
     carried = {partition: offsets.get(partition, starts[partition]) for partition in there}
     deleted = tuple(sorted(offsets.keys() - there))
     _refuse_other_logs(carried, ends, deleted)
@@ -171,20 +171,20 @@ def plan_migration(
     )
 
 
-def _partitions_of(describer: GroupAdmin, group: str) -> dict[TopicPartition, PartitionView]:
+def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, PartitionView]:
     try:
-        view = describer.describe(group)
+        view = admin.describe(group)
     except GroupNotFound:
         return {}  # the usual case: the commit creates the group
     refuse_active(view)
     return {one.partition: one for one in view.partitions}
 
 
-def _existing(describer: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
+def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
     there: set[TopicPartition] = set()
     for topic in sorted(topics):
         try:
-            there |= set(describer.partitions_of(topic))
+            there |= set(admin.partitions_of(topic))
         except TopicNotFound:
             continue
     if not there:
@@ -237,7 +237,7 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         )
 
 
-def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: Migration) -> None:
+def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migration) -> None:
     """Commit the offsets in the group.
 
     Raises:
@@ -249,10 +249,10 @@ def execute_migration(describer: GroupAdmin, checkpoint: Checkpoint, migration: 
         raise OffsetError(
             "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
         )
-    _partitions_of(describer, migration.group)
+    _partitions_of(admin, migration.group)
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
-        describer.alter_offsets(migration.group, changed)
+        admin.alter_offsets(migration.group, changed)
 
 
 def json_shape(planned: Migration, *, executed: bool) -> Json:

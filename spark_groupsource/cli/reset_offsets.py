@@ -63,12 +63,12 @@ def reset_offsets(
         --topic orders:0,1 --to-datetime 2026-11-21T16:00:00Z --execute
     """
     to = target(to_earliest=to_earliest, to_latest=to_latest, to_datetime=to_datetime, to_offset=to_offset)
-    describer = GroupAdmin(client_settings(bootstrap_server, command_config))
-    resets = plan_reset(describer, group, topics, to)
+    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
+    resets = plan_reset(admin, group, topics, to)
     if not as_json:
         print_resets(resets, console_for(sys.stdout))
     if execute:
-        execute_reset(describer, group, resets, drop_claims=drop_claims)
+        execute_reset(admin, group, resets, drop_claims=drop_claims)
     if as_json:
         click.echo(json_text(json_shape(group, resets, executed=execute)))
     else:
@@ -150,7 +150,7 @@ def topic_choice(text: str) -> tuple[str, frozenset[int] | None]:
     return name, frozenset(map(int, numbers.split(","))) if colon else None
 
 
-def plan_reset(describer: GroupAdmin, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
+def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target) -> list[OffsetReset]:
     """Return what a reset would change. Nothing is written.
 
     Raises:
@@ -163,17 +163,17 @@ def plan_reset(describer: GroupAdmin, group: str, topics: Sequence[str], to: Tar
             "--topic is missing: name each topic to reset, for example orders, or orders:0,1 for some of its partitions."
         )
     chosen = [topic_choice(text) for text in topics]
-    view = describer.describe(group)
+    view = admin.describe(group)
     refuse_active(view)
     partitions: set[TopicPartition] = set()
     for name, numbers in chosen:
-        existing = describer.partitions_of(name)
+        existing = admin.partitions_of(name)
         if missing := sorted((numbers or frozenset()) - {partition.partition for partition in existing}):
             raise OptionError(f"--topic: {name} has {len(existing)} partitions (from 0); it has no partition {missing[0]}.")
         partitions |= {partition for partition in existing if numbers is None or partition.partition in numbers}
-    starts = describer.offsets_at(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = describer.offsets_at(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    found = describer.offsets_at(partitions, to.spec) if to.spec is not None else dict.fromkeys(partitions, to.offset or 0)
+    starts = admin.offsets_at(partitions, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    ends = admin.offsets_at(partitions, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    found = admin.offsets_at(partitions, to.spec) if to.spec is not None else dict.fromkeys(partitions, to.offset or 0)
     return _resets(view, {partition: OffsetRange(starts[partition], ends[partition]) for partition in partitions}, found)
 
 
@@ -192,7 +192,7 @@ def _resets(
     return resets
 
 
-def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
+def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], *, drop_claims: bool) -> None:
     """Write the new offsets.
 
     Raises:
@@ -214,8 +214,8 @@ def execute_reset(describer: GroupAdmin, group: str, resets: Sequence[OffsetRese
             "  2. Use --drop-claims. Records below the new offsets are then missing from the output unless they had reached it. "
             "Records above the new offsets are duplicated if they had reached it."
         )
-    refuse_active(describer.describe(group))
-    describer.alter_offsets(group, {reset.partition: reset.new for reset in resets})
+    refuse_active(admin.describe(group))
+    admin.alter_offsets(group, {reset.partition: reset.new for reset in resets})
 
 
 def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool) -> Json:

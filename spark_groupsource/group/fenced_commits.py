@@ -128,7 +128,7 @@ class FencedCommits:
         metadata = record.metadata()
         if len(metadata) > MAX_METADATA_BYTES:
             raise CommitRefused(
-                f"{partition}: its commit record takes {len(metadata)} bytes, and a broker stores at most {MAX_METADATA_BYTES}. "
+                f"{partition}: its commit record takes {len(metadata)} bytes while a broker stores at most {MAX_METADATA_BYTES}. "
                 f"{len(record.owed)} ranges are owed to streams that have not been restarted "
                 f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart those queries on their checkpoints."
             )

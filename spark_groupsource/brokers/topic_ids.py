@@ -8,12 +8,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 
 from spark_groupsource.handoff.losses import changed
 from spark_groupsource.patience import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
 """How many times a broker has to repeat that a topic does not exist, or has another id."""
+
+
+BELIEVED_AT_MOST = 1000
+"""How many changes of other topics are remembered: a query on a pattern may see new topics for months."""
 
 
 class TopicIds:
@@ -52,7 +57,9 @@ class TopicIds:
                 return ids
             self._sleep(RETRY_INTERVAL_S)
             ids = self._ask(expected)
-        self._believed = self._believed | _changes(expected, ids)
+        changes = _changes(expected, ids)
+        of_others = (known for known in self._believed if known[0] not in expected)
+        self._believed = frozenset([*changes, *islice(of_others, BELIEVED_AT_MOST)])
         return ids
 
 

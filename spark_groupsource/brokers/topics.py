@@ -86,6 +86,7 @@ class Topics:
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s
         self._clock = clock
+        self._cluster_id: str | None = None
         self._unknown_since: dict[TopicPartition, float] = {}
         self._all_answered = False
 
@@ -128,7 +129,10 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        return str(self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "looking up the cluster").cluster_id)
+        if self._cluster_id is None:
+            found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "looking up the cluster")
+            self._cluster_id = str(found.cluster_id)
+        return self._cluster_id
 
     def look_up(self, topics: Iterable[str]) -> dict[str, TopicLook | GroupKafkaError]:
         """Return each topic, or the error that hides it.

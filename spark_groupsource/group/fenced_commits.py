@@ -38,7 +38,19 @@ def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
 class FencedCommits:
     """Reads and writes the group's commit records in this member's name. Used on the consumer's thread only."""
 
-    def __init__(self, consumer: Consumer, group_id: str, *, timeout_s: float = 30.0, observer: Observer = UNOBSERVED) -> None:
+    cluster_id: str | None = None
+    """The cluster's own name for itself, which records carry; `None` where it is not known."""
+
+    def __init__(
+        self,
+        consumer: Consumer,
+        group_id: str,
+        *,
+        cluster_id: str | None = None,
+        timeout_s: float = 30.0,
+        observer: Observer = UNOBSERVED,
+    ) -> None:
+        self.cluster_id = cluster_id
         self._consumer = consumer
         self._observer = observer
         self._group_id = group_id
@@ -62,7 +74,7 @@ class FencedCommits:
         for found in answer:
             if found.error is not None:
                 raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
-            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata)
+            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata, self.cluster_id)
         return commits
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:

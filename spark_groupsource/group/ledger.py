@@ -14,16 +14,31 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.group.adoption import look_up, warn_of_another_cluster
 from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import PartitionLoss, commit_loss, record_after, refuse, warn
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import PartitionLoss, record_after, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
-from spark_groupsource.handoff.rules import Stream, adopt, claim, claimable, confirm, evidence, owed_to_others, recreated, settle
+from spark_groupsource.handoff.rules import (
+    Stream,
+    adopt,
+    alive,
+    claim,
+    claimable,
+    confirm,
+    evidence,
+    owed_to_others,
+    settle,
+    with_room,
+)
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.patience import Retries
 
 log = logging.getLogger(__name__)
+
+BLOCKED_AFTER_S = 2.0
+"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
 
 SETTLE_INTERVAL_S = 2.0
 """How often a member that holds ranges for other streams checks whether those streams have confirmed them."""
@@ -89,6 +104,8 @@ class Ledger:
         self._acquired: set[TopicPartition] = set()
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
+        self._alive: frozenset[str] = frozenset()
+        self._blocked_at: float | None = None
         self._settle_at = 0.0
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """The next offset to plan of each partition that new plans may have. Any thread may read it."""
@@ -110,7 +127,13 @@ class Ledger:
         self._confirm_if_possible(partitions)
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether a range of these is planned, or claimed and not yet confirmed."""
+        """Return whether a range of these is planned, or claimed and not yet confirmed, and may be confirmed soon.
+
+        While a claim waits for another member, that member may wait for these partitions. Then they are released with their
+        claims open, which stay this stream's.
+        """
+        if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
+            return False
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
             for partition in partitions
@@ -173,19 +196,24 @@ class Ledger:
             ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        return self._held_ranges.to_reread(records, self._stream, self._clock())
+        return self._held_ranges.to_reread(records, self._stream, self._clock(), self._alive)
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
 
         Returns:
-            The ranges that may still be planned: partitions that have moved meanwhile are left out.
+            The ranges that may still be planned: partitions that have moved meanwhile are left out, and ranges for which the
+            partition's record has no room.
         """
-        kept = {
+        wanted = {
             partition: claimable(self._records[partition], offsets)
             for partition, offsets in ranges.items()
             if self.positions.get(partition) == offsets[-1].start
         }
+        kept = {partition: with_room(self._records[partition], offsets) for partition, offsets in wanted.items()}
+        self._held_ranges.warn_of_full(
+            {partition: self._records[partition] for partition, offsets in wanted.items() if kept[partition] != offsets}
+        )
         self._planned = frozenset(_not_empty(kept))
         return kept
 
@@ -200,12 +228,12 @@ class Ledger:
         """
         self._stream = stream
         wanted = _not_empty(stream.ranges)
-        elsewhere = self._commits.fetch(wanted.keys() - self._records.keys())
+        held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         verdicts = {
             partition: claim(
                 stream,
                 partition,
-                self._held(partition, elsewhere),
+                held[partition],
                 owned=partition in self._records,
                 held_since_planned=partition in self._planned,
                 now=int(self._wall_clock()),
@@ -216,6 +244,8 @@ class Ledger:
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
+        blocked_at = self._clock() if self._blocked_at is None else self._blocked_at
+        self._blocked_at = blocked_at if waiting else None
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def confirm(self) -> None:
@@ -275,67 +305,50 @@ class Ledger:
 
     # Inside.
 
-    def _held(self, partition: TopicPartition, elsewhere: Mapping[TopicPartition, GroupCommit]) -> GroupCommit:
-        return self._records[partition] if partition in self._records else elsewhere[partition]
-
     def _evidence(self) -> dict[str, int]:
-        return evidence(self._commits.fetch(self._all_partitions()).values())
+        commits = self._commits.fetch(self._all_partitions())
+        self._alive = alive(commits, self._records.keys() | self._acquired)
+        return evidence(commits.values())
 
     def _adopt(self) -> None:
-        commits = self._commits.fetch(self._acquired)
-        ids = self._ids_for(commits)
-        anew = {
-            partition
-            for partition, commit in commits.items()
-            if recreated(self._stream, partition, commit, ids.get(partition.topic))
-        }
-        unrecorded = {partition for partition, commit in commits.items() if commit is None} - self._stream.ranges.keys() - anew
-        starting = {
-            **(self._starting_offsets(unrecorded) if unrecorded else {}),
-            **(self._log_starts(anew) if anew else {}),
-        }
-        deleted = {partition for partition in commits if ids.get(partition.topic, "") is None}
-        leaderless = ((unrecorded | anew) - starting.keys()) | deleted
-        commits = {partition: commit for partition, commit in commits.items() if partition not in leaderless}
-        losses = [
-            commit_loss(self._stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
-            for partition in sorted(anew - leaderless)
-        ]
+        found = look_up(
+            self._stream,
+            self._commits.fetch(self._acquired),
+            starting_offsets=self._starting_offsets,
+            topic_ids=self._topic_ids,
+            log_starts=self._log_starts,
+        )
         if self._fail_on_data_loss:
-            refuse(losses)
+            refuse(found.losses)
         if self._held_ranges.needs_earlier_claims:
             self._held_ranges.note_earlier_claims(self._commits.fetch(self._all_partitions()))
-        holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in commits.values())
+        holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in found.commits.values())
         done = self._evidence() if holds_ranges else {}
         adopted = {
             partition: adopt(
                 self._stream,
                 partition,
                 commit,
-                starting_offset=starting.get(partition, 0),
+                starting_offset=found.starting.get(partition, 0),
                 done=done,
-                topic_id=ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
+                topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
+                cluster_id=self._commits.cluster_id,
             )
-            for partition, commit in commits.items()
+            for partition, commit in found.commits.items()
         }
-        for part in self._commits.parts({where: record for where, record in adopted.items() if record != commits[where]}):
+        written = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
+        for part in self._commits.parts(written):
             self._commits.commit(part)
         self._records |= adopted
         self._acquired -= adopted.keys()
         self._publish()
-        warn(losses)
+        warn(found.losses)
         self._held_ranges.warn(adopted)
-        if leaderless:
+        warn_of_another_cluster(found.commits)
+        if found.unknown:
             raise BrokerUnavailable(
-                f"Where {min(leaderless)} begins is not known now: its leader does not answer, or its topic was deleted."
+                f"Where {min(found.unknown)} begins is not known now: its leader does not answer, or its topic was deleted."
             )
-
-    def _ids_for(self, commits: Mapping[TopicPartition, GroupCommit]) -> Mapping[str, str | None]:
-        expected = {partition.topic: self._stream.topics.get(partition.topic) for partition in commits}
-        for partition, commit in commits.items():
-            if isinstance(commit, CommitRecord) and commit.topic_id is not None:
-                expected[partition.topic] = commit.topic_id
-        return self._topic_ids(expected)
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
         """The records of these partitions with durable plans closed; only those that change."""

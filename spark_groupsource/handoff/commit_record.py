@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterable
 from typing import Annotated, NamedTuple
 
@@ -35,8 +36,10 @@ PlanNumber = Annotated[int, Field(ge=-1, lt=2**63)]
 TopicId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{22}$")]
 """The id that distinguishes a topic from an earlier one of the same name (KIP-516), in the base64 of Kafka's own tools."""
 
-ClusterId = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{1,48}$")]
-"""The id of a cluster (`cluster.id`)."""
+CLUSTER_ID = r"^[0-9a-zA-Z_-]{1,48}$"
+
+ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
+"""A cluster's own name for itself (`cluster.id`)."""
 
 
 class OwedRange(NamedTuple):
@@ -173,6 +176,11 @@ class Newer(NamedTuple):
 
 GroupCommit = CommitRecord | Foreign | Newer | None
 """What the group has committed for one partition. `None` if nothing was committed, or the commit has expired."""
+
+
+def writable_cluster_id(cluster_id: str) -> str | None:
+    """Return the id if a record can carry it, else `None`: a record that does not read back would be another client's."""
+    return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None) -> GroupCommit:

@@ -50,6 +50,7 @@ class HeldRanges:
         self.policy = policy
         self._since: Mapping[PlanOf, float] = {}
         self._claimed_before: frozenset[PlanOf] = frozenset()
+        self._full: frozenset[TopicPartition] = frozenset()
         self.needs_earlier_claims = fresh and policy.stop_after_s is not None
         """Whether `note_earlier_claims` has still to be called."""
 
@@ -113,6 +114,17 @@ class HeldRanges:
         overdue = [(plan[0], entry) for plan, entry in held if plan in self._claimed_before and now - self._since[plan] >= grace]
         if overdue:
             raise _claims_outstanding(sorted(overdue), grace)
+
+    def warn_of_full(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Log once each partition whose record has no room for new claims, out of all those that have none now."""
+        for partition in sorted(records.keys() - self._full):
+            owed = records[partition].owed
+            log.warning(
+                "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread; %d "
+                "ranges are owed to the streams %s. Restart their queries, or set outstandingClaims=reread",
+                *(partition, len(owed), ", ".join(sorted({entry.stream for entry in owed}))),
+            )
+        self._full = frozenset(records)
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Log each range that is held in partitions that were just adopted."""

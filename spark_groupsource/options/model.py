@@ -207,11 +207,13 @@ class Options(BaseModel):
 
     def _conflicts(self) -> Iterator[str]:
         """Yield the mistakes of options that are valid alone and not together."""
-        if self.handoff == "drain" and self.drain_timeout_ms >= self.max_poll_interval_ms:
-            yield (
-                f"handoff.drainTimeout ({self.drain_timeout_ms} ms) must be below kafka.max.poll.interval.ms "
-                f"({self.max_poll_interval_ms} ms), after which the group removes the member: lower the one or raise the other."
-            )
+        for name, limit_ms, reason in (
+            ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
+            ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
+        ):
+            if self.handoff == "drain" and self.drain_timeout_ms >= limit_ms:
+                drain = f"handoff.drainTimeout ({self.drain_timeout_ms} ms)"
+                yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower the one or raise the other."
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
             yield (
                 f"minOffsetsPerTrigger ({self.min_offsets_per_trigger}) is higher than maxOffsetsPerTrigger "

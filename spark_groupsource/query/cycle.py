@@ -19,6 +19,7 @@ from typing import Any
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import OffsetError
+from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
@@ -62,12 +63,17 @@ class Cycle:
         self._settling = Settling(options, clock=clock)
         self._joined: Joined | None = None
         self._planned_at: float | None = None
+        self._claimed_at: float | None = None
+        self._moved = False
+        self._warned_of_trigger = False
 
     def first(self) -> PlanOffset:
         """Return the offset before the first plan of a new stream, which begins with the partitions that exist now."""
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
-        return PlanOffset.first(self._options.group_id, partitions, {topic: known for topic, known in ids.items() if known})
+        return PlanOffset.first(
+            self._options.group_id, partitions, {topic: known for topic, known in ids.items() if known}, self._cluster_id()
+        )
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
@@ -77,6 +83,13 @@ class Cycle:
             ends = self._topics.ends(partitions)
             if len(ends) == len(partitions):
                 break
+        else:
+            unknown = sorted(set(partitions) - ends.keys())
+            log.warning(
+                "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
+                "wait for the next run",
+                *(len(unknown), ", ".join(map(str, unknown[:20]))),
+            )
         self._watch.target = Target(ends, ids)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
@@ -91,7 +104,7 @@ class Cycle:
         Raises:
             DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
-        stream = _stream(start, start.plan)
+        stream = self._stream(start, start.plan)
         joined = self._join(stream, start)
         joined.settle(start.plan)
         self._settling.await_partitions(joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)))
@@ -109,6 +122,7 @@ class Cycle:
         records = self._watch.look(joined, stream)
         again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
+        self._warn_of_long_trigger()
         ends, most = self._watch.ends, self._options.max_offsets_per_trigger if limited else None
         # Proposed also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
         wait = limited and self._waits_for_more(positions, again)
@@ -128,6 +142,7 @@ class Cycle:
             group=self._options.group_id,
             ranges=planned,
             topics={partition.topic: topic_id for partition in planned if (topic_id := records[partition].topic_id)},
+            cluster=self._cluster_id(),
         )
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
@@ -141,11 +156,12 @@ class Cycle:
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
-        stream = _stream(end, max(-1, end.plan - 1))
+        stream = self._stream(end, max(-1, end.plan - 1))
         joined = self._join(stream, end)
         began = self._clock()
         granted = joined.claim(stream, self._watch.remaining)
-        self._observer.claimed(end.plan, self._clock() - began, granted)
+        self._claimed_at = self._clock()
+        self._observer.claimed(end.plan, self._claimed_at - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in granted.get(partition, ()))
             if left:
@@ -154,7 +170,7 @@ class Cycle:
 
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log; its claims are closed with the next commit."""
-        self._join(_stream(end, end.plan), end).note_durable(end.plan)
+        self._join(self._stream(end, end.plan), end).note_durable(end.plan)
 
     def report(self) -> dict[str, Any] | None:
         """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
@@ -179,6 +195,21 @@ class Cycle:
             self._joined = self._joining.join(stream, newest, self._watch.leave_deleted)
         return self._joined
 
+    def _warn_of_long_trigger(self) -> None:
+        """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
+        claimed_at, self._claimed_at = self._claimed_at, None
+        limit_s = self._options.drain_timeout_ms / 1000
+        if claimed_at is None or self._warned_of_trigger or self._options.handoff != "drain":
+            return
+        if (open_s := self._clock() - claimed_at) > limit_s:
+            self._warned_of_trigger = True
+            log.warning(
+                "group %s: the claims of a micro-batch stayed open for %.0f s, longer than handoff.drainTimeout (%.0f s). A "
+                "partition that moves meanwhile waits for all of that time, and its claim stays open until this query's next "
+                "trigger. Use a shorter trigger or smaller micro-batches, or raise handoff.drainTimeout",
+                *(self._options.group_id, open_s, limit_s),
+            )
+
     def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
         """Whether `minOffsetsPerTrigger` delays the next plan: not the first of a run, and not under AvailableNow."""
         least = self._options.min_offsets_per_trigger
@@ -193,13 +224,25 @@ class Cycle:
             return ends
         return {partition: min(end, target.ends[partition]) for partition, end in ends.items() if partition in target.ends}
 
+    def _stream(self, offset: PlanOffset, durable: int) -> Stream:
+        """What the stream knows of itself when `offset` is the newest in its offset log. Offsets of another cluster are void."""
+        here = self._cluster_id()
+        if offset.cluster is not None and here is not None and offset.cluster != here:
+            if not self._moved:
+                self._moved = True
+                log.warning(
+                    "the checkpoint is of Kafka cluster %s, and this is cluster %s: the query goes on at the group's commits, "
+                    "and plan %d is not read again. Records that it had not finished may be duplicated",
+                    *(offset.cluster, here, offset.plan),
+                )
+            return Stream(offset.stream, offset.plan, durable)
+        return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics)
+
+    def _cluster_id(self) -> str | None:
+        return writable_cluster_id(self._topics.cluster_id())
+
     def _deadline(self) -> Deadline:
         return Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
-
-
-def _stream(offset: PlanOffset, durable: int) -> Stream:
-    """What the stream knows of itself when `offset` is the newest in its offset log."""
-    return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

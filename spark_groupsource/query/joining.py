@@ -13,6 +13,7 @@ from spark_groupsource.errors import AssignmentTimeout, MemberFenced
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
+from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.losses import changed
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
@@ -110,7 +111,12 @@ class Joining:
         self._observer.joining(stream.name)
         ledger = Ledger(
             stream,
-            FencedCommits(member.consumer, options.group_id, observer=self._observer),
+            FencedCommits(
+                member.consumer,
+                options.group_id,
+                cluster_id=writable_cluster_id(self._topics.cluster_id()),
+                observer=self._observer,
+            ),
             starting_offsets=start,
             all_partitions=lambda: self._topics.partitions(skip_missing=True),
             topic_ids=self._topic_ids.now,

@@ -66,7 +66,8 @@ class LossWatch:
         self._clock = clock
         self._look_at = -math.inf
         self._look_at_starts_at = -math.inf
-        self._reported: set[PartitionLoss] = set()
+        self._reported: dict[TopicPartition, PartitionLoss] = {}
+        """The newest loss of each partition: older ones cannot come again."""
         self._deleted: set[TopicPartition] = set()
         self.target: Target | None = None
         """Set once, before the first plan, under Trigger.AvailableNow."""
@@ -134,6 +135,7 @@ class LossWatch:
 
     def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
         """The partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
+        self._deleted &= stream.ranges.keys()
         return frozenset(
             partition
             for partition in stream.ranges.keys() - records.keys() - self._deleted
@@ -164,8 +166,8 @@ class LossWatch:
             # The query commits on its way out, and no broker accepts a commit for a deleted topic.
             joined.go_on([loss for loss in losses if loss.cause is Cause.DELETED])
             refuse(losses)
-        warn(loss for loss in losses if loss not in self._reported)
-        self._reported |= set(losses)
+        warn(loss for loss in losses if self._reported.get(loss.partition) != loss)
+        self._reported |= {loss.partition: loss for loss in losses}
         self._deleted |= {loss.partition for loss in losses if loss.resume is None}
 
 

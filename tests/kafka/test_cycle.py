@@ -181,7 +181,7 @@ def test_a_claim_that_waits_too_long_says_for_what(
     """The partition went to an ordinary consumer that has committed nothing: nobody can know what it reads."""
     name = topic()
     produce(name, [(None, b"x")] * 10)
-    a = query(name, assignmentTimeout="5s")
+    a = query(name, **{"assignmentTimeout": "5s", "handoff.drainTimeout": "2s"})
     assert a.plan()
     a.cycle.stop()
     settings = {

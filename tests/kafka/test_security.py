@@ -45,6 +45,7 @@ def reading(topic: str, login: Mapping[str, str], **more: str) -> dict[str, str]
         "kafka.log_level": "0",
         "kafkaConsumer.pollTimeoutMs": "4000",
         "assignmentTimeout": "20s",
+        "handoff.drainTimeout": "10s",
         **login,
         **{name.replace("_", "."): value for name, value in more.items()},
     }

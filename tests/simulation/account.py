@@ -126,8 +126,9 @@ class Account:
         newest = checkpoint.newest()
         planned = newest.by_partition.get(where, ()) if newest.plan == entry.plan else ()
         # Of a range that is owed another stream may have taken a part.
-        left = [one for one in planned if one.overlap(entry.range) == entry.range]
-        whole = [one for one in left if set(range(*one)) - set(range(*entry.range)) <= self.reread[where.partition]]
+        touched = set(offsets_of(one for one in planned if one.overlap(entry.range).size))
+        owed = set(range(*entry.range))
+        whole = owed <= touched and touched - owed <= self.reread[where.partition]
         if checkpoint.named != entry.stream or not whole:
             raise Violation("owed to nobody", f"{where}: {entry}; the newest plan of {checkpoint.named} has {planned}")
 

@@ -435,7 +435,7 @@ class Driver:
                 frozenset(self.again.items()),
                 frozenset(self.topics.items()),
             ),
-            *(ledger._stream.logged, ledger._stream.durable, frozenset(ledger._acquired), ledger._planned),
+            *(ledger._stream.logged, ledger._stream.durable, frozenset(ledger._acquired), ledger._planned, ledger._alive),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 

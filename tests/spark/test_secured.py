@@ -69,7 +69,12 @@ def test_a_query_without_an_acl_says_which(
     secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, prefix: str, group: str, told: str
 ) -> None:
     topic = secured_topic(prefix)
-    options = {**secured.login("SCRAM-SHA-512"), "kafka.group.id": group, "assignmentTimeout": "30s"}
+    options = {
+        **secured.login("SCRAM-SHA-512"),
+        "kafka.group.id": group,
+        "assignmentTimeout": "30s",
+        "handoff.drainTimeout": "10s",
+    }
     failure = secured_queries("a", topic, **options).start(availableNow=True).failure()
     assert "NotAuthorized" in failure
     assert told in failure

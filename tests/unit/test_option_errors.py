@@ -81,6 +81,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**BASE, "kafka.max.poll.interval.ms": "20000", "kafka.session.timeout.ms": "10000"},
         ("handoff.drainTimeout (30000 ms)", "kafka.max.poll.interval.ms (20000 ms)"),
     ),
+    "draining for as long as a new member waits": (
+        {**BASE, "assignmentTimeout": "30s"},
+        ("handoff.drainTimeout (30000 ms)", "below assignmentTimeout (30000 ms)"),
+    ),
     "not JSON": ({**BASE, "startingOffsets": "{"}, ("startingOffsets = '{'", "earliest, latest, committed or JSON")),
     "no word": ({**BASE, "startingOffsets": "newest"}, ("startingOffsets = 'newest'", "earliest, latest, committed or JSON")),
     "another JSON": ({**BASE, "startingOffsets": '{"orders":[0]}'}, ("startingOffsets", "earliest, latest, committed or JSON")),

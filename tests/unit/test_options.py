@@ -87,7 +87,7 @@ def test_every_option_may_be_set_in_any_case() -> None:
     ],
 )
 def test_durations_are_written_as_in_spark(text: str, milliseconds: int) -> None:
-    assert parse(assignmentTimeout=text).assignment_timeout_ms == milliseconds
+    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,89 @@
+"""What the brokers have to say before a partition can be adopted: where it starts, and whether its topic was created again.
+
+It runs on the consumer's thread. The rules that decide from the answers are in handoff/rules.py.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
+from spark_groupsource.handoff.losses import PartitionLoss, commit_loss
+from spark_groupsource.handoff.rules import Stream, recreated
+from spark_groupsource.partition import TopicPartition
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """What was found out about partitions that are to be adopted."""
+
+    commits: Mapping[TopicPartition, GroupCommit]
+    """What the group holds for each partition that can be adopted now."""
+    starting: Mapping[TopicPartition, int]
+    """Where to start (inclusive) in partitions without a commit, and in topics that were created again."""
+    topic_ids: Mapping[str, str | None]
+    """As in `losses.LogState.ids`."""
+    unknown: Collection[TopicPartition]
+    """Partitions that cannot be adopted now: their leader does not answer, or their topic was deleted."""
+    losses: list[PartitionLoss]
+    """What is lost with topics that were created again."""
+
+
+def look_up(
+    stream: Stream,
+    commits: Mapping[TopicPartition, GroupCommit],
+    *,
+    starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+    topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
+    log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+) -> Lookup:
+    """Ask the brokers what the adoption of these partitions needs to know.
+
+    Args:
+        stream: the stream that adopts.
+        commits: what the group holds for each partition.
+        starting_offsets: see ledger.Ledger.
+        topic_ids: see ledger.Ledger.
+        log_starts: see ledger.Ledger.
+
+    Raises:
+        GroupKafkaError: see topics.Topics.
+    """
+    ids = topic_ids(_expected_ids(stream, commits))
+    anew = {partition for partition, commit in commits.items() if recreated(stream, partition, commit, ids.get(partition.topic))}
+    unrecorded = {partition for partition, commit in commits.items() if commit is None} - stream.ranges.keys() - anew
+    starting = {
+        **(starting_offsets(unrecorded) if unrecorded else {}),
+        **(log_starts(anew) if anew else {}),
+    }
+    deleted = {partition for partition in commits if ids.get(partition.topic, "") is None}
+    unknown = ((unrecorded | anew) - starting.keys()) | deleted
+    losses = [
+        commit_loss(stream, partition, commits[partition], ids[partition.topic] or "", starting[partition])
+        for partition in sorted(anew - unknown)
+    ]
+    known = {partition: commit for partition, commit in commits.items() if partition not in unknown}
+    return Lookup(known, starting, ids, unknown, losses)
+
+
+def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
+    expected = {partition.topic: stream.topics.get(partition.topic) for partition in commits}
+    for partition, commit in commits.items():
+        if isinstance(commit, CommitRecord) and commit.topic_id is not None:
+            expected[partition.topic] = commit.topic_id
+    return expected
+
+
+def warn_of_another_cluster(commits: Mapping[TopicPartition, GroupCommit]) -> None:
+    """Log that the group was moved here with its offsets, if it was."""
+    copied = [partition for partition, commit in commits.items() if isinstance(commit, Foreign) and commit.cluster_id]
+    if copied:
+        log.warning(
+            "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query goes on at their offsets, "
+            "and forgets which ranges were claimed there. Records of those ranges may be duplicated",
+            *(len(copied), min(copied)),
+        )

@@ -1,0 +1,142 @@
+"""Claims that stay open for long: a trigger of minutes, a backlog, a group that moved to another cluster."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.errors import ClaimsOutstanding, CommitRecordTooNew
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, RecordOf
+from tests.support.waiting import until
+
+ANOTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
+
+
+def commit_as_another_client(cluster: Cluster, topic: str, record: CommitRecord | str, offset: int) -> None:
+    """Commit while the group has no member."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{topic}"})
+    metadata = record if isinstance(record, str) else record.metadata()
+    consumer.commit(offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False)
+    consumer.close()
+
+
+def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    """The live query's claims stay open until its next trigger. They are not those of a deleted checkpoint."""
+    name = topic(partitions=4)
+    for partition in range(4):
+        produce(name, [(None, b"x")] * 10, partition)
+    patience = {"handoff.drainTimeout": "1s", "outstandingClaims.grace": "1s"}
+    slow, newcomer = query(name, **patience), query(name, **patience)
+    assert slow.plan()
+    assert len(slow.claim()) == 4
+    newcomer.until_planning(2)
+    for partition in range(4):
+        produce(name, [(None, b"y")] * 5, partition)
+    moved = {one.partition for one in newcomer.cycle._joined.positions}  # type: ignore[union-attr]
+    assert newcomer.run_batch() == dict.fromkeys(moved, (10, 15))
+    owed = [record for partition in moved if isinstance(record := record_of(name, partition), CommitRecord) and record.owed]
+    assert len(owed) == 2, "the live query's claims are held for it"
+
+    def overdue() -> bool:
+        """More than the grace later, looked at more often than the group is asked."""
+        newcomer.plan()
+        return newcomer.cycle._clock() > later
+
+    later = newcomer.cycle._clock() + 6
+    until(overdue, "six seconds of plans")
+    slow.cycle.stop()
+    with pytest.raises(ClaimsOutstanding):
+        until(lambda: newcomer.plan() and False, "the live query is dead now, and the grace counts from then")
+
+
+def test_a_dead_query_s_range_is_reread_and_a_live_one_s_is_not(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, b"x")] * 10, partition)
+    rereads = {"outstandingClaims": "reread", "handoff.drainTimeout": "1s"}
+    slow, other = query(name, **rereads), query(name, **rereads)
+    assert slow.plan()
+    assert slow.claim() == {0: (0, 10), 1: (0, 10)}
+    other.until_planning(1)
+    (moved,) = other.cycle._joined.positions  # type: ignore[union-attr]
+    assert not other.plan(), "the slow query is alive: its range is its own"
+    slow.cycle.stop()
+    assert until(other.plan, "the range of the query that is dead now") >= 0
+    reread = other.claim()
+    assert reread[moved.partition] == (0, 10)
+
+
+def test_a_trigger_that_is_longer_than_the_drain_timeout_is_worth_one_warning(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    slow = query(name, **{"handoff.drainTimeout": "1ms"})
+    with caplog.at_level(logging.WARNING, "spark_groupsource.query.cycle"):
+        for _ in range(3):
+            produce(name, [(None, b"x")])
+            slow.run_batch()
+    (message,) = caplog.messages
+    assert "longer than handoff.drainTimeout" in message
+
+
+def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
+) -> None:
+    """In a rolling upgrade the newer version's record may owe ranges to anybody."""
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    commit_as_another_client(cluster, name, '{"v":2,"s":"0123456789abcdef","unheard":"of"}', 5)
+    with pytest.raises(CommitRecordTooNew, match=f"{name}-0: .*format 2"):
+        query(name).plan()
+
+
+def test_a_record_of_another_cluster_is_where_the_query_goes_on_and_its_claims_are_void(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, record_of: RecordOf, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    claimed = CommitRecord(
+        stream="0123456789abcdef",
+        logged=4,
+        done=3,
+        next=8,
+        open=(OpenRange(3, 8),),
+        topic_id="A" * 22,
+        cluster_id=ANOTHER_CLUSTER,
+    )
+    commit_as_another_client(cluster, name, claimed, 3)
+    with caplog.at_level(logging.WARNING, "spark_groupsource"):
+        assert query(name).run_batch() == {0: (3, 10)}
+    assert any("were written in another Kafka cluster" in message for message in caplog.messages)
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert record.cluster_id not in {None, ANOTHER_CLUSTER}
+
+
+def test_a_checkpoint_of_another_cluster_goes_on_at_the_group_s_commits(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    commit_as_another_client(cluster, name, "", 6)
+    moved = query(name)
+    here = moved.done
+    assert here.cluster is not None
+    there = {"stream": here.stream, "group": here.group, "generation": 3, "member": "m", "cluster": ANOTHER_CLUSTER}
+    topics, ranges = {name: "A" * 22}, {name: {"0": [[0, 4]]}}
+    moved.done = PlanOffset.parse({"v": 1, **there, "plan": 6, "ranges": {name: {"0": [[0, 0]]}}, "topics": topics}, here.group)
+    moved.logged = PlanOffset.parse({"v": 1, **there, "plan": 7, "ranges": ranges, "topics": topics}, here.group)
+    with caplog.at_level(logging.WARNING, "spark_groupsource"):
+        assert moved.claim() == {}, "the plan is replayed as an empty micro-batch"
+        moved.finish()
+        assert moved.run_batch() == {0: (6, 10)}
+    assert sum("the checkpoint is of Kafka cluster" in message for message in caplog.messages) == 1

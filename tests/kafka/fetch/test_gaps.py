@@ -5,55 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import MakeTopic
 from tests.support.fetching import MakeSettings, offsets, warnings_of
-
-
-@pytest.fixture
-def compacted(topic: MakeTopic, cluster: Cluster, quick_cleaner: None) -> str:
-    """Offsets 0, 1, 5 and 9 are compacted away below 15: in partition 0 whole batches, in partition 1 records of one batch."""
-    name = topic(
-        partitions=2,
-        config={
-            "cleanup.policy": "compact",
-            "segment.ms": "1000",
-            "min.cleanable.dirty.ratio": "0",
-            "min.compaction.lag.ms": "0",
-        },
-    )
-    keys = [*range(10), 0, 1, 5, 9, 10]
-    now_ms = int(time.time() * 1000)
-    for partition, config in enumerate(({"linger.ms": 0}, {"linger.ms": 200})):
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **config})
-        for number, key in enumerate(keys):
-            # The last one is the first of a new segment, by its time: only closed segments are compacted.
-            late = number == len(keys) - 1
-            if late or partition == 0:
-                assert producer.flush(10) == 0
-            producer.produce(name, b"v%d" % number, b"k%d" % key, partition, timestamp=now_ms + (5_000 if late else 0))
-        assert producer.flush(10) == 0
-    for partition in range(2):
-        wait_for_first(cluster, name, partition, 2)
-    return name
-
-
-def wait_for_first(cluster: Cluster, name: str, partition: int, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "look", "auto.offset.reset": "error"})
-    limit = time.monotonic() + 30
-    first = None
-    while first != offset:
-        assert time.monotonic() < limit, f"not compacted: the first record is at {first}"
-        consumer.assign([TopicPartition(name, partition, 0)])
-        message = consumer.poll(5)
-        first = None if message is None else message.offset()
-        consumer.unassign()
-        time.sleep(0.05)
-    consumer.close()
-
 
 COMPACTED_AWAY = {0, 1, 5, 9}
 

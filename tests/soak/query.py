@@ -86,7 +86,7 @@ class Query:
         """Start it again if it has ended by itself, and return whether it had."""
         if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "ended"):
             return False
-        self.failures.append(self._driver.failure or "its driver has ended")
+        self.failures.append(" ".join(self._driver.failure.split()) or "its driver has ended")
         self.start()
         return True
 

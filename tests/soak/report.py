@@ -15,6 +15,7 @@ from tests.soak.slope import Slope, Verdict, slope
 LIMIT_MB_PER_HOUR = 1.0
 COVERED = 0.9
 """A process that was there for less of the last half than that is not judged."""
+FEWEST = 3
 KB_PER_MB = 1024
 MIN_S = 60.0
 
@@ -39,6 +40,8 @@ def judge(result: Result) -> list[Judged]:
             by_process[sample.process].append(sample)
     found = []
     for process, samples in sorted(by_process.items(), key=lambda item: (item[0].role.value, item[0].pid)):
+        if len(samples) < FEWEST:  # for a moment after its fork a process has the command line of its parent
+            continue
         fitted = slope([(one.at, one.anonymous / KB_PER_MB) for one in samples])
         covered = samples[-1].at - samples[0].at >= COVERED * (end - begin)
         verdict = (fitted.verdict(LIMIT_MB_PER_HOUR) if covered else Verdict.TOO_SHORT) if process.role in JUDGED else None

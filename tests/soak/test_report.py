@@ -66,6 +66,7 @@ def test_records_claims_and_queries_that_ended_are_failures() -> None:
     result.count = Count(1000, 1, 0, 0, 0, ("lost: 0:7",))
     result.unsettled = ["partition 3: owed: [5, 7) to b"]
     result.failures = [("A", "DataLossError: expired"), ("B", "... CommitOutcomeUnknown: no answer")]
+    result.failures.append(("C", "[STREAM_FAILED] ... Python worker failed to connect back."))
     assert failures(result, judge(result)) == [
         "lost: 0:7",
         "the group has not settled: partition 3: owed: [5, 7) to b",

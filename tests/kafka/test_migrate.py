@@ -204,7 +204,7 @@ def test_state_that_is_not_copied_is_reported(filled: Callable[..., str], checkp
 
 @pytest.mark.parametrize(
     ("location", "expected"),
-    [("nowhere", "that is no checkpoint of a streaming query"), ("dbfs:/x", "cannot be read: Unrecognized filesystem type")],
+    [("nowhere", "this is not the checkpoint of a streaming query"), ("dbfs:/x", "cannot be read: Unrecognized filesystem type")],
 )
 def test_a_place_without_a_checkpoint_is_named(migrate: Migrate, location: str, expected: str) -> None:
     refused = migrate("t", location)

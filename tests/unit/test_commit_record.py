@@ -83,6 +83,30 @@ def test_a_record_of_version_1_is_read_for_ever() -> None:
     assert record.owed[0].range == OffsetRange(120, 180)
 
 
+def test_a_record_of_version_1_with_every_field_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "commit_record_v1_all_fields.json").read_text())
+    record = read_commit(stored["offset"], stored["metadata"], "MkU3OEVBNTcwNTJENDM2Qg")
+    assert record == CommitRecord(
+        stream=STREAM,
+        logged=41,
+        done=40,
+        next=300,
+        open=(OpenRange(200, 300),),
+        owed=(OwedRange(OTHER, 7, 120, 180, 1_763_744_384),),
+        claimed_at=1_763_744_390,
+        topic_id="Zm9vYmFyYmF6cXV4MTIzNA",
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
+    )
+    assert isinstance(record, CommitRecord)
+    assert record.metadata() == stored["metadata"]
+    assert read_commit(stored["offset"], stored["metadata"], "another") == Foreign(stored["offset"], record.cluster_id)
+
+
+def test_about_sixty_owed_ranges_fit_into_a_record_that_its_next_owner_can_write() -> None:
+    crowded = _holding(60).model_copy(update={"claimed_at": 1, "topic_id": "t" * 22, "cluster_id": "c" * 22})
+    assert crowded.size_once_adopted <= MAX_METADATA_BYTES
+
+
 def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None:
     record = CommitRecord(
         stream=STREAM,

@@ -73,6 +73,15 @@ def test_an_offset_of_version_1_is_read_for_ever() -> None:
     assert offset.to_json() == stored
 
 
+def test_an_offset_of_version_1_with_every_field_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "offset_v1_all_fields.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert offset.topics == {"orders": "Zm9vYmFyYmF6cXV4MTIzNA"}
+    assert offset.cluster == "MkU3OEVBNTcwNTJENDM2Qg"
+    assert offset.to_json() == stored
+    assert json.dumps(offset.to_json()) == json.dumps(stored)
+
+
 def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None:
     first, second = TopicPartition("orders", 2), TopicPartition("orders", 10)
     bounds = (OffsetRange(0, 5),)

@@ -6,8 +6,10 @@ An AdminClient asks. Each broker gets one request for many partitions, and the g
 from __future__ import annotations
 
 import base64
+import copy
 import ctypes
 import logging
+import math
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -57,7 +59,11 @@ class TopicLook:
 
 
 class Topics:
-    """The subscribed topics as the brokers know them now."""
+    """The subscribed topics as the brokers know them now.
+
+    One thread calls `ends`, which remembers for how long a partition's end has been unknown. In a query that is the runner's
+    main thread. Adoption asks through `without_patience`. Any thread may call the other methods.
+    """
 
     def __init__(
         self,
@@ -92,6 +98,19 @@ class Topics:
         self._cluster_id: str | None = None
         self._unknown_since: dict[TopicPartition, float] = {}
         self._all_answered = False
+
+    def without_patience(self) -> Topics:
+        """Return the same topics, with the same client, for callers on other threads.
+
+        Its `ends` leaves out unknown partitions for as long as they are unknown: the caller has its own patience. What this
+        object remembers of unknown partitions is not changed by it. Threads may share it. What it remembers only decides how
+        long it waits for an answer.
+        """
+        other = copy.copy(self)
+        other._patience_s = math.inf
+        other._unknown_since = {}
+        other._all_answered = True
+        return other
 
     def partitions(self, *, skip_missing: bool = False) -> list[TopicPartition]:
         """Return every partition of the subscribed topics, sorted. A pattern may match none.

@@ -34,6 +34,7 @@ class StartingOffsets:
 
     options: Options
     topics: Topics
+    """`Topics.without_patience`: the main thread asks for ends meanwhile."""
     began_with: frozenset[TopicPartition]
     """The partitions that existed when the stream began."""
     began_ids: Mapping[str, str]
@@ -85,7 +86,7 @@ class Joining:
         options = self._options
         topics = frozenset(topics_of(self._topics.partitions(skip_missing=True)))
         refuse_shared_topics(Source(self._topics.cluster_id(), options.group_id, topics))
-        start = StartingOffsets(options, self._topics, newest.began_with(), newest.topics)
+        start = StartingOffsets(options, self._topics.without_patience(), newest.began_with(), newest.topics)
         if newest.plan < 0:
             refuse_unknown(options.stream_start, start.began_with)
         deadline = Deadline(options.assignment_timeout_ms / 1000, clock=self._clock)

@@ -1,0 +1,49 @@
+"""How long the end of a partition may stay unknown, for callers on two threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.joining import StartingOffsets
+
+PLANNED, ADOPTED = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture
+def options() -> Options:
+    return Options.parse(
+        {
+            "kafka.bootstrap.servers": "127.0.0.1:1",
+            "kafka.group.id": "billing",
+            "subscribe": "orders",
+            "startingOffsets": "latest",
+        }
+    )
+
+
+def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_been_unknown(
+    options: Options, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
+
+    def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+        return {}
+
+    monkeypatch.setattr(Topics, "_offsets", no_answer)
+    monkeypatch.setattr(Topics, "ids", lambda *_: {})
+    start = StartingOffsets(options, topics.without_patience(), frozenset({ADOPTED}), {})
+    assert topics.ends([PLANNED]) == {}
+    now = 50.0
+    assert start([ADOPTED]) == {}
+    now = 61.0
+    with pytest.raises(BrokerUnavailable, match="orders-0 has not returned its end offset for 61 s"):
+        topics.ends([PLANNED])
+    now = 500.0
+    assert start([ADOPTED]) == {}  # the ledger has the patience for adoptions

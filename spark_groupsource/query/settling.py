@@ -65,6 +65,8 @@ class Settling:
         for _ in Deadline(waits_s, clock=self._clock).attempts():
             if joined.positions:
                 return
+        if joined.assignment.partitions:
+            return  # they are not adopted yet, and the log says why
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(
             "group %s gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "

@@ -249,7 +249,7 @@ class Ledger:
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan. Nothing is sent when nothing is open.
+        """Close the claims of every durable plan. Nothing is sent when nothing is open and nobody has to learn that it is done.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.

@@ -39,7 +39,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 POLL_INTERVAL_S = 0.05
-"""How long a callback of the group may wait when no command comes. Commands are served at once."""
+"""Longest time between two polls when no command comes. Commands are served at once."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""

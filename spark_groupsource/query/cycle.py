@@ -123,7 +123,8 @@ class Cycle:
         again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
         self._warn_of_long_trigger()
-        ends, most = self._watch.ends, self._options.max_offsets_per_trigger if limited else None
+        ends = self._watch.ends
+        most = self._options.max_offsets_per_trigger if limited else None
         # Proposed also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
         wait = limited and self._waits_for_more(positions, again)
         planned = joined.propose({} if wait else plan(positions, self._reachable(), most, again=again))
@@ -155,7 +156,7 @@ class Cycle:
         """
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
-        # Batch 0 always runs, with the offset before the first plan when there is nothing to read.
+        # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         stream = self._stream(end, max(-1, end.plan - 1))
         joined = self._join(stream, end)
         began = self._clock()

@@ -125,8 +125,9 @@ class Joined:
             left = remaining(self, stream)
             return self._member.call(lambda: self._ledger.claim(left))
 
-        for _ in self._deadline().attempts():
-            claims = self._deadline().retry(attempt, self._passes)
+        deadline = self._deadline()
+        for _ in deadline.attempts():
+            claims = deadline.retry(attempt, self._passes)
             if not claims.waiting:
                 return claims.granted
         raise self._claim_timeout(claims, stream)

@@ -1,4 +1,4 @@
-"""What has vanished from Kafka: looked for before each plan and each claim, then reported, or the end of the query.
+"""Finds what vanished from Kafka, before each plan and each claim; warns of it, or ends the query.
 
 `handoff.losses` has the rules. This module asks the brokers, decides how often, and reports each loss once.
 """
@@ -33,7 +33,7 @@ from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.query.joined import Joined
 
 LOOK_AT_TOPICS_EVERY_S = 1.0
-"""How long a topic that was created again may go unnoticed when there is nothing to plan. Each plan looks at it before."""
+"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
 
 LOOK_AT_STARTS_EVERY_S = 10.0
 """How long a plan may overlook records that expired. The tasks that should read them find out."""
@@ -143,7 +143,7 @@ class LossWatch:
         )
 
     def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
-        """What is needed of the logs: always the ends; unless nothing has happened the ids, and now and then the starts."""
+        """Always the ends; the topics' ids unless the query is idle; where logs start, every LOOK_AT_STARTS_EVERY_S."""
         ends = self._topics.ends(records)
         idle = all(ends.get(partition) == record.next for partition, record in records.items())
         if idle and not again and self.target is None and self._clock() < self._look_at:

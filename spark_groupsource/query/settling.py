@@ -74,7 +74,9 @@ class Settling:
             self._options.group_id,
             waits_s,
             f" What stream {stream.name} confirmed up to plan {stream.durable} may stay held by other queries until this stream "
-            "owns a partition again." * unseen,
+            "owns a partition again."
+            if unseen
+            else "",
         )
 
     def may_end(self, assignment: Assignment, target: Collection[TopicPartition]) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OwedRange
 from spark_groupsource.partition import TopicPartition
 
 
@@ -57,6 +57,14 @@ class PartitionView:
         return self.commit.stream if isinstance(self.commit, CommitRecord) else None
 
     @property
+    def newer_format(self) -> int | None:
+        """The format of a commit record that only a newer version can read. `None` for every other commit.
+
+        The claims in such a record are not known.
+        """
+        return self.commit.version if isinstance(self.commit, Newer) else None
+
+    @property
     def in_flight(self) -> tuple[OwedRange, ...]:
         """Ranges that the last writer has claimed for its newest plan and has not confirmed."""
         record = self.commit
@@ -70,9 +78,9 @@ class PartitionView:
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
 
     @property
-    def held(self) -> int:
-        """Number of offsets that are in flight or owed."""
-        return sum(claimed.range.size for claimed in self.in_flight + self.owed)
+    def held(self) -> int | None:
+        """Number of offsets that are in flight or owed. `None` if only a newer version can read the record."""
+        return None if self.newer_format is not None else sum(claimed.range.size for claimed in self.in_flight + self.owed)
 
 
 @dataclass(frozen=True)
@@ -94,8 +102,13 @@ class GroupView:
 
     @property
     def held(self) -> int:
-        """Offsets that are claimed and not yet confirmed, in all partitions."""
-        return sum(partition.held for partition in self.partitions)
+        """Sum of the offsets that are known to be claimed and not yet confirmed."""
+        return sum(partition.held or 0 for partition in self.partitions)
+
+    @property
+    def newer_formats(self) -> dict[TopicPartition, int]:
+        """The format of each commit record that only a newer version can read."""
+        return {one.partition: one.newer_format for one in self.partitions if one.newer_format is not None}
 
 
 def refuse_active(view: GroupView) -> None:

@@ -27,7 +27,17 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
 from spark_groupsource.cli.as_json import Json, json_text
-from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.cli.findings import (
+    Finding,
+    Known,
+    Level,
+    listed,
+    of_assignor,
+    of_claims,
+    of_formats,
+    of_instance_id,
+    of_start,
+)
 from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
@@ -195,6 +205,8 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
         yield instance
     if partitions:
         yield from _of_records(options, topics, partitions, view)
+    if (formats := of_formats(options, view)) is not None:
+        yield formats
     yield of_claims(options, view)
 
 

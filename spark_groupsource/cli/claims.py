@@ -13,7 +13,7 @@ from rich.text import Text
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for, make_table, print_table, printable, time_and_age
+from spark_groupsource.cli.render import console_for, make_table, newer_lines, print_table, printable, time_and_age
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 
 IN_FLIGHT = """\
@@ -62,6 +62,7 @@ def json_shape(view: GroupView) -> Json:
         "state": view.state,
         "held": view.held,
         "claims": [{**place(one.partition), **claim} for one in view.partitions for claim in json_claims(one)],
+        "newer": [{**place(partition), "format": version} for partition, version in sorted(view.newer_formats.items())],
     }
 
 
@@ -74,8 +75,15 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
         for claim in claims
     ]
     group = printable(view.group)
+    if newer := newer_lines(view.newer_formats):
+        console.print(Text("The claims in these commit records are not known, because this version cannot read them:"))
+        for line in newer:
+            console.print(Text(f"  {line}"))
+        console.print()
     if not rows:
-        console.print(Text(f"group {group}: nothing is claimed; every record below the committed offsets has been confirmed."))
+        where = " in the other partitions" if newer else ""
+        said = f"nothing is claimed{where}; every record below the committed offsets has been confirmed."
+        console.print(Text(f"group {group}: {said}"))
         return
     table = make_table(
         ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal

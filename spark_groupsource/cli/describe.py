@@ -14,7 +14,7 @@ from rich.text import Text
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for, make_table, number, print_table, printable
+from spark_groupsource.cli.render import console_for, make_table, newer_lines, number, print_table, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 
 
@@ -32,7 +32,8 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
                Either a micro-batch is processing them, or they are owed to
                a query that stopped; it reads them when it restarts
     MEMBER     client id, instance id of a static member, host
-    STREAM     the query that wrote the commit; - for another client
+    STREAM     the query that wrote the commit; - for another client;
+               a format number if only a newer version can read the record
 
     \b
     Example:
@@ -80,6 +81,7 @@ def _partition(one: PartitionView) -> Json:
         "held": one.held,
         "member_id": None if one.member is None else one.member.member_id,
         "stream": one.stream,
+        "newer_format": one.newer_format,
         "claims": json_claims(one),
     }
 
@@ -97,6 +99,7 @@ def print_group(view: GroupView, console: Console) -> None:
     else:
         console.print("No partition has a committed offset or a member.")
     _print_held(view.partitions, console)
+    _print_newer(view, console)
     _print_idle([member for member in view.members if not member.partitions], console)
 
 
@@ -106,7 +109,8 @@ def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> T
     for one in partitions:
         numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
         member = "-" if one.member is None else printable(one.member.name)
-        texts = (printable(one.partition.topic), *map(number, numbers), member, one.stream or "-")
+        stream = one.stream or ("-" if one.newer_format is None else f"format {one.newer_format}")
+        texts = (printable(one.partition.topic), *map(number, numbers), member, stream)
         table.add_row(*map(Text, texts))
     return table
 
@@ -125,6 +129,14 @@ def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:
         console.print("held (claimed and not yet confirmed):")
         for line in lines:
             console.print(Text(line))
+
+
+def _print_newer(view: GroupView, console: Console) -> None:
+    if lines := newer_lines(view.newer_formats):
+        console.print()
+        console.print("commit records that this version cannot read, so their claims are not known:")
+        for line in lines:
+            console.print(Text(f"  {line}"))
 
 
 def _print_idle(members: list[GroupMember], console: Console) -> None:

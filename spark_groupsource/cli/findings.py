@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.options.model import Options
@@ -149,9 +149,10 @@ def of_start(options: Options, known: Known) -> list[Finding]:
     stream = Stream("check")
     done = evidence(known.commits.values())
     logs = known.logs
+    unread_records = {partition for partition, commit in known.commits.items() if isinstance(commit, Newer)}  # see of_formats
     answered = [
         partition
-        for partition in sorted(known.partitions)
+        for partition in sorted(set(known.partitions) - unread_records)
         if partition in logs.starts and partition in logs.ends and (_committed(known, partition) or partition in known.starting)
     ]
     records: dict[TopicPartition, CommitRecord] = {}
@@ -175,7 +176,7 @@ def of_start(options: Options, known: Known) -> list[Finding]:
             f"{len(answered)} partitions: a query with a new checkpoint starts {' and '.join(places)}; {unread} offsets to read"
         )
         findings.append(Finding(Level.OK, "start", text))
-    if silent := sorted(set(known.partitions) - set(answered)):
+    if silent := sorted(set(known.partitions) - set(answered) - unread_records):
         findings.append(
             Finding(
                 Level.ERROR,
@@ -209,13 +210,28 @@ def _of_losses(options: Options, losses: Collection[PartitionLoss]) -> list[Find
     return [Finding(level, "data loss", f"{listed(losses)}. {fate}, or set the offsets with groupkafka reset-offsets.")]
 
 
+def of_formats(options: Options, view: GroupView | None) -> Finding | None:
+    """Return the subscribed partitions whose commit record only a newer version can read; `None` if there are none."""
+    newer = view.newer_formats if view is not None else {}
+    mine = [f"{partition} (format {version})" for partition, version in sorted(newer.items()) if options.matches(partition.topic)]
+    if not mine:
+        return None
+    return Finding(
+        Level.ERROR,
+        "claims",
+        f"{listed(mine)}: the commit record was written by a newer version, and this version cannot read it. A query of this "
+        "version would stop with CommitRecordTooNew. Upgrade spark_groupsource here and for this query.",
+    )
+
+
 def of_claims(options: Options, view: GroupView | None) -> Finding:
     """Return what other streams have claimed in the subscribed topics, and what a query with a new checkpoint would do."""
     mine = [one for one in (view.partitions if view is not None else ()) if options.matches(one.partition.topic)]
     running = sum(claim.range.size for one in mine if one.member is not None for claim in one.in_flight)
     left = [(one.partition, claim) for one in mine for claim in one.owed + (() if one.member is not None else one.in_flight)]
     if not left:
-        text = f"{running} offsets are in flight in running queries; nothing is owed" if running else "nothing is claimed"
+        where = " in the other partitions" if any(one.newer_format is not None for one in mine) else ""
+        text = f"{running} offsets are in flight in running queries; nothing is owed" if running else f"nothing is claimed{where}"
         return Finding(Level.OK, "claims", text)
     after = options.outstanding().reread_after_s
     if options.outstanding_claims is None:

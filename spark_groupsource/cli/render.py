@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from typing import TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from spark_groupsource.partition import TopicPartition
 
 _UNLIMITED = 10_000
 """The width of lines that are not printed to a terminal."""
@@ -52,6 +54,14 @@ def make_table(names: Iterable[str], *, terminal: bool) -> Table:
         right = name in NUMBERS
         table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=not terminal or right)
     return table
+
+
+def newer_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
+    """Return a line for each partition whose commit record only a newer version of this command can read."""
+    return [
+        f"{printable(str(partition))}: format {version}: written by a newer version; upgrade this command"
+        for partition, version in sorted(formats.items())
+    ]
 
 
 def number(value: float | None) -> str:

@@ -216,10 +216,14 @@ def live_parts(look: Look, events: list[str], height: int, now: datetime) -> lis
 def _summary(view: GroupView, rates: Rates) -> str:
     members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
     produced, committed = number(rates.all_produced), number(rates.all_committed)
-    return (
+    summary = (
         f"{view.state}, {members}, partitions {len(view.partitions)}, lag {view.lag}, held {view.held}, "
         f"produced {produced}/s, committed {committed}/s"
     )
+    if newer := view.newer_formats:
+        formats = ", ".join(str(version) for version in sorted(set(newer.values())))
+        summary += f", {len(newer)} in format {formats}: written by a newer version; upgrade this command"
+    return summary
 
 
 def _members(view: GroupView, rates: Rates) -> Table:

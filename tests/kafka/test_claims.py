@@ -28,6 +28,8 @@ HELD = CommitRecord(
     claimed_at=1_763_744_390,
 )
 
+NEWER = '{"v":2,"s":"alpha","held":[[2,4]]}'
+
 
 @pytest.fixture
 def run(cluster: Cluster) -> Run:
@@ -157,6 +159,27 @@ def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., 
     assert "6 offsets claimed" in run("claims", name).output
     assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
     assert "nothing is claimed" in run("claims", name).output
+    assert cells(run("describe", name).output, name)[0][2] == "8"
+
+
+def test_a_record_that_only_a_newer_version_can_read_is_shown_and_in_the_way_of_a_reset(
+    stopped: Callable[..., str], run: Run
+) -> None:
+    name = stopped(2, NEWER)
+    upgrade = f"{name}-0: format 2: written by a newer version; upgrade this command"
+    for command in ("claims", "describe"):
+        shown = run(command, name).output
+        assert upgrade in shown
+        assert "nothing is claimed;" not in shown
+    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", "2"]
+    assert json.loads(run("claims", name, "--json").output)["newer"] == [{"topic": name, "partition": 0, "format": 2}]
+    reset = (name, "--topic", name, "--to-offset", "8")
+    assert f"not readable, and deleted by a reset: {upgrade}" in run("reset-offsets", *reset).output
+    refused = run("reset-offsets", *reset, "--execute")
+    assert refused.exit_code == 1
+    assert f"Nothing was reset, because this version cannot read these commit records:\n  {upgrade}" in refused.output
+    assert upgrade in run("claims", name).output
+    assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
     assert cells(run("describe", name).output, name)[0][2] == "8"
 
 

@@ -183,6 +183,19 @@ def test_claims_of_the_group_are_never_forgotten(
     assert f"have claimed ranges of {name}-0" in refused.output
 
 
+def test_a_record_that_only_a_newer_version_can_read_is_never_replaced(
+    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+) -> None:
+    name = filled()
+    folder = checkpoint({name: {0: 6}})
+    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
+        commit(consumer, name, 0, 2, '{"v":2,"s":"alpha"}')
+    refused = migrate(name, folder, "--execute", "--overwrite")
+    assert refused.exit_code == 1
+    assert f"{name}-0: format 2: written by a newer version; upgrade this command" in refused.output
+    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 2}
+
+
 def test_a_group_may_have_any_name(
     filled: Callable[..., str], checkpoint: WriteCheckpoint, cluster: Cluster, migrate: Migrate
 ) -> None:

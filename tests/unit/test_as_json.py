@@ -18,7 +18,7 @@ from spark_groupsource.cli.group_changes import GroupEvent, Rates
 from spark_groupsource.cli.migrate import Migration
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
-from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
 
 PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
@@ -46,7 +46,11 @@ VIEW = GroupView(
     "range",
     "broker 1",
     (MEMBER,),
-    (PartitionView(ZERO, MEMBER, RECORD, 10), PartitionView(TopicPartition("orders\x1b", 1), None, None, None)),
+    (
+        PartitionView(ZERO, MEMBER, RECORD, 10),
+        PartitionView(TopicPartition("orders\x1b", 1), None, None, None),
+        PartitionView(TopicPartition("orders\x1b", 2), None, Newer(4, 2), 10),
+    ),
 )
 MIGRATION = Migration(
     group="billing",
@@ -102,12 +106,14 @@ def test_the_fields_are_those_of_the_page(command: str) -> None:
 
 def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> None:
     shown = describe.json_group(VIEW)
-    first, second = shown["partitions"]
+    first, second, third = shown["partitions"]
     assert [(one["kind"], one["start"], one["since"]) for one in first["claims"]] == [
         ("owed", 2, None),
         ("in flight", 6, "2025-11-21T16:59:50Z"),
     ]
     assert (second["committed"], second["end"], second["lag"], second["held"], second["member_id"]) == (None, None, None, 0, None)
+    assert (third["stream"], third["newer_format"], third["held"], third["lag"]) == (None, 2, None, 6)
+    assert claims.json_shape(VIEW)["newer"] == [{"topic": "orders\x1b", "partition": 2, "format": 2}]
 
 
 def test_no_character_that_could_steer_a_terminal_is_raw() -> None:

@@ -6,10 +6,20 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli import check
-from spark_groupsource.cli.findings import Finding, Known, Level, listed, of_assignor, of_claims, of_instance_id, of_start
+from spark_groupsource.cli.findings import (
+    Finding,
+    Known,
+    Level,
+    listed,
+    of_assignor,
+    of_claims,
+    of_formats,
+    of_instance_id,
+    of_start,
+)
 from spark_groupsource.fetch import native_consumer, pure_consumer
 from spark_groupsource.fetch.contract import Reader
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Newer, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -139,3 +149,17 @@ def test_long_lists_are_cut() -> None:
 def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPatch, reader: Reader, named: str) -> None:
     monkeypatch.setattr(check, "reader_for", lambda _settings: reader)
     assert f"the {named} reader" in check._of_fetch(options(), None).text
+
+
+def test_commit_records_of_a_newer_version() -> None:
+    known = Known([ZERO, ONE], {ZERO: Newer(10, 2)}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
+    assert [level for level, _ in start(known)] == ["ok"], "the leader of the other partition answers"
+    shown = (PartitionView(ZERO, None, Newer(10, 2), 50), PartitionView(TopicPartition("others", 0), None, Newer(1, 3), 50))
+    newer = view("classic", "range", partitions=shown)
+    found = of_formats(options(), newer)
+    assert found is not None
+    assert found.level is Level.ERROR
+    assert found.text.startswith("orders-0 (format 2): the commit record was written by a newer version")
+    assert "Upgrade spark_groupsource" in found.text
+    assert of_claims(options(), newer).text == "nothing is claimed in the other partitions"
+    assert of_formats(options(), None) is None

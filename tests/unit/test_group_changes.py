@@ -14,7 +14,7 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView, Partiti
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, rates
 from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts, watch
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OwedRange
 from spark_groupsource.partition import TopicPartition
 
 AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
@@ -111,6 +111,16 @@ def test_a_reset_and_what_becomes_owed_and_settled() -> None:
     assert events_of(view(commits={0: owed}), view(commits={0: settled})) == [
         ("settled", "orders-0 [2, 4): no longer owed to stream b, plan 3")
     ]
+
+
+def test_a_record_that_only_a_newer_version_can_read_settles_nothing_and_is_in_the_summary() -> None:
+    owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
+    newer = view(commits={0: Newer(2, 2), 1: Foreign(10)})
+    assert events_of(view(commits={0: owed, 1: Foreign(10)}), newer) == []
+    assert events_of(newer, view(commits={0: owed, 1: Foreign(10)})) == []
+    lines: list[str] = []
+    PlainLines(lines.append).show(Look("billing", AT, newer))
+    assert lines[-1].endswith(", 1 in format 2: written by a newer version; upgrade this command")
 
 
 def test_another_coordinator_and_another_protocol() -> None:

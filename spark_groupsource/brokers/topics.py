@@ -144,6 +144,21 @@ class Topics:
                 partitions += (TopicPartition(topic.name, partition.id) for partition in topic.partitions)
         return sorted(partitions)
 
+    def everywhere(self, *, leave_out: Collection[str]) -> list[TopicPartition]:
+        """Return every partition of the cluster that the user may describe, subscribed or not, without these topics.
+
+        Raises:
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
+        return sorted(
+            TopicPartition(name, partition)
+            for name, topic in found.topics.items()
+            if name not in leave_out
+            for partition in topic.partitions
+        )
+
     def cluster_id(self) -> str:
         """Return the id of the cluster, which is the same whichever broker answers.
 

@@ -15,18 +15,17 @@ from types import MappingProxyType
 
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.adoption import look_up, warn_of_another_cluster
+from spark_groupsource.group.evidence import ConfirmedPlans, record_that_shows
 from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
 from spark_groupsource.handoff.rules import (
     Stream,
     adopt,
-    alive,
     claim,
     claimable,
     confirm,
-    evidence,
     owed_to_others,
     settle,
     with_room,
@@ -65,6 +64,7 @@ class Ledger:
         all_partitions: Callable[[], Iterable[TopicPartition]],
         topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
         log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        other_partitions: Callable[[], Iterable[TopicPartition]] = tuple,
         fail_on_data_loss: bool = True,
         outstanding: OutstandingClaims = HOLD,
         patience_s: float = 120.0,
@@ -78,9 +78,10 @@ class Ledger:
             commits: reads and writes the group's records.
             starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
                 not answer are left out.
-            all_partitions: returns every partition that the group may hold a record for, owned by this member or not.
+            all_partitions: returns every partition of the subscribed topics, owned by this member or not.
             topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones: `None` if not known.
             log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
+            other_partitions: returns every other partition that the group may hold a record for.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
             patience_s: how many seconds passing errors may delay the adoption of a partition.
@@ -95,6 +96,7 @@ class Ledger:
         self._topic_ids = topic_ids
         self._log_starts = log_starts
         self._fail_on_data_loss = fail_on_data_loss
+        self._confirmed_plans = ConfirmedPlans(all_partitions, other_partitions, clock=clock)
         self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
         self._clock = clock
         self._wall_clock = wall_clock
@@ -104,7 +106,6 @@ class Ledger:
         self._acquired: set[TopicPartition] = set()
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
-        self._alive: frozenset[str] = frozenset()
         self._blocked_at: float | None = None
         self._settle_at = 0.0
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -196,7 +197,7 @@ class Ledger:
             ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        return self._held_ranges.to_reread(records, self._stream, self._clock(), self._alive)
+        return self._held_ranges.to_reread(records, self._stream, self._clock(), self._confirmed_plans.spared)
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
@@ -248,21 +249,21 @@ class Ledger:
         self._blocked_at = blocked_at if waiting else None
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
+    def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+        """Return what the group holds for these partitions, owned by this member or not.
+
+        Raises:
+            BrokerError: see fenced_commits.FencedCommits.
+        """
+        return self._commits.fetch(partitions)
+
     def confirm(self) -> None:
         """Close the claims of every durable plan. Nothing is sent when nothing is open and nobody has to learn that it is done.
 
         Raises:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
-        writes = self._confirmed(self._records)
-        published = max((record.done for record in (*self._records.values(), *writes.values())), default=self._stream.durable)
-        if not writes and published < self._stream.durable and self._stream.ranges.keys() - self._records.keys():
-            # The plan's partitions were released with open claims. Some record has to show their owners that it is done.
-            partition = min(self._records)
-            record = self._records[partition]
-            logged = max(record.logged, self._stream.durable)
-            writes = {partition: record.model_copy(update={"done": self._stream.durable, "logged": logged})}
-        self._write(writes)
+        self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
 
     def settle(self) -> None:
         """Drop owed ranges that their streams have confirmed. The group is asked every SETTLE_INTERVAL_S at most.
@@ -273,7 +274,7 @@ class Ledger:
         if self._clock() < self._settle_at or not any(record.owed for record in self._records.values()):
             return
         self._settle_at = self._clock() + SETTLE_INTERVAL_S
-        done = {**self._evidence(), self._stream.name: self._stream.durable}
+        done = self._done(self._records.values())
         settled = {partition: settle(record, done) for partition, record in self._records.items()}
         self._write({partition: record for partition, record in settled.items() if record is not self._records[partition]})
 
@@ -305,10 +306,9 @@ class Ledger:
 
     # Inside.
 
-    def _evidence(self) -> dict[str, int]:
-        commits = self._commits.fetch(self._all_partitions())
-        self._alive = alive(commits, self._records.keys() | self._acquired)
-        return evidence(commits.values())
+    def _done(self, holding: Iterable[GroupCommit]) -> dict[str, int]:
+        owned = self._records.keys() | self._acquired
+        return self._confirmed_plans.find(self._commits, self._stream, owned, holding)
 
     def _adopt(self) -> None:
         found = look_up(
@@ -323,7 +323,7 @@ class Ledger:
         if self._held_ranges.needs_earlier_claims:
             self._held_ranges.note_earlier_claims(self._commits.fetch(self._all_partitions()))
         holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in found.commits.values())
-        done = self._evidence() if holds_ranges else {}
+        done = self._done([*self._records.values(), *found.commits.values()]) if holds_ranges else {}
         adopted = {
             partition: adopt(
                 self._stream,

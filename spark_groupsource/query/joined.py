@@ -15,12 +15,13 @@ from spark_groupsource.errors import ClaimTimeout, GroupKafkaError, MemberUnknow
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.group.member import Member
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition
 from spark_groupsource.patience import Deadline
+from spark_groupsource.query.unsubscribed import Unsubscribed
 
 log = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class Joined:
         self._options = options
         self._leave_deleted = leave_deleted
         self._clock = clock
+        self._unsubscribed = Unsubscribed(options)
 
     # Values that the consumer's thread replaces and never edits.
 
@@ -118,8 +120,9 @@ class Joined:
             remaining: returns the stream without the ranges whose topic was deleted; called before each attempt.
 
         Raises:
-            ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
+            ClaimTimeout: a partition of a subscribed topic was not adopted by its next owner within `assignmentTimeout`.
         """
+        stream = self._unsubscribed.without_refused(stream, self._read, owned=self.positions.keys())
 
         def attempt() -> Claims:
             left = remaining(self, stream)
@@ -130,7 +133,14 @@ class Joined:
             claims = deadline.retry(attempt, self._passes)
             if not claims.waiting:
                 return claims.granted
+        stream = self._unsubscribed.without_waiting(stream, claims.waiting)
+        claims = self._deadline().retry(attempt, self._passes)
+        if not claims.waiting:
+            return claims.granted
         raise self._claim_timeout(claims, stream)
+
+    def _read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        return self._retried(lambda: self._ledger.commits_of(partitions))
 
     def _retried(self, step: Callable[[], T]) -> T:
         """Do a step that commits on the consumer's thread, and again while a passing error or a rebalance forbids it.

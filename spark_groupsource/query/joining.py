@@ -18,7 +18,7 @@ from spark_groupsource.handoff.losses import changed
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import Observer
-from spark_groupsource.options.model import Options
+from spark_groupsource.options.model import INTERNAL_TOPICS, Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
@@ -120,6 +120,7 @@ class Joining:
             ),
             starting_offsets=start,
             all_partitions=lambda: self._topics.partitions(skip_missing=True),
+            other_partitions=lambda: self._topics.everywhere(leave_out=INTERNAL_TOPICS),
             topic_ids=self._topic_ids.now,
             log_starts=self._topics.starts,
             fail_on_data_loss=options.fail_on_data_loss,

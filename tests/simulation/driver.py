@@ -121,6 +121,7 @@ class Driver:
             if isinstance(value, set | dict):
                 setattr(twin.ledger, attribute, copy.copy(value))
         twin.ledger._held_ranges = copy.copy(self.ledger._held_ranges)
+        twin.ledger._confirmed_plans = copy.copy(self.ledger._confirmed_plans)
         twin.ledger._adoption = copy.copy(self.ledger._adoption)
         twin.ledger._commits = FakeCommits(world, twin)
         twin.ledger._topic_ids = twin.topic_ids
@@ -435,7 +436,13 @@ class Driver:
                 frozenset(self.again.items()),
                 frozenset(self.topics.items()),
             ),
-            *(ledger._stream.logged, ledger._stream.durable, frozenset(ledger._acquired), ledger._planned, ledger._alive),
+            *(
+                ledger._stream.logged,
+                ledger._stream.durable,
+                frozenset(ledger._acquired),
+                ledger._planned,
+                ledger._confirmed_plans.spared,
+            ),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 

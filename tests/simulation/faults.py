@@ -30,6 +30,9 @@ from tests.simulation.counterexamples import (
 from tests.simulation.driver import Driver, FakeCommits
 from tests.simulation.world import Setting, World
 
+_USED_IN = {"evidence": "evidence"}
+"""The modules of `group` that use a rule, where that is not the ledger."""
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -46,7 +49,7 @@ class Fault:
         """While the context lasts, the ledger makes this mistake."""
         with ExitStack() as stack:
             for rule, mistaken in self.rules.items():
-                stack.enter_context(patch(f"spark_groupsource.group.ledger.{rule}", mistaken))
+                stack.enter_context(patch(f"spark_groupsource.group.{_USED_IN.get(rule, 'ledger')}.{rule}", mistaken))
             yield
 
 

@@ -1,0 +1,65 @@
+"""What becomes of a logged plan's ranges of topics that the query no longer subscribes to."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import pytest
+
+from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
+from spark_groupsource.handoff.commit_record import GroupCommit
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.query.unsubscribed import Unsubscribed
+
+KEPT, LEFT, EMPTY = TopicPartition("kept", 0), TopicPartition("left", 0), TopicPartition("left", 1)
+STREAM = Stream(
+    "me", 4, 3, ranges={KEPT: (OffsetRange(0, 10),), LEFT: (OffsetRange(2, 5),), EMPTY: (OffsetRange(7, 7),)}, topics={}
+)
+
+
+@pytest.fixture
+def rule() -> Unsubscribed:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "kept"}
+    return Unsubscribed(Options.parse(given, "stream"))
+
+
+def test_what_nobody_adopted_is_left_only_where_it_is_not_subscribed(
+    rule: Unsubscribed, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert rule.without_waiting(STREAM, {KEPT}) is STREAM
+    assert caplog.text == ""
+    assert set(rule.without_waiting(STREAM, {KEPT, LEFT}).ranges) == {KEPT, EMPTY}
+    assert "plan 4 of stream me leaves left-0 [2, 5): the query no longer subscribes to the topic" in caplog.text
+    assert "within 120000 ms (assignmentTimeout)" in caplog.text
+
+
+@pytest.mark.parametrize("error", [NotAuthorized("no DESCRIBE"), TopicNotFound("no such topic")])
+def test_what_may_not_be_read_is_left_at_once(
+    rule: Unsubscribed, caplog: pytest.LogCaptureFixture, error: GroupKafkaError
+) -> None:
+    asked: list[TopicPartition] = []
+
+    def refuse(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        asked.extend(partitions)
+        raise error
+
+    assert set(rule.without_refused(STREAM, refuse, owned={KEPT}).ranges) == {KEPT, EMPTY}
+    assert asked == [LEFT], "of what is subscribed or empty nothing is asked"
+    assert (
+        "leaves left-0 [2, 5): the query no longer subscribes to the topic, and cannot read the group's records of it"
+        in caplog.text
+    )
+    assert str(error) in caplog.text
+    assert rule.without_refused(STREAM, refuse, owned={KEPT, LEFT}) is STREAM
+
+
+def test_what_can_be_read_stays_and_other_errors_are_not_hidden(rule: Unsubscribed) -> None:
+    assert rule.without_refused(STREAM, dict.fromkeys, owned=()) is STREAM
+
+    def fail(_: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        raise BrokerUnavailable("no answer")
+
+    with pytest.raises(BrokerUnavailable):
+        rule.without_refused(STREAM, fail, owned=())

@@ -13,11 +13,17 @@ from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, r
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 
-_TRIES = 5
-"""How often a bad answer is asked for again before it is accepted.
+CUT_BELIEVED_AFTER_S = 12.0
+"""How long a log has to end below the range before the task believes that records were cut off.
 
-It may come from a broker that has just started, or is no longer the leader. And librdkafka caches for some 300 ms that a topic
-does not exist.
+A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does not
+know that. A new leader may return an end that is too low until its followers have fetched from it.
+"""
+
+_TRIES = 5
+"""How often a broker has to answer that there is no such topic or partition before that is believed.
+
+The answer may come from a broker that has just started. And librdkafka caches it for some 300 ms.
 """
 
 _BETWEEN_TRIES_S = 0.25
@@ -34,29 +40,45 @@ class NoAnswer(Exception):
         self.error = error
 
 
-def ask_bounds(consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_s: float, doing: str) -> LogBounds | None:
+def ask_bounds(
+    consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_s: float, doing: str, believe_after_s: float
+) -> LogBounds | None:
     """Return the partition's bounds, or None if there is no such topic or partition.
 
     Args:
         consumer: Sends the requests.
         partition: The partition.
-        end: Where the log should end, exclusive. If an answer says that it ends before, it is requested again.
+        end: Where the log should end, exclusive. While the answer is below that, the leader is looked up and asked again.
         timeout_s: The limit for each request, in s.
         doing: What the task is doing; the text of an error begins with it.
+        believe_after_s: How long the log has to end below `end` before that is returned, in s.
 
     Raises:
-        NoAnswer: No broker has answered.
+        NoAnswer: No broker has answered, or the leader that gave a low end could not be confirmed.
         BrokerError: The brokers refuse, and a later request would be refused, too.
     """
-    for attempt in range(_TRIES):
-        if attempt:
-            time.sleep(_BETWEEN_TRIES_S)
+    missing = 0
+    cut_since: float | None = None
+    doubt: KafkaError | None = None
+    while True:
         bounds = _ask_once(consumer, partition, timeout_s, doing)
-        if bounds is not None and bounds.high >= end:
-            break
-    if bounds is None:
-        _raise_unless_deleted(consumer, partition, timeout_s, doing)
-    return bounds
+        if bounds is None:
+            missing += 1
+            if missing == _TRIES:
+                _raise_unless_deleted(consumer, partition, timeout_s, doing)
+                return None
+        elif bounds.high >= end:
+            return bounds
+        else:
+            now = time.monotonic()
+            if cut_since is None:
+                cut_since = now
+            elif now - cut_since >= believe_after_s:
+                if doubt is not None:
+                    raise NoAnswer(doubt)
+                return bounds
+            doubt = _look_up_leader(consumer, partition, timeout_s)
+        time.sleep(_BETWEEN_TRIES_S)
 
 
 def wait_for_bounds(
@@ -77,13 +99,15 @@ def wait_for_bounds(
         BrokerError: The brokers refuse, or none has answered in time.
     """
     deadline = Deadline(timeout_ms / 1000)
+    believe_after_s = min(CUT_BELIEVED_AFTER_S, timeout_ms / 1000)
     wait = _FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
         try:
-            return ask_bounds(consumer, partition, end, max(_SHORTEST_WAIT_S, min(wait, deadline.left)), doing)
+            timeout_s = max(_SHORTEST_WAIT_S, min(wait, deadline.left))
+            return ask_bounds(consumer, partition, end, timeout_s, doing, believe_after_s)
         except NoAnswer as silence:
             consumer.serve()
             overdue = deadline.over
@@ -105,6 +129,15 @@ def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:
         refused = refusal(error, doing)
         if refused is not None:
             raise refused
+
+
+def _look_up_leader(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
+    """Refresh librdkafka's cache of the partition's leader; return why that failed, or None."""
+    try:
+        return consumer.partition_error(partition, timeout_s)
+    except KafkaException as failure:
+        error: KafkaError = failure.args[0]
+        return error
 
 
 def _raise_unless_deleted(consumer: FetchConsumer, partition: TopicPartition, timeout_s: float, doing: str) -> None:

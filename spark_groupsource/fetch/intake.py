@@ -96,6 +96,8 @@ class FetchConsumer(Protocol):
     def partition_error(self, partition: TopicPartition, timeout_s: float) -> KafkaError | None:
         """Ask a broker for the error of the topic or the partition, None if there is none.
 
+        The answer also refreshes librdkafka's cache of the partition's leader, which `bounds` asks.
+
         Raises:
             KafkaException: The broker refuses, or does not answer in time.
         """

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
+from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
@@ -186,7 +186,7 @@ class _Reading:
         if first > self._assigned_at:
             timeout_ms = self._settings.poll_timeout_ms
             try:
-                bounds = ask_bounds(self._consumer, self._partition, 0, timeout_ms / 1000, self._doing)
+                bounds = ask_bounds(self._consumer, self._partition, 0, timeout_ms / 1000, self._doing, 0)
             except NoAnswer as silence:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
             if bounds is not None:
@@ -201,7 +201,8 @@ class _Reading:
             return
         answers = True
         try:
-            bounds = ask_bounds(self._consumer, self._partition, self._end, _ASK_S, self._doing)
+            believe_after_s = min(CUT_BELIEVED_AFTER_S, timeout_ms / 1000)
+            bounds = ask_bounds(self._consumer, self._partition, self._end, _ASK_S, self._doing, believe_after_s)
         except NoAnswer as silence:
             answers = False
             self._last_error = silence.error
@@ -213,7 +214,7 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._look_at = now + _SILENCE_S
+        self._look_at = time.monotonic() + _SILENCE_S
         if self._in_doubt:
             # The log has these offsets: its leader has moved, or the log was cut and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)

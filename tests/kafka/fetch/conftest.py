@@ -17,6 +17,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
 )
 
 from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.fetch import bounds, reading
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
@@ -43,6 +44,19 @@ def using(cluster: Cluster) -> MakeSettings:
         return FetchSettings(client=finished, buffer_bytes=buffer_bytes, **{"poll_timeout_ms": 30_000, **others})
 
     return make
+
+
+@pytest.fixture(autouse=True)
+def believed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log that ends below the range is believed after a second, unless the test asks for `patient`."""
+    if "patient" not in request.fixturenames:
+        for module in (bounds, reading):
+            monkeypatch.setattr(module, "CUT_BELIEVED_AFTER_S", 1.0)
+
+
+@pytest.fixture
+def patient() -> None:
+    """A log that ends below the range is believed as late as in a real task."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -197,20 +197,64 @@ def test_a_gap_at_the_start_is_loss_if_the_log_start_has_moved_into_it_meanwhile
     assert offsets(fetch, FetchRange(compacted, 0, 2, 10), using()) == [2, 3, 4, 6, 7, 8]
 
 
+@pytest.mark.parametrize("fail", [True, False])
 def test_an_end_that_comes_back_is_no_loss(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
+    fail: bool,
+    read: Reader,
+    using: MakeSettings,
+    topic: MakeTopic,
+    produce: Produce,
+    patient: None,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    # As after a change of leaders: the range was planned by a high watermark that is reached again a moment later.
+    # As after a change of leaders: the range was planned by a high watermark that is reached again some seconds later.
     name = topic()
     produce(name, numbered(10), 0)
-    later = threading.Timer(0.4, lambda: produce(name, numbered(10), 0))
+    later = threading.Timer(4, lambda: produce(name, numbered(10), 0))
     later.start()
 
-    found = offsets(read, FetchRange(name, 0, 5, 20), using())
+    found = offsets(read, FetchRange(name, 0, 5, 20), using(fail_on_data_loss=fail))
     later.join()
 
     assert found == list(range(5, 20))
     assert not warnings_of(caplog)
+
+
+@pytest.mark.parametrize("fail", [True, False])
+def test_an_end_that_comes_back_while_the_range_is_read_is_no_loss(
+    fail: bool,
+    read: Reader,
+    using: MakeSettings,
+    topic: MakeTopic,
+    produce: Produce,
+    admin: AdminClient,
+    cluster: Cluster,
+    patient: None,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    # The only way to lower the end of a real log in the middle is another log: its records have other values.
+    name = topic()
+    half_megabytes = [(None, bytes(MEGABYTE // 2))] * 60
+    produce(name, half_megabytes, 0)
+    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=fail))
+    found = next(batches).column("offset").to_pylist()
+    delete_topic(admin, name)
+    cluster.create_topic(name)
+
+    def fill_again() -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for _, value in half_megabytes:
+            producer.produce(name, value, partition=0)
+        assert producer.flush(30) == 0
+
+    later = threading.Timer(4, fill_again)
+    later.start()
+    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    later.join()
+
+    assert found == list(range(60))
+    assert "are lost" not in warnings_of(caplog)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,80 @@
+"""When a task believes that a log ends below its range: not from a leader that was looked up long ago, and not at once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.fetch import bounds
+from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds
+from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.lost_ranges import LogBounds
+from spark_groupsource.partition import TopicPartition
+
+ORDERS = TopicPartition("orders", 0)
+
+
+class Leaders:
+    """The leader in librdkafka's cache answers; a look-up replaces it by the leader of that moment."""
+
+    def __init__(self, clock: SimpleNamespace) -> None:
+        self.clock = clock
+        self.end = 10
+        self.end_after_look_up = 10
+        self.reachable = True
+        self.look_ups = 0
+
+    def bounds(self, _partition: TopicPartition, _timeout_s: float) -> tuple[int, int]:
+        return 0, self.end
+
+    def partition_error(self, _partition: TopicPartition, _timeout_s: float) -> None:
+        self.look_ups += 1
+        if not self.reachable:
+            raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+        self.end = self.end_after_look_up
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    now = SimpleNamespace(s=0.0)
+
+    def sleep(seconds: float) -> None:
+        now.s += seconds
+
+    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: now.s, sleep=sleep))
+    return now
+
+
+def ask(leaders: Leaders, end: int) -> LogBounds | None:
+    return ask_bounds(cast(FetchConsumer, leaders), ORDERS, end, 1.0, "Reading", CUT_BELIEVED_AFTER_S)
+
+
+def test_a_low_end_of_a_cached_leader_is_asked_of_the_leader_of_now(clock: SimpleNamespace) -> None:
+    leaders = Leaders(clock)
+    leaders.end_after_look_up = 20
+    assert ask(leaders, 20) == LogBounds(0, 20)
+    assert leaders.look_ups == 1
+
+
+def test_a_low_end_is_believed_after_the_session_of_a_broker(clock: SimpleNamespace) -> None:
+    leaders = Leaders(clock)
+    assert ask(leaders, 20) == LogBounds(0, 10)
+    assert clock.s >= 12.0 > 9.0
+    assert leaders.look_ups > 10
+
+
+def test_a_low_end_is_not_believed_while_no_broker_names_the_leader(clock: SimpleNamespace) -> None:
+    leaders = Leaders(clock)
+    leaders.reachable = False
+    with pytest.raises(NoAnswer):
+        ask(leaders, 20)
+    assert clock.s >= 12.0
+
+
+def test_an_end_that_is_high_enough_is_not_looked_up(clock: SimpleNamespace) -> None:
+    leaders = Leaders(clock)
+    assert ask(leaders, 10) == LogBounds(0, 10)
+    assert (clock.s, leaders.look_ups) == (0.0, 0)

@@ -34,6 +34,9 @@ class Account:
         """Offsets that are in a sink by a plan that is in its stream's commit log, or that another client answers for."""
         self.reread: list[set[int]] = [set() for _ in range(partitions)]
         """Offsets that were owed to a stream when another one claimed them for itself: those may be read twice."""
+        self.alive: dict[tuple[int, str, str], frozenset[int]] = {}
+        """What shows that a stream is alive, by the partition in which a range is owed to it, the letter of its owner
+        and the stream's name: other partitions whose records are in its name, ever since that owner adopted the partition."""
         self.graceful = True
         """Nothing has died, or let go of what it had claimed, so far."""
         self.moved = False
@@ -46,6 +49,7 @@ class Account:
         twin.output = [list(written) for written in self.output]
         twin.durable = [set(offsets) for offsets in self.durable]
         twin.reread = [set(offsets) for offsets in self.reread]
+        twin.alive = dict(self.alive)
         return twin
 
     @property
@@ -103,7 +107,34 @@ class Account:
         )
         if claimed & was_owed and not may_reread:
             raise Violation("claimed twice", f"{where}: {sorted(claimed & was_owed)} were owed: {record.metadata()}")
+        for entry in before.owed:
+            shown = self.alive.get((where.partition, record.stream[0], entry.stream))
+            if shown and claimed & set(range(*entry.range)):
+                raise Violation("taken from a live stream", f"{where}: {entry}, alive by {set(shown)}: {record.metadata()}")
         self.reread[where.partition] |= claimed & was_owed
+
+    def note_adoption(self, number: int, record: CommitRecord, written: Sequence[str], owners: Sequence[str]) -> None:
+        """Note what shows that a stream is alive when this record is written, and what does so no longer.
+
+        Args:
+            number: The partition of the record.
+            record: The record. Its writer has adopted the partition if the last record was another stream's.
+            written: The stream in whose name the record of each partition is, before this one.
+            owners: The letter of each partition's owner.
+        """
+        if record.stream == written[number]:
+            return
+        letter = record.stream[0]
+        self.alive = {key: shown - {number} for key, shown in self.alive.items() if key[0] != number}
+        for name in {entry.stream for entry in record.owed} - {record.stream}:
+            shown = frozenset(other for other, owner in enumerate(owners) if written[other] == name and owner != letter)
+            self.alive[number, letter, name] = shown - {number}
+
+    def note_owner(self, letter: str, numbers: Sequence[int]) -> None:
+        """A stream gets partitions. Their records, whoever wrote them, show it nothing: it is to adopt them itself."""
+        if self.alive:
+            taken = frozenset(numbers)
+            self.alive = {key: shown - taken if key[1] == letter else shown for key, shown in self.alive.items()}
 
     def check_record(self, where: TopicPartition, record: CommitRecord, streams: Sequence[Checkpoint]) -> None:
         """Hold a record against what is durable, when the coordinator takes it."""
@@ -132,20 +163,39 @@ class Account:
         if checkpoint.named != entry.stream or not whole:
             raise Violation("owed to nobody", f"{where}: {entry}; the newest plan of {checkpoint.named} has {planned}")
 
-    def check_end(self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str], *, rereading: bool) -> None:
-        """Hold the end against what is promised. `owners`: the streams that own a partition."""
+    def check_end(
+        self, commits: Mapping[TopicPartition, GroupCommit], owners: set[str], *, rereading: bool, limited: bool = False
+    ) -> None:
+        """Hold the end against what is promised.
+
+        Args:
+            commits: What the group holds for each partition.
+            owners: The streams that own a partition. One that owns nothing cannot show what it has confirmed.
+            rereading: Whether what is owed to others is read in their place.
+            limited: Whether a record has little room. One that is full stands still until it is shown what is confirmed.
+        """
+        still = {
+            where.partition: held.next
+            for where, held in commits.items()
+            if limited and not rereading and isinstance(held, CommitRecord) and {entry.stream for entry in held.owed} - owners
+        }
         for number, written in enumerate(self.output):
-            if missing := [offset for offset, who in enumerate(written) if not who]:
+            if missing := [offset for offset, who in enumerate(written[: still.get(number)]) if not who]:
                 raise Violation("lost", f"{partition(number)} {missing} reached no sink")
         for where, held in commits.items():
             if not isinstance(held, CommitRecord):
                 raise Violation("not adopted", f"{where} belongs to a stream and the group holds {held}")
-            # A stream that owns nothing cannot show that it has confirmed.
             if held.open or any(rereading or entry.stream in owners for entry in held.owed):
                 raise Violation("held for ever", f"{where}: {held.metadata()}")
-            if held.next != len(self.output[where.partition]):
+            if where.partition not in still and held.next != len(self.output[where.partition]):
                 raise Violation("lost", f"{where}: the owner stands at {held.next}")
 
     def key(self) -> tuple[object, ...]:
         """Equal for accounts from which the same can follow."""
-        return (tuple(map(tuple, self.output)), tuple(map(frozenset, self.durable + self.reread)), self.graceful, self.moved)
+        return (
+            tuple(map(tuple, self.output)),
+            tuple(map(frozenset, self.durable + self.reread)),
+            frozenset(self.alive.items()),
+            self.graceful,
+            self.moved,
+        )

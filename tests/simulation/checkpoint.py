@@ -32,6 +32,10 @@ class Checkpoint:
     torn: bool = False
     """Whether two drivers have run on it at once, or an older copy was put back."""
 
+    name_length: int = 0
+    """Streams' names are filled up to this length."""
+    newer: bool = False
+    """Whether drivers that are started on it are of the next version of this package."""
     gone: frozenset[str] = frozenset()
     """Names of streams whose checkpoints were deleted here."""
 
@@ -55,7 +59,7 @@ class Checkpoint:
 
     def first(self) -> PlanOffset:
         """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
-        name = self.named or f"{self.letter}{self.drivers}"
+        name = self.named or f"{self.letter}{self.drivers}".ljust(self.name_length, "-")
         return PlanOffset(stream=name, plan=-1, generation=-1, member="", group=GROUP_ID, ranges={})
 
     def newest(self) -> PlanOffset:
@@ -70,4 +74,13 @@ class Checkpoint:
 
     def key(self) -> tuple[object, ...]:
         """Equal for checkpoints that Spark would treat alike."""
-        return (self.named, self.drivers, self.batches, self.committed, tuple(self.offset_log), tuple(self.sink), self.gone)
+        return (
+            self.named,
+            self.drivers,
+            self.batches,
+            self.committed,
+            tuple(self.offset_log),
+            tuple(self.sink),
+            self.gone,
+            self.newer,
+        )

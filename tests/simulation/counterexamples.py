@@ -252,3 +252,76 @@ CUT_RANGE = script("""
 """)
 """In a group that rereads, B takes over the first record of A's range. A comes back and gets the partition. If A now accepted
 only its whole range among what is owed, it would leave the rest. Its own commit log would then settle that rest."""
+
+DRAINING_FOR_EACH_OTHER = script("""
+    append 0
+    append 1
+    append 2
+    append 3
+    start A
+    join A.1
+    start B
+    join B.1
+    move 0 A.1#1
+    move 1 A.1#1
+    move 2 B.1#1
+    move 3 B.1#1
+    assign A.1
+    assign B.1
+    on_assign A.1
+    on_assign B.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    durable B.1
+    plan B.1 None
+    propose B.1
+    move 1 B.1#1
+    revoke A.1
+    let go A.1
+    move 3 A.1#1
+    revoke B.1
+    let go B.1
+    assign A.1
+    assign B.1
+    move 0 B.1#1
+    revoke A.1
+    move 2 A.1#1
+    revoke B.1
+    write A.1
+    acknowledge A.1
+    write B.1
+    acknowledge B.1
+""")
+"""A and B have planned two partitions each, and each releases one of them to the other past the drain timeout. Before it can
+adopt what it gets, each is asked for the partition that it kept, and drains it. Each claim now waits for the other's adoption,
+which waits for the end of that one's drain."""
+
+OWED_BY_THE_NEXT_VERSION = script("""
+    append 0
+    upgrade B
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    crash A.1
+    throw out A.1#1
+    start B
+    join B.1
+    move 0 B.1#1
+    assign B.1
+    on_assign B.1
+    start A
+    claim A.2
+    sink A.2
+    commit A.2
+""")
+"""A dies with a claim, and B, which runs the next version, adopts the partition. B's record owes the range to A, whose version
+cannot read it. If A took it for another client's commit, it would leave its own range."""

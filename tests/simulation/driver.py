@@ -18,7 +18,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Violation, offsets_of
 from tests.simulation.checkpoint import GROUP_ID, Checkpoint
-from tests.simulation.group import Register, as_commit, partition
+from tests.simulation.group import Register, as_commit, as_commit_of_any_version, partition
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -34,12 +34,10 @@ class FakeCommits(FencedCommits):
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
         """Return what the group holds; for partitions of others it may be what it held a moment ago."""
         before, self.driver.before = self.driver.before, None
-        group, held = self.world.group, self.driver.held
-        earlier = before or group.registers
-        return {
-            asked: group.read(asked.partition) if asked.partition in held else as_commit(earlier[asked.partition])
-            for asked in partitions
-        }
+        now, held = self.world.group.registers, self.driver.held
+        earlier = before or now
+        read = as_commit_of_any_version if self.driver.newer else as_commit
+        return {asked: read((now if asked.partition in held else earlier)[asked.partition]) for asked in partitions}
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
         """All in one commit; or in two, of which the second is lost."""
@@ -58,7 +56,7 @@ class FakeCommits(FencedCommits):
         how, self.driver.answer = self.driver.answer, ""
         self.world.group.fence(self.driver.member, self.driver.epoch)
         if how in {"", "applied"}:
-            self.world.write(records)
+            self.world.write(records, self.driver.name)
         if how:
             self.world.unanswered(self.driver, records, late=how == "late")
 
@@ -141,8 +139,13 @@ class Driver:
         """Whether the coordinator has it as a member."""
         return self.member in self.world.group.epochs
 
+    @property
+    def newer(self) -> bool:
+        """Whether it is of the next version of this package."""
+        return self.name in self.world.newer
+
     def due(self) -> list[tuple[object, ...]]:
-        """Steps that can be taken now."""
+        """Steps that can be taken now. While a callback drains, the consumer's thread does nothing else."""
         group, name = self.world.group, self.name
         due: list[tuple[object, ...]] = [(self.stage, name)]
         if self.stage == "plan":
@@ -159,9 +162,9 @@ class Driver:
             due.append(("revoke", name))
         if group.to_assign(self.member):
             due.append(("assign", name))
-        if self.untold:
+        if self.untold and not self.draining:
             due.append(("on_assign", name))
-        if self.ledger._acquired:
+        if self.ledger._acquired and not self.draining:
             due.append(("idle", name))
         return due
 
@@ -349,11 +352,12 @@ class Driver:
         """The coordinator gives it what is free; it does not know yet."""
         given = self.world.group.assign(self.member) if self.member and self.known else []
         self.untold |= set(given)
+        self.world.account.note_owner(self.name[0], given)
         return bool(given)
 
     def do_on_assign(self) -> bool:
         """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
-        if not self.untold:
+        if not self.untold or self.draining:
             return False
         given, self.untold = self.untold, set()
         self.held |= given
@@ -364,7 +368,8 @@ class Driver:
 
     def do_idle(self) -> bool:
         """Between polls: adopt what could not be adopted."""
-        self.ledger.idle()
+        if not self.draining:
+            self.ledger.idle()
         return False
 
     def do_revoke(self) -> bool:
@@ -443,6 +448,7 @@ class Driver:
                 ledger._planned,
                 ledger._confirmed_plans.spared,
             ),
+            ledger._blocked_at is None,
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 

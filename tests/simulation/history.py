@@ -15,6 +15,7 @@ from typing import TypeAlias
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.driver import LOOK_S, Driver
+from tests.simulation.record_text import limited
 from tests.simulation.world import FAULTS, LETTERS, Action, Setting, World
 
 PATIENCE = 8
@@ -32,6 +33,7 @@ WEIGHTS = {
     "other joins": 2,
     "expire": 9,
     "recreate": 4,
+    "upgrade": 2,
 }
 """How often a kind of action is drawn, where 1 is not said."""
 
@@ -73,6 +75,7 @@ def quiet() -> Iterator[None]:
 def draw_setting(chance: random.Random) -> Setting:
     """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
     kind = chance.randrange(10)
+    room = chance.choice((1, 2)) if kind == 6 or (kind == 3 and chance.random() < 0.5) else 0
     return Setting(
         streams=chance.choice((1, 2, 2, 2, 3, 3, 4)),
         partitions=chance.choice((1, 1, 2, 2, 2, 3, 4, 6)),
@@ -84,6 +87,8 @@ def draw_setting(chance: random.Random) -> Setting:
         outstanding=REREAD.get(kind, HOLD),
         deletions=kind == 4,
         recreations=kind == 9,
+        room=room,
+        upgrades=kind == 7,
     )
 
 
@@ -93,9 +98,10 @@ def run(seed: int, world_type: Callable[[Setting], World] = World, setting: Sett
     world = world_type(setting or draw_setting(chance))
     done: list[Action] = []
     try:
-        _live(world, chance, done)
-        world.heal()
-        _rest(world, chance, done)
+        with limited(world.setting.room):
+            _live(world, chance, done)
+            world.heal()
+            _rest(world, chance, done)
     except Violation as violation:
         return Failure(world.setting, tuple(done), violation)
     return None
@@ -159,10 +165,11 @@ def replay(setting: Setting, actions: Sequence[Action], world_type: Callable[[Se
 def finish(world: World, actions: Sequence[Action]) -> Violation | None:
     """The same, in a given world."""
     try:
-        for action in actions:
-            world.apply(action)
-        world.heal()
-        _rest(world, None, [])
+        with limited(world.setting.room):
+            for action in actions:
+                world.apply(action)
+            world.heal()
+            _rest(world, None, [])
     except Violation as violation:
         return violation
     return None

@@ -14,7 +14,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged, MemberUnknown
+from spark_groupsource.errors import (
+    CheckpointBehindGroup,
+    CommitOutcomeUnknown,
+    CommitRecordTooNew,
+    GenerationChanged,
+    MemberUnknown,
+)
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
@@ -24,6 +30,7 @@ from tests.simulation.checkpoint import Checkpoint
 from tests.simulation.driver import Driver
 from tests.simulation.group import Group, Protocol, partition
 from tests.simulation.other_client import OtherClient
+from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
 
 Action: TypeAlias = tuple[Any, ...]
 
@@ -56,6 +63,10 @@ class Setting:
     """The topic may be deleted and created again, without its records."""
     deletions: bool = False
     """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
+    room: int = 0
+    """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
+    upgrades: bool = False
+    """Streams may be moved one by one to the next version of this package, whose records today's version cannot read."""
 
 
 class World:
@@ -69,7 +80,10 @@ class World:
         self.group = Group.of(setting.partitions, setting.protocol)
         self.account = Account(setting.partitions, other_client=setting.other_client)
         self.ends = [0] * setting.partitions
-        self.streams = [Checkpoint(letter) for letter in LETTERS[: setting.streams]]
+        name_length = LONGEST_NAME if setting.room else 0
+        self.streams = [Checkpoint(letter, name_length=name_length) for letter in LETTERS[: setting.streams]]
+        self.newer: set[str] = set()
+        """Drivers of the next version of this package."""
         self.drivers: dict[str, Driver] = {}
         self.other: OtherClient | None = None
         self.late: list[tuple[str, int, Mapping[TopicPartition, CommitRecord]]] = []
@@ -78,7 +92,7 @@ class World:
         """How often the topic was deleted and created again."""
         self.writes = 0
         self.refused: list[str] = []
-        """Drivers that have failed because their checkpoint is behind the group."""
+        """Drivers that have failed because their checkpoint is behind the group, or a record is of the next version."""
         self.faults_over = False
 
     def clone(self) -> World:
@@ -90,7 +104,7 @@ class World:
         twin.streams = [checkpoint.clone() for checkpoint in self.streams]
         twin.drivers = {name: driver.clone(twin) for name, driver in self.drivers.items()}
         twin.other = self.other and self.other.clone(twin)
-        twin.late, twin.refused = list(self.late), list(self.refused)
+        twin.late, twin.refused, twin.newer = list(self.late), list(self.refused), set(self.newer)
         return twin
 
     def partitions(self) -> list[TopicPartition]:
@@ -145,6 +159,8 @@ class World:
                     (due if target is None else may).append(("move", number, member))
         may += [("append", number) for number, end in enumerate(self.ends) if end < self.setting.records]
         may += [("arrive", index) for index in range(len(self.late))]
+        if self.setting.upgrades:
+            may += [("upgrade", checkpoint.letter) for checkpoint in self.streams if not checkpoint.newer]
         if self.setting.recreations and self.recreated < 2:
             may += [("recreate", 0), ("recreate", 1)]
         if self.setting.expiry and not self.drivers and not self.group.epochs and any(self.group.registers):
@@ -200,6 +216,11 @@ class World:
                 raise Violation("a healthy checkpoint is called behind", str(behind)) from behind
             self.refused.append(driver.name)
             return driver.do_crash()
+        except CommitRecordTooNew as too_new:
+            if driver.newer or not self.newer:
+                raise Violation("a record is called too new", str(too_new)) from too_new
+            self.refused.append(driver.name)
+            return driver.do_crash()
 
     def do_start(self, letter: str) -> bool:
         """A driver starts where none is running."""
@@ -215,6 +236,8 @@ class World:
     def _start(self, letter: str) -> bool:
         self.streams[LETTERS.index(letter)].drivers += 1
         driver = self.driver_type(self, LETTERS.index(letter))
+        if self.streams[driver.stream].newer:
+            self.newer.add(driver.name)
         self.drivers[driver.name] = driver
         return True
 
@@ -234,6 +257,12 @@ class World:
         self.account.graceful = False
         self.streams[LETTERS.index(letter)].delete()
         return True
+
+    def do_upgrade(self, letter: str) -> bool:
+        """The job is given the next version of this package, and gets it with its next start."""
+        checkpoint = self.streams[LETTERS.index(letter)]
+        was, checkpoint.newer = checkpoint.newer, True
+        return not was
 
     def do_throw_out(self, member: str) -> bool:
         """A member's session is over."""
@@ -274,7 +303,7 @@ class World:
             return False
         member, epoch, records = self.late.pop(index)
         if self.group.epochs.get(member) == epoch:
-            self.write(records)
+            self.write(records, member)
         return True
 
     def do_expire(self) -> bool:
@@ -313,19 +342,30 @@ class World:
 
     # What the coordinator and the tasks do for a driver.
 
-    def write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """The coordinator takes a commit."""
+    def write(self, records: Mapping[TopicPartition, CommitRecord], who: str) -> None:
+        """The coordinator takes a commit. `who`: the driver that sent it, or one of its members."""
         self.writes += 1
         for where, record in records.items():
+            before = self.group.read(where.partition)
             may_reread = self.setting.outstanding.reread_after_s is not None
             current = record.topic_id == self.topic_id
             if current:
-                self.account.check_claim(where, record, self.group.read(where.partition), may_reread=may_reread)
-            self.group.registers[where.partition] = (record.offset, record.metadata())
+                self.account.check_claim(where, record, before, may_reread=may_reread)
+            if self.setting.room and len(record.metadata()) > metadata_bytes(self.setting.room):
+                raise Violation("no room", f"{where}: {len(record.metadata())} bytes: {record.metadata()}")
+            if may_reread:
+                self.account.note_adoption(where.partition, record, *self._writers_and_owners())
+            self.group.registers[where.partition] = register_of(record, newer=who.partition("#")[0] in self.newer)
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
             if current:  # what a member writes before it knows of the new topic says nothing of its records
                 self.account.check_record(where, record, self.streams)
+
+    def _writers_and_owners(self) -> tuple[list[str], list[str]]:
+        """The stream that wrote each partition's record, and the letter of the one that has the partition. Empty: none."""
+        commits = [self.group.read(number) for number in range(self.setting.partitions)]
+        written = [commit.stream if isinstance(commit, CommitRecord) else "" for commit in commits]
+        return written, [(owner or "")[:1] for owner in self.group.owner]
 
     def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:
         """A commit gets no answer; a late one has not reached the coordinator yet."""
@@ -343,15 +383,18 @@ class World:
     def heal(self) -> None:
         """From here on nothing goes wrong, and there is one driver for each stream and no other client.
 
-        Where two drivers ran on one checkpoint, both are stopped: the one that is behind may own no record that shows it.
+        Where two drivers ran on one checkpoint, both are stopped: the one that is behind may own no record that shows it. An
+        upgrade ends with every stream on the next version: today's cannot see what that one has confirmed.
         """
         if self.other is not None:
             self.other.do_leaves()
             self.other = None
         for driver in list(self.drivers.values()):
             driver.answer, driver.before = "", None
-            if self.streams[driver.stream].torn:
+            if self.streams[driver.stream].torn or self.setting.upgrades:
                 driver.do_crash()
+        for checkpoint in self.streams:
+            checkpoint.newer |= self.setting.upgrades
         self.late.clear()
         for number, end in enumerate(self.ends):
             self.account.append(number, self.setting.records - end)
@@ -365,7 +408,8 @@ class World:
                 raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
         owners = {driver.plan.stream for driver in self.drivers.values() if driver.member in self.group.owner}
         commits = {where: self.group.read(where.partition) for where in self.partitions()}
-        self.account.check_end(commits, owners, rereading=self.setting.outstanding.reread_after_s is not None)
+        rereading = self.setting.outstanding.reread_after_s is not None
+        self.account.check_end(commits, owners, rereading=rereading, limited=bool(self.setting.room))
 
     def key(self) -> tuple[object, ...]:
         """Equal for worlds that behave alike."""

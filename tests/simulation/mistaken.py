@@ -1,0 +1,166 @@
+"""Rules of the hand-off with one mistake each. faults.py puts them in the place of the real ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+from unittest.mock import patch
+
+from spark_groupsource.handoff import losses
+from spark_groupsource.handoff import rules as handoff
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
+from spark_groupsource.handoff.rules import Stream, Verdict
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+
+def owed_dropped(*arguments: Any, **named: Any) -> CommitRecord:
+    return handoff.adopt(*arguments, **named).model_copy(update={"owed": ()})
+
+
+def position_from_committed_offset(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    adopted = handoff.adopt(stream, where, commit, **named)
+    return adopted.model_copy(update={"next": adopted.offset, "owed": (), "open": ()})
+
+
+def owed_dropped_without_evidence(record: CommitRecord, done: handoff.Evidence) -> CommitRecord:
+    return record.model_copy(update={"owed": ()}) if record.owed else record
+
+
+def claimed_without_owning(*arguments: Any, **named: Any) -> Verdict:
+    return handoff.claim(*arguments, **{**named, "owned": True, "held_since_planned": True})
+
+
+def planned(stream: Stream, where: TopicPartition, *_: Any) -> tuple[OffsetRange, ...]:
+    return tuple(offsets for offsets in stream.ranges[where] if offsets.size)
+
+
+def everything_replayed(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return verdict if verdict.write else Verdict(read=planned(*arguments))
+
+
+def left_out_too_early(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return replace(verdict, waits=False)
+
+
+def claimed_by_another_run(*arguments: Any, **named: Any) -> Verdict:
+    return handoff.claim(*arguments, **{**named, "held_since_planned": True})
+
+
+def confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitRecord:
+    return handoff.confirm(record, replace(stream, durable=stream.logged))
+
+
+def adopted_with_the_durable_plan(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    adopted = handoff.adopt(stream, *arguments, **named)
+    return adopted if adopted.open else adopted.model_copy(update={"logged": stream.durable, "done": stream.durable})
+
+
+def open_claims_forgotten(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    if isinstance(commit, CommitRecord) and commit.stream != stream.name:
+        commit = commit.model_copy(update={"open": ()})
+    return handoff.adopt(stream, where, commit, **named)
+
+
+def evidence_from_logged_plans(commits: Iterable[GroupCommit]) -> dict[str, int]:
+    return {commit.stream: commit.logged for commit in commits if isinstance(commit, CommitRecord)}
+
+
+def foreign_commit_ignored(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    return handoff.adopt(stream, where, None if isinstance(commit, Foreign) else commit, **named)
+
+
+def place_in_the_last_plan_ignored(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    return handoff.adopt(replace(stream, ranges={}), *arguments, **named)
+
+
+def newer_plan_overlooked(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
+    with patch("spark_groupsource.handoff.rules._newest_plan", return_value=-1):
+        return handoff.adopt(stream, *arguments, **named)
+
+
+def adopted_off_by(by: int) -> Callable[..., CommitRecord]:
+    def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+        adopted = handoff.adopt(stream, where, commit, **named)
+        another = not isinstance(commit, CommitRecord) or commit.stream != stream.name
+        return adopted.model_copy(update={"next": max(0, adopted.next + by)}) if another and not adopted.owed else adopted
+
+    return faulty
+
+
+def next_off_by(by: int) -> Callable[..., Verdict]:
+    def faulty(*arguments: Any, **named: Any) -> Verdict:
+        verdict = handoff.claim(*arguments, **named)
+        if verdict.write is None:
+            return verdict
+        return replace(verdict, write=verdict.write.model_copy(update={"next": verdict.write.next + by}))
+
+    return faulty
+
+
+def claimed_as(change: Callable[[CommitRecord, CommitRecord], Mapping[str, Any]]) -> Callable[..., Verdict]:
+    """Claims are written otherwise: `change` gives what differs, from the record that was and the one to write."""
+
+    def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Verdict:
+        verdict = handoff.claim(stream, where, commit, **named)
+        if verdict.write is None or not isinstance(commit, CommitRecord):
+            return verdict
+        return replace(verdict, write=verdict.write.model_copy(update=dict(change(commit, verdict.write))))
+
+    return faulty
+
+
+def only_new_in_open(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {"open": tuple(held for held in written.open if held.start >= before.next)}
+
+
+def reread_range_still_owed(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {**only_new_in_open(before, written), "owed": before.owed}
+
+
+def rest_forgotten(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    return {"owed": tuple(entry for entry in written.owed if entry in before.owed)}
+
+
+def rest_owed_to_the_wrong_stream(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
+    mine = (entry._replace(stream=written.stream, plan=written.logged) for entry in written.owed if entry not in before.owed)
+    return {"owed": (*(entry for entry in written.owed if entry in before.owed), *mine)}
+
+
+def owed_part_left(*arguments: Any, **named: Any) -> Verdict:
+    verdict = handoff.claim(*arguments, **named)
+    return replace(verdict, read=tuple(offsets for offsets in verdict.read if offsets in planned(*arguments)))
+
+
+def earlier_topic_believed(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
+    if isinstance(commit, CommitRecord):
+        commit = commit.model_copy(update={"topic_id": None})
+    return handoff.adopt(replace(stream, topics={}), where, commit, **named)
+
+
+def still_held_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    written = losses.record_after(loss, resume, record)
+    return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
+
+
+def position_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    return losses.record_after(loss, resume, record).model_copy(update={"next": record.next})
+
+
+def nobody_is_alive(*_: Any) -> frozenset[str]:
+    return frozenset()
+
+
+def claimed_without_room(_: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
+    return ranges
+
+
+def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that takes a record of the next version for another client's commit."""
+
+    def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Any:
+        return rule(stream, where, Foreign(commit.offset) if isinstance(commit, Newer) else commit, **named)
+
+    return faulty

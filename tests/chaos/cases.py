@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from tests.chaos.driver import AVAILABLE_NOW
 from tests.chaos.pool import PATIENCE_S
 from tests.chaos.proxy import Direction
-from tests.chaos.run import SESSION_S, Run
+from tests.chaos.run import PARTITIONS, SESSION_S, Run
 from tests.chaos.steps import How, Step
 from tests.chaos.stream import Stream
 from tests.support.waiting import until
@@ -21,6 +22,8 @@ AWAY_S = SESSION_S + 3.0
 """How long a process is paused, or a connection held: longer than its session and its `max.poll.interval.ms`."""
 
 MAX_POLL_MS = 7000
+LONG_TRIGGER_S = 15.0
+PROMPT = {"handoff.drainTimeout": "3s"}
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
 
 
@@ -33,6 +36,9 @@ class Case:
     nodes: int = 1
     sink: str = "file"
     drivers: int = 3
+    partitions: int = PARTITIONS
+    idle_streams: bool = False
+    """Whether a stream may own nothing, or may have ended, while others read every partition."""
 
 
 def killed_at(step: Step) -> Callable[[Run], None]:
@@ -273,6 +279,87 @@ def partitions_added(run: Run) -> None:
     run.finish()
 
 
+def standby_takes_over(run: Run) -> None:
+    """Run more queries than there are partitions, and kill the one that has the only partition; later it takes over again."""
+    a, b = run.stream("A", PROMPT), run.stream("B", PROMPT)
+    run.begin(a)
+    b.start()
+    run.until_members(2)
+    assert not b.owned, "B owns the only partition"
+    strike(run, a)
+    run.until_recovered()
+    a.start()
+    # What was owed to A is read although A owns nothing. The group learns of it when A owns the partition.
+    run.until_members(2)
+    run.until_durable_since(time.time())
+    b.stop()
+    run.finish()
+
+
+def available_now_beside_a_peer(run: Run) -> None:
+    """Run a query with Trigger.AvailableNow beside a live one: without a checkpoint, and again on its checkpoint."""
+    a, b = run.stream("A", PROMPT), run.stream("B", PROMPT, trigger=AVAILABLE_NOW)
+    run.begin(a)
+    run.fault(a, b)
+    for _ in range(2):
+        before = len(b.rows())
+        b.start()
+        b.until_finished()
+        assert len(b.rows()) > before, "the run with Trigger.AvailableNow read nothing"
+        run.until_durable_since(time.time())
+    run.finish()
+
+
+def scale_out_in_a_long_trigger(run: Run) -> None:
+    """Start a query while another one has claims open for longer than the drain timeout and the grace."""
+    options = {"handoff.drainTimeout": "2s", "outstandingClaims.grace": "3s"}
+    a, b = run.stream("A", options, trigger=f"{LONG_TRIGGER_S:.0f} seconds"), run.stream("B", options)
+    run.begin(a)
+    a.arm(Step.AFTER_CLAIM, How.MARK)
+    a.wait_at(Step.AFTER_CLAIM)
+    run.fault(a, b)
+    run.allow(2 * LONG_TRIGGER_S)
+    b.start()
+    run.until_recovered()
+    run.finish()
+    assert not run.log.look("failed"), run.log.look("failed")
+
+
+def topics_overlap_in_part(run: Run) -> None:
+    """Kill a stream that subscribes to a second topic. After its restart it owns partitions of that topic only."""
+    second = f"{run.topic}-second"
+    run.brokers.create_topic(second, 2)
+    a, b = run.stream("A", {**PROMPT, "subscribe": f"{run.topic},{second}"}), run.stream("B", PROMPT)
+    run.begin(a)
+    a.arm(Step.AFTER_CLAIM)
+    a.wait_at(Step.AFTER_CLAIM)
+    strike(run, a)
+    b.start()
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+def rolling_upgrade(run: Run) -> None:
+    """Run today's version beside the next one, whose records it cannot read, and kill the latter."""
+    a, b = run.stream("A"), run.stream("B")
+    b.upgrade()
+    run.begin(a)
+    b.start()
+    run.until_shared()
+    run.until_durable_since(time.time())
+    b.arm(Step.AFTER_CLAIM)
+    b.wait_at(Step.AFTER_CLAIM)
+    strike(run, b, bystanders=False)
+    a.until_failed()
+    assert "its commit record has format 2" in a.failure, a.failure
+    b.start()
+    a.upgrade()
+    a.start()
+    run.held()
+    run.finish()
+
+
 CASES = {
     case.name: case
     for case in (
@@ -292,6 +379,11 @@ CASES = {
         Case("zombie-commits-before-poll", zombie(Step.IN_CLAIM_COMMIT), drivers=2),
         Case("partitions-added", partitions_added),
         Case("only-broker-killed", only_broker_killed, drivers=2),
+        Case("standby-takes-over", standby_takes_over, partitions=1, idle_streams=True),
+        Case("available-now-beside-a-peer", available_now_beside_a_peer, drivers=2, idle_streams=True),
+        Case("scale-out-in-a-long-trigger", scale_out_in_a_long_trigger, drivers=2),
+        Case("topics-overlap-in-part", topics_overlap_in_part, partitions=1, idle_streams=True),
+        Case("rolling-upgrade", rolling_upgrade),
         Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3, drivers=2),
         Case("fenced-commit-deferred", fenced_with_a_commit(deferred=True), nodes=3, drivers=2),
         Case("cut-one-way", connection_cut(both_ways=False), nodes=3, drivers=2),

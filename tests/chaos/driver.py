@@ -28,6 +28,9 @@ from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
 from tests.chaos.steps import Step, Steps
 from tests.chaos.warm_up import warm_up
 
+AVAILABLE_NOW = "available now"
+"""The trigger of a command that is to read what there is, and to end."""
+
 # A task that loses its worker is retried, as on a cluster.
 MASTER = "local[1,4]"
 
@@ -79,7 +82,9 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
         spark.dataSource.register(getattr(importlib.import_module(module), source))
     records = spark.readStream.format(command.get("format", FORMAT)).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
-    writer = counted.writeStream.option("checkpointLocation", command["checkpoint"]).trigger(processingTime=command["trigger"])
+    writer = counted.writeStream.option("checkpointLocation", command["checkpoint"])
+    available = command["trigger"] == AVAILABLE_NOW
+    writer = writer.trigger(availableNow=True) if available else writer.trigger(processingTime=command["trigger"])
     output = Path(command["output"])
     if command["sink"] == "file":
         return writer.format("parquet").option("path", str(output)).options(**command.get("sink options", {})).start()

@@ -109,7 +109,18 @@ class Lane:
 
     def _play(self, job: Job, brokers: Brokers, pool: Pool) -> Result:
         folder = self._folder / f"{job.case.name}-{job.number}"
-        run = Run(job.case.name, job.number, brokers, pool, folder, job.protocol, job.case.sink)
+        case = job.case
+        run = Run(
+            case.name,
+            job.number,
+            brokers,
+            pool,
+            folder,
+            job.protocol,
+            case.sink,
+            partitions=case.partitions,
+            idle_streams=case.idle_streams,
+        )
         try:
             job.case.play(run)
             outcome = run.outcome()

@@ -16,7 +16,7 @@ from tests.chaos.evidence import Evidence, Grant, Range, Sample
 from tests.chaos.pool import PATIENCE_S, Pool
 from tests.chaos.sampler import Sampler
 from tests.chaos.stalls import Stalls, stalls
-from tests.chaos.stream import Stream
+from tests.chaos.stream import TRIGGER, Stream
 from tests.support.waiting import until
 
 PARTITIONS = 4
@@ -46,7 +46,17 @@ class Run:
     """What a case works with."""
 
     def __init__(
-        self, name: str, number: int, brokers: Brokers, pool: Pool, folder: Path, protocol: str, sink: str = "file"
+        self,
+        name: str,
+        number: int,
+        brokers: Brokers,
+        pool: Pool,
+        folder: Path,
+        protocol: str,
+        sink: str = "file",
+        *,
+        partitions: int = PARTITIONS,
+        idle_streams: bool = False,
     ) -> None:
         self.number = number
         self.brokers = brokers
@@ -63,15 +73,18 @@ class Run:
         self._struck: frozenset[str] = frozenset()
         self._bystanders = True
         self._held_s = 0.0
+        self._idle_streams = idle_streams
         self._streams: dict[str, Stream] = {}
         self._checkpoints: dict[str, Path] = {}
-        brokers.create_topic(self.topic, PARTITIONS)
-        self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, PARTITIONS)
+        brokers.create_topic(self.topic, partitions)
+        self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, partitions)
         self._sampler = Sampler(brokers.bootstrap_servers, self.group, self.topic, MOST_PARTITIONS, self._checkpoints, self.log)
 
     # Steps of a case.
 
-    def stream(self, name: str, more: Mapping[str, str] | None = None, *, proxied: bool = False) -> Stream:
+    def stream(
+        self, name: str, more: Mapping[str, str] | None = None, *, proxied: bool = False, trigger: str = TRIGGER
+    ) -> Stream:
         """Return a stream of the group, not started yet, with `more` options; its connections may go through the proxies."""
         options = {
             "kafka.bootstrap.servers": self.brokers.through_proxies if proxied else self.brokers.bootstrap_servers,
@@ -85,7 +98,7 @@ class Run:
             "kafka.topic.metadata.refresh.interval.ms": "1000",
             **(more or {}),
         }
-        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink)
+        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink, trigger)
         self._streams[name] = made
         self._checkpoints[name] = made.checkpoint
         return made
@@ -113,6 +126,19 @@ class Run:
         """Note that the fault itself ends now: until here the stall is part of the case."""
         self._held_s = time.time() - self._fault_at
         self.log.append("held", seconds=self._held_s)
+
+    def allow(self, seconds: float) -> None:
+        """Note that the case itself makes partitions stand still for so long, as a long trigger does."""
+        self._held_s = seconds
+
+    def until_members(self, count: int) -> None:
+        """Wait until the group has so many members. Only while no broker ends: see brokers.Brokers.coordinator."""
+        client = self.brokers.client()
+
+        def members() -> int:
+            return len(client.describe_consumer_groups([self.group])[self.group].result(30).members)
+
+        until(lambda: members() == count, f"{self.group} has {count} members", PATIENCE_S)
 
     def until_recovered(self) -> None:
         """Wait until every partition has had a durable micro-batch that began after the fault."""
@@ -198,7 +224,12 @@ class Run:
         return bool(restarted)
 
     def _shared_by(self, streams: Collection[Stream]) -> bool:
-        """Return whether each of these runs and has planned a share, and together they have every partition once."""
+        """Return whether each of these runs and has planned a share, and together they have every partition once.
+
+        In a case with idle streams it is enough that those that run have planned every partition.
+        """
+        if self._idle_streams:
+            return set().union(*(one.owned for one in streams if one.running)) >= set(range(self.producer.partitions))
         shares = [one.owned for one in streams if one.running]
         planned = sorted(partition for share in shares for partition in share)
         return len(shares) == len(streams) and all(shares) and planned == list(range(self.producer.partitions))

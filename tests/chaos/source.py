@@ -16,9 +16,10 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import joining
@@ -32,6 +33,10 @@ from tests.chaos.steps import Step, Steps
 FORMAT = "groupkafka_chaos"
 FOLDER, LOG, STREAM = "chaosfolder", "chaoslog", "chaosstream"
 """Options of the test's own: where steps are armed, the log of events, and the stream's name there."""
+VERSION, NEXT = "chaosversion", "next"
+"""Another one: with `next` the runner writes records of a next version of this package, and reads both."""
+THIS_FORMAT, NEXT_FORMAT = '{"v":1,', '{"v":2,"k":"later",'
+"""How the records of the two versions begin."""
 
 
 class ChaosDataSource(GroupKafkaDataSource):
@@ -47,17 +52,18 @@ class ChaosDataSource(GroupKafkaDataSource):
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
         own = {name: self.options[name] for name in (FOLDER, LOG, STREAM)}
         steps = Steps(Path(own[FOLDER]), EventLog(Path(own[LOG])), own[STREAM])
-        return ChaosStreamReader(Options.parse(self._theirs()), steps, own[STREAM])
+        return ChaosStreamReader(Options.parse(self._theirs()), steps, own[STREAM], newer=self.options.get(VERSION) == NEXT)
 
     def _theirs(self) -> dict[str, str]:
-        return {name: value for name, value in self.options.items() if name.lower() not in (FOLDER, LOG, STREAM)}
+        return {name: value for name, value in self.options.items() if name.lower() not in (FOLDER, LOG, STREAM, VERSION)}
 
 
 class ChaosStreamReader(AdmissionControlReader):
     """Spark's calls, with a step before and after those that matter."""
 
-    def __init__(self, options: Options, steps: Steps, stream: str) -> None:
+    def __init__(self, options: Options, steps: Steps, stream: str, *, newer: bool = False) -> None:
         super().__init__(options)
+        self._newer = newer
         self._steps = steps
         self._stream = stream
         self._has_planned = False
@@ -99,6 +105,8 @@ class ChaosStreamReader(AdmissionControlReader):
             # The driver's log has the rebalances, which help to explain a run.
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
             _put_steps_below(self._steps, self._stream)
+            if self._newer:
+                _write_the_next_format()
         return super()._running()
 
 
@@ -128,3 +136,20 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
 
     joining.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
     joining.Ledger = SteppedLedger  # type: ignore[attr-defined]
+
+
+def _write_the_next_format() -> None:
+    """Make this process, the runner of one query, write records that have a field more and a higher version."""
+
+    class NextFencedCommits(joining.FencedCommits):  # type: ignore[misc, name-defined]
+        def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:
+            text: str = super()._encoded(partition, record)
+            return NEXT_FORMAT + text.removeprefix(THIS_FORMAT)
+
+    def read_both(offset: int, metadata: str | None, cluster_id: str | None = None) -> GroupCommit:
+        if metadata and metadata.startswith(NEXT_FORMAT):
+            metadata = THIS_FORMAT + metadata.removeprefix(NEXT_FORMAT)
+        return read_commit(offset, metadata, cluster_id)
+
+    fenced_commits.read_commit = read_both  # type: ignore[attr-defined]
+    joining.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]

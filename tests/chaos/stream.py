@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -14,7 +15,7 @@ from tests.chaos.events import Event, EventLog
 from tests.chaos.evidence import Durable, Row
 from tests.chaos.pool import PATIENCE_S, Driver, Pool
 from tests.chaos.sampler import batches_in, plan_of
-from tests.chaos.source import FOLDER, LOG, STREAM
+from tests.chaos.source import FOLDER, LOG, NEXT, STREAM, VERSION
 from tests.chaos.steps import How, Step, Steps
 from tests.support.waiting import until
 
@@ -24,7 +25,9 @@ TRIGGER = "1 second"
 class Stream:
     """Started, hit by a fault and restarted; the log of events says what happened to it."""
 
-    def __init__(self, name: str, folder: Path, pool: Pool, log: EventLog, options: Mapping[str, str], sink: str) -> None:
+    def __init__(
+        self, name: str, folder: Path, pool: Pool, log: EventLog, options: Mapping[str, str], sink: str, trigger: str = TRIGGER
+    ) -> None:
         self.name = name
         self.checkpoint = folder / "checkpoint"
         self._output = folder / "out"
@@ -32,12 +35,12 @@ class Stream:
         self._log = log
         self._steps = Steps(folder, log, name)
         folder.mkdir()
-        self._command = {
+        self._command: dict[str, Any] = {
             "options": {**options, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
             "checkpoint": str(self.checkpoint),
             "output": str(self._output),
             "sink": sink,
-            "trigger": TRIGGER,
+            "trigger": trigger,
         }
         self._driver: Driver | None = None
         self._durable: dict[int, Durable] = {}
@@ -94,6 +97,21 @@ class Stream:
     def until_failed(self) -> None:
         """Wait until its query has failed."""
         until(lambda: not self.running, f"{self.name}'s query has failed", PATIENCE_S)
+
+    def until_finished(self) -> None:
+        """Wait until its query has read what there was, and has ended by itself without an error."""
+        until(lambda: not self.running, f"{self.name}'s query has ended", PATIENCE_S)
+        assert self._driver is not None
+        assert self._driver.look() == "stopped", self.failure
+
+    @property
+    def failure(self) -> str:
+        """The error of its query, if that has failed."""
+        return self._driver.failure if self._driver is not None else ""
+
+    def upgrade(self) -> None:
+        """Make its next start one of the next version of this package."""
+        self._command["options"] = {**self._command["options"], VERSION: NEXT}
 
     # Faults.
 

@@ -356,6 +356,8 @@ def rolling_upgrade(run: Run) -> None:
     b.start()
     a.upgrade()
     a.start()
+    # Nobody reads until somebody starts both again.
+    run.until_recovered()
     run.held()
     run.finish()
 

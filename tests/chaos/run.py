@@ -24,6 +24,8 @@ MOST_PARTITIONS = 6
 """The number of partitions, with those that a case adds."""
 SESSION_S = 6.0
 TRIGGER_S = 1.0
+CONFIRMED_AFTER_S = 5.0
+"""After this time without new records a query has confirmed its last micro-batch."""
 ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
 BYSTANDER_S = 5.0
@@ -157,13 +159,21 @@ class Run:
         everybody = self._streams.values()
         until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", PATIENCE_S)
 
-    def finish(self) -> None:
-        """End the run when every stream is back: stop the producer, let the group drain, stop the streams."""
+    def finish(self, *, leaving: Stream | None = None) -> None:
+        """End the run when every stream is back: stop the producer, let the group drain, stop the streams.
+
+        A stream that is `leaving` is stopped as soon as everything is read, so that another one gets its partitions.
+        """
         self.until_shared()
         self.until_durable_since(time.time())
         self._fault_end = time.time()
         produced = self.producer.stop()
         self.log.append("produced", counts=produced)
+        if leaving is not None:
+            everything = sum(produced.values())
+            until(lambda: sum(len(one.rows()) for one in self._streams.values()) >= everything, "all is read", PATIENCE_S)
+            time.sleep(CONFIRMED_AFTER_S)
+            leaving.stop()
         until(lambda: not self._restarted() and self._sampler.committed == produced, "everything is committed", PATIENCE_S)
         self._sampler.stop()
         for one in self._streams.values():

@@ -23,6 +23,8 @@ AWAY_S = SESSION_S + 3.0
 
 MAX_POLL_MS = 7000
 LONG_TRIGGER_S = 15.0
+FIRST_BATCH_S = 8.0
+"""What the first micro-batch of a standby takes longer than its later ones."""
 PROMPT = {"handoff.drainTimeout": "3s"}
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
 
@@ -287,6 +289,7 @@ def standby_takes_over(run: Run) -> None:
     run.until_members(2)
     assert not b.owned, "B owns the only partition"
     strike(run, a)
+    run.allow(FIRST_BATCH_S)
     run.until_recovered()
     a.start()
     # A reads what is owed to it although it owns nothing. The group learns of it when A owns the partition.

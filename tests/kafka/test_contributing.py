@@ -18,6 +18,6 @@ def test_the_program_reads_two_micro_batches_and_prints_their_ranges(cluster: Cl
     done = subprocess.run([sys.executable, str(file)], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr
     page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    promised = re.search(r"it prints `(.*)` and `(.*)`", page)
+    promised = re.search(r"it prints `([^`]+)` and `([^`]+)`", page)
     assert promised is not None
     assert [line.replace("orders-of-contributing", "orders") for line in done.stdout.splitlines()] == list(promised.groups())

@@ -21,7 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from spark_groupsource.partition import OffsetRange
 
 VERSION = 1
-"""The format that this version writes, and the newest that it reads. Every later format keeps the fields `v` and `s`."""
+"""The format that this version writes, and the newest that it reads. Every later format keeps the fields `v`, `s` and `done`."""
 
 MAX_METADATA_BYTES = 4095
 """Longest text that a broker takes: its `offset.metadata.max.bytes` (4,096) less the NUL that librdkafka appends."""
@@ -167,11 +167,15 @@ class Foreign(NamedTuple):
 class Newer(NamedTuple):
     """A commit record that a newer version of this package wrote, in a format that this version does not know.
 
-    It may owe ranges to any stream, so nothing can be decided from it.
+    It may owe ranges to any stream, so nothing can be decided about its partition.
     """
 
     offset: int
     version: int
+    stream: str = ""
+    """The stream that wrote it."""
+    done: int = -1
+    """The newest plan of that stream that is done. -1: none, or not said."""
 
 
 GroupCommit = CommitRecord | Foreign | Newer | None
@@ -202,8 +206,8 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
-        version = _later_version(metadata)
-        return Foreign(offset) if version is None else Newer(offset, version)
+        kept = _kept_by_later_formats(metadata)
+        return Foreign(offset) if kept is None else Newer(offset, kept.v, kept.s, kept.done)
     # Compared as text: JSON has several ways to write the same record, and this package uses only one.
     if record.metadata() != metadata:
         return Foreign(offset)
@@ -213,16 +217,17 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
 
 
 class _Marked(BaseModel):
-    """The fields that every later format keeps: its version, and the name of the stream that wrote it."""
+    """The fields that every later format keeps: its version, the stream that wrote it, and that stream's newest done plan."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
     v: Annotated[int, Field(gt=VERSION, lt=2**31)]
     s: StreamName
+    done: PlanNumber = -1
 
 
-def _later_version(metadata: str) -> int | None:
+def _kept_by_later_formats(metadata: str) -> _Marked | None:
     try:
-        return _Marked.model_validate_json(metadata).v
+        return _Marked.model_validate_json(metadata)
     except (ValidationError, ValueError, RecursionError):
         return None

@@ -52,7 +52,7 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     """Return the newest plan of each stream that the group's records show as done."""
     done: dict[str, int] = {}
     for commit in commits:
-        if isinstance(commit, CommitRecord):
+        if isinstance(commit, CommitRecord | Newer):
             done[commit.stream] = max(commit.done, done.get(commit.stream, -1))
     return done
 
@@ -68,7 +68,9 @@ def alive(commits: Mapping[TopicPartition, GroupCommit], owned: Collection[Topic
         owned: The partitions that this member has adopted.
     """
     return frozenset(
-        commit.stream for partition, commit in commits.items() if isinstance(commit, CommitRecord) and partition not in owned
+        commit.stream
+        for partition, commit in commits.items()
+        if isinstance(commit, CommitRecord | Newer) and partition not in owned
     )
 
 

@@ -9,10 +9,11 @@ from spark_groupsource.handoff.commit_record import (
     CommitRecord,
     Foreign,
     GroupCommit,
+    Newer,
     OwedRange,
     merged,
 )
-from spark_groupsource.handoff.rules import Stream, adopt, alive, claim, with_room
+from spark_groupsource.handoff.rules import Stream, adopt, alive, claim, evidence, with_room
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.unit.test_handoff_rules import LOGGED, NOW, ORDERS, record
 
@@ -67,5 +68,12 @@ class TestWhoIsAlive:
             TopicPartition("orders", 5): record("adopted-from-it", 1, at=5),
             TopicPartition("orders", 6): Foreign(5),
             TopicPartition("orders", 7): None,
+            TopicPartition("orders", 8): Newer(5, 2, "of-the-next-version", 3),
         }
-        assert alive(commits, {ORDERS, TopicPartition("orders", 5)}) == {"other"}
+        assert alive(commits, {ORDERS, TopicPartition("orders", 5)}) == {"other", "of-the-next-version"}
+
+    def test_what_a_newer_version_has_done_is_evidence_too(self) -> None:
+        assert evidence([Newer(5, 2, "of-the-next-version", 3), Newer(5, 2, "another", -1)]) == {
+            "of-the-next-version": 3,
+            "another": -1,
+        }

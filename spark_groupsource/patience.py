@@ -24,7 +24,8 @@ class Deadline:
     def __init__(
         self, seconds: float, *, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """
+        """Set the deadline, counted from now.
+
         Args:
             seconds: how far away the deadline is.
             clock: returns seconds, monotonic.
@@ -87,7 +88,8 @@ class Retries:
     def __init__(
         self, patience_s: float, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """
+        """Be due at once.
+
         Args:
             patience_s: how many seconds of failures in a row are accepted.
             interval_s: seconds between two attempts.

@@ -31,7 +31,8 @@ class TopicIds:
     def __init__(
         self, ask: Callable[[Iterable[str]], Mapping[str, str | None]], *, sleep: Callable[[float], None] = time.sleep
     ) -> None:
-        """
+        """Begin without a changed id.
+
         Args:
             ask: returns the ids of these topics, as `topics.Topics.ids` does.
             sleep: waits for so many seconds.
@@ -64,5 +65,5 @@ class TopicIds:
 
 
 def _changes(expected: Mapping[str, str | None], ids: Mapping[str, str | None]) -> frozenset[tuple[str, str | None]]:
-    """The topics that do not exist, or do not have the expected id, each with what it has instead."""
+    """Return the topics that do not exist, or do not have the expected id, each with what it has instead."""
     return frozenset((topic, ids[topic]) for topic, was in expected.items() if topic in ids and changed(was, ids[topic]))

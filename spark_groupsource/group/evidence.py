@@ -40,7 +40,8 @@ class ConfirmedPlans:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """
+        """Begin with nothing found.
+
         Args:
             subscribed: returns every partition of the subscribed topics.
             others: returns every other partition that the group may hold a record for.
@@ -106,7 +107,7 @@ class ConfirmedPlans:
 
 
 def _claimed(commits: Iterable[GroupCommit]) -> set[PlanOf]:
-    """The plans of which some range is open or owed in these records."""
+    """Return the plans of which some range is open or owed in these records."""
     records = [commit for commit in commits if isinstance(commit, CommitRecord)]
     return {(entry.stream, entry.plan) for record in records for entry in record.owed} | {
         (record.stream, record.logged) for record in records if record.open
@@ -114,7 +115,7 @@ def _claimed(commits: Iterable[GroupCommit]) -> set[PlanOf]:
 
 
 def _readable(commits: FencedCommits, partitions: Iterable[TopicPartition]) -> list[GroupCommit]:
-    """The records of these partitions, without topics that this user may not describe."""
+    """Return the records of these partitions, without topics that this user may not describe."""
     found: list[GroupCommit] = []
     left = iter(sorted(partitions))
     while part := list(islice(left, PARTITIONS_PER_REQUEST)):

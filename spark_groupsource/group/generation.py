@@ -12,7 +12,7 @@ _METADATA_MAGIC = b"CGMDv2:"
 
 
 def generation_of(consumer: Consumer) -> int:
-    """The consumer's generation (classic) or member epoch (KIP-848); -1 outside a group.
+    """Return the consumer's generation (classic) or member epoch (KIP-848); -1 outside a group.
 
     librdkafka has no public getter. Its serialized ConsumerGroupMetadata has the number, in native byte order.
 

@@ -72,7 +72,8 @@ class Ledger:
         wall_clock: Callable[[], float] = time.time,
         observer: Observer = UNOBSERVED,
     ) -> None:
-        """
+        """Begin without a partition.
+
         Args:
             stream: what the checkpoint says. A stream without a checkpoint has `logged` below 0.
             commits: reads and writes the group's records.
@@ -304,8 +305,6 @@ class Ledger:
         self._publish()
         self._write(writes)
 
-    # Inside.
-
     def _done(self, holding: Iterable[GroupCommit]) -> dict[str, int]:
         owned = self._records.keys() | self._acquired
         return self._confirmed_plans.find(self._commits, self._stream, owned, holding)
@@ -351,7 +350,7 @@ class Ledger:
             )
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
-        """The records of these partitions with durable plans closed; only those that change."""
+        """Return the records of these partitions with durable plans closed; only those that change."""
         closed = {}
         for partition in partitions:
             record = self._records.get(partition)
@@ -396,5 +395,5 @@ class Ledger:
 
 
 def _not_empty(ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-    """The partitions in which there is something to read."""
+    """Return the partitions in which there is something to read."""
     return {partition: offsets for partition, offsets in ranges.items() if any(one.size for one in offsets)}

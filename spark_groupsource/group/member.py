@@ -233,7 +233,7 @@ class Member:
             self._on_error(error)
 
     def _on_error(self, error: KafkaError) -> None:
-        """librdkafka's error callback. librdkafka recovers from these errors by itself, unless they are fatal."""
+        """Serve librdkafka's error callback. librdkafka recovers from these errors by itself, unless they are fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):

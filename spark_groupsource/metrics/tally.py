@@ -44,7 +44,8 @@ class Tally(Observer):
     def __init__(
         self, group: str, *, clock: Callable[[], float] = time.monotonic, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        """
+        """Begin with nothing counted.
+
         Args:
             group: the group's name.
             clock: returns seconds, monotonic.

@@ -40,6 +40,7 @@ REQUIRED: Mapping[str, str] = {
 
 
 def is_kafka(name: str) -> bool:
+    """Return whether an option is a setting of the Kafka client."""
     return name.startswith("kafka.")
 
 

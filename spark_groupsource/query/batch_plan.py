@@ -143,7 +143,7 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
 def _still_true(
     commits: Mapping[TopicPartition, GroupCommit], partitions: Collection[TopicPartition], logs: Topics, options: Options
 ) -> Mapping[TopicPartition, GroupCommit]:
-    """The commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
+    """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
     starts = _of_all(records, logs.starts, options)
     ends = _of_all(records, logs.ends, options)
@@ -164,7 +164,7 @@ def _of_all(
     ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
     options: Options,
 ) -> dict[TopicPartition, int]:
-    """The offsets of all partitions. They are asked for again while a leader does not answer."""
+    """Return the offsets of all partitions. They are asked for again while a leader does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
         found = ask(partitions)
         missing = set(partitions) - found.keys()

@@ -39,7 +39,8 @@ class Cycle:
     """One run of one query, from its first plan until it leaves the group. Used on the runner's main thread, `stop` from any."""
 
     def __init__(self, options: Options, *, clock: Callable[[], float] = time.monotonic, observer: Observer = UNOBSERVED) -> None:
-        """
+        """Make the clients. The group is joined later.
+
         Args:
             options: the options of the source.
             clock: returns seconds, monotonic.
@@ -226,7 +227,7 @@ class Cycle:
         return {partition: min(end, target.ends[partition]) for partition, end in ends.items() if partition in target.ends}
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
-        """What the stream knows of itself when `offset` is the newest in its offset log. Offsets of another cluster are void."""
+        """Return what the stream knows of itself when `offset` is its newest. Offsets of another cluster are void."""
         here = self._cluster_id()
         if offset.cluster is not None and here is not None and offset.cluster != here:
             if not self._moved:

@@ -40,7 +40,8 @@ class Joined:
         leave_deleted: Callable[[Joined], bool],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """
+        """Take over a member that has its first assignment.
+
         Args:
             member: a member that has its first assignment.
             ledger: the records of its partitions.

@@ -55,7 +55,8 @@ class Joining:
     def __init__(
         self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float], observer: Observer
     ) -> None:
-        """
+        """Prepare to join. Nothing is sent yet.
+
         Args:
             options: the options of the source.
             topics: the subscribed topics.

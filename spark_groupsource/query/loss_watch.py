@@ -53,7 +53,8 @@ class LossWatch:
     """Compares what a query has read with what the logs have now. Used on the runner's main thread only."""
 
     def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
-        """
+        """Begin with nothing known.
+
         Args:
             options: the options of the source.
             topics: the subscribed topics.
@@ -134,7 +135,7 @@ class LossWatch:
         return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())
 
     def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
-        """The partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
+        """Return the partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
         self._deleted &= stream.ranges.keys()
         return frozenset(
             partition
@@ -143,7 +144,7 @@ class LossWatch:
         )
 
     def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
-        """Always the ends; the topics' ids unless the query is idle; where logs start, every LOOK_AT_STARTS_EVERY_S."""
+        """Return the ends; the topics' ids unless the query is idle; where logs start, every LOOK_AT_STARTS_EVERY_S."""
         ends = self._topics.ends(records)
         idle = all(ends.get(partition) == record.next for partition, record in records.items())
         if idle and not again and self.target is None and self._clock() < self._look_at:
@@ -172,5 +173,5 @@ class LossWatch:
 
 
 def _with_id(record: CommitRecord, topic_id: str | None) -> CommitRecord:
-    """The record with its topic's id, also when no broker gave it at the adoption; the next claim writes it."""
+    """Return the record with its topic's id, also when no broker gave it at the adoption; the next claim writes it."""
     return record if record.topic_id or not topic_id else record.model_copy(update={"topic_id": topic_id})

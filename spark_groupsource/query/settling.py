@@ -30,7 +30,8 @@ class Settling:
     """Watches the assignment of one run. Used on the runner's main thread."""
 
     def __init__(self, options: Options, *, clock: Callable[[], float]) -> None:
-        """
+        """Begin before the first plan.
+
         Args:
             options: the options of the source.
             clock: returns seconds, monotonic.

@@ -79,7 +79,7 @@ def _others() -> Iterator[Source]:
 
 
 def _started_by_the_same_query() -> list[str]:
-    """The processes that the thread of this query has started and that still run, without this one."""
+    """Return the processes that the thread of this query has started and that still run, without this one."""
     me = str(os.getpid())
     for thread in Path(f"/proc/{os.getppid()}/task").glob("*"):
         try:

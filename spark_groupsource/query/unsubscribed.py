@@ -24,7 +24,8 @@ class Unsubscribed:
     """Decides which ranges of unsubscribed topics a plan leaves out. Used on the runner's main thread."""
 
     def __init__(self, options: Options) -> None:
-        """
+        """Begin with nothing reported.
+
         Args:
             options: the options of the source.
         """

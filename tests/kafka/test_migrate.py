@@ -94,6 +94,7 @@ def test_a_migration_is_shown_first_and_done_only_on_execute(
         "partition": 0,
         "current": 4,
         "new": 4,
+        "newer_format": None,
         "added": False,
         "expired": 0,
     }

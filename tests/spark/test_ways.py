@@ -127,7 +127,7 @@ def test_two_loads_that_would_share_the_partitions_of_a_topic_are_refused(
     one, other = load(name), load(name)
     message = query.failure(one.union(other) if how == "union" else one.join(other, "key"))
     assert f"GroupSharedInQuery: Two sources of this query are members of the group 'group-of-{name}' and read {name}" in message
-    assert "kafka.group.id of its own" in message
+    assert "give each load its own kafka.group.id" in message
     assert query.rows == []
     # Nothing was claimed: a query that is put right reads everything.
     assert total_lag(cluster, f"group-of-{name}", name) == 10

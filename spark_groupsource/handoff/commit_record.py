@@ -138,6 +138,10 @@ class CommitRecord(BaseModel):
         """Return whether exactly this range is claimed for plan `logged`."""
         return OpenRange(*offsets) in self.open
 
+    def surely_has_room(self, ranges: int) -> bool:
+        """Return whether claiming so many ranges leaves a record that fits whatever they are. Each may split an owed range."""
+        return len(self.owed) + 2 * ranges <= _ALWAYS_FIT
+
     @property
     def size_once_adopted(self) -> int:
         """Most bytes that the metadata can have once another stream adopted the partition. Open ranges are owed ones then."""

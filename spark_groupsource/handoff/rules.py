@@ -371,6 +371,8 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
         record: The partition's record before the claim.
         ranges: As in `claimable`. The last one starts at the record's position.
     """
+    if record.surely_has_room(len(ranges)):
+        return ranges
     *again, new = ranges
     nothing_new = OffsetRange(new.start, new.start)
     for chosen in (ranges, *((*again[:count], nothing_new) for count in range(len(again), -1, -1))):

@@ -42,8 +42,7 @@ from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
-from spark_groupsource.fetch import pure_consumer
-from spark_groupsource.fetch.choice import reader_for
+from spark_groupsource.fetch.choice import installed_reader
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
@@ -317,7 +316,7 @@ def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
     """
     settings = options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(STEP_LIMIT_S * 1000)))
-    reader = f"the {'pure Python' if reader_for(settings) is pure_consumer.read else 'native'} reader"
+    reader = f"the {installed_reader().name} reader"
     if last is None:
         return Finding(Level.OK, "fetch", f"all partitions are empty, so no record could be read; a query would use {reader}")
     try:

@@ -35,8 +35,24 @@ ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 
 
+_INSTALL = (
+    "install a wheel of spark-groupsource for this platform and this Python, or run pip install --force-reinstall --no-deps "
+    "spark-groupsource where there is a C compiler"
+)
+_INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a later 2.x"
+
+
 class NativeUnavailable(Exception):
-    """This process cannot use the native reader; the text says why."""
+    """This process cannot use the native reader. The text says why, as a clause.
+
+    Args:
+        reason: The text.
+        advice: What to install for the native reader, as a clause.
+    """
+
+    def __init__(self, reason: str, advice: str = _INSTALL) -> None:
+        super().__init__(reason)
+        self.advice = advice
 
 
 class PartitionStruct(ctypes.Structure):
@@ -164,6 +180,7 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
 }
 """By the name after `rd_kafka_`: the result, then the arguments. `rd_kafka_t *` and the like are addresses."""
 
+_OUR_PREFIX = "gs_"
 _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "abi": (c_int64, ()),
     "size_of_intake": (c_int64, ()),
@@ -193,19 +210,20 @@ class _Functions:
             try:
                 function = getattr(library, prefix + name)
             except AttributeError:
-                raise NativeUnavailable(f"there is no {prefix}{name} in {library._name}") from None
+                advice = _INSTALL if prefix == _OUR_PREFIX else _INSTALL_CONFLUENT
+                raise NativeUnavailable(f"there is no {prefix}{name} in {library._name}", advice) from None
             function.restype = result
             function.argtypes = arguments
             setattr(self, name, function)
 
 
 @functools.cache
-def why_unavailable() -> str | None:
+def why_unavailable() -> NativeUnavailable | None:
     """Return why this process cannot use the native reader, or None if it can."""
     try:
         native()
-    except NativeUnavailable as reason:
-        return str(reason)
+    except NativeUnavailable as unavailable:
+        return unavailable.with_traceback(None)
     return None
 
 
@@ -216,16 +234,17 @@ def native() -> Native:
     Raises:
         NativeUnavailable: They cannot be used.
     """
-    ours: Any = _Functions(_load(_our_file()), "gs_", _OUR_API)
+    ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, _OUR_API)
     if ours.abi() != _OUR_ABI or ours.size_of_intake() != ctypes.sizeof(IntakeStruct):
-        raise NativeUnavailable("its C code was compiled for another version of this package: install the package again")
+        raise NativeUnavailable("its C code was compiled for another version of this package")
     # This module of confluent-kafka is linked to the bundled librdkafka, so the symbols are found through it.
-    kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__), "rd_kafka_", _API)
+    kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), "rd_kafka_", _API)
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
         raise NativeUnavailable(
             f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: they must be the same, at least "
-            f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}"
+            f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
+            _INSTALL_CONFLUENT,
         )
     functions = FunctionsStruct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in FunctionsStruct._fields_})
     return Native(kafka, ours, functions)
@@ -236,11 +255,14 @@ def _our_file() -> str:
         file = Path(__file__).with_name(f"_native{suffix}")
         if file.exists():
             return str(file)
-    raise NativeUnavailable("its C code was not compiled: there was no C compiler when the package was installed")
+    raise NativeUnavailable(
+        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, or there was no C compiler "
+        "when the package was installed"
+    )
 
 
-def _load(file: str) -> ctypes.CDLL:
+def _load(file: str, advice: str) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(file)
     except OSError as error:
-        raise NativeUnavailable(f"{Path(file).name} cannot be loaded: {error}") from None
+        raise NativeUnavailable(f"{Path(file).name} cannot be loaded: {error}", advice) from None

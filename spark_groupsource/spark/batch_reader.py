@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
+from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.fetch.contract import fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -32,6 +33,7 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
         log_to_stderr()
+        warn_on_driver()
         return [BatchPartition(task) for task in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_groupsource.errors import AsynchronousProgress
+from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
@@ -117,6 +118,7 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
     def _running(self) -> Cycle:
         if self._cycle is None:
             log_to_stderr()
+            warn_on_driver()
             collect_rarely()
             self._cycle = Cycle(self._options, observer=self._metered())
             leave_on_sigterm(self._cycle)

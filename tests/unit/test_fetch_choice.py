@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from spark_groupsource.fetch import choice
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
 from spark_groupsource.fetch.settings import FetchSettings
 
 PROJECT = Path(__file__).parents[2]
@@ -42,14 +43,38 @@ def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixt
 def test_without_it_the_pure_reader_is_used_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(choice, "why_unavailable", lambda: "its C code was not compiled")
+    monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("its C code is not compiled"))
 
     assert [choice.reader_for(settings()) for _ in range(3)] == [pure.read] * 3
 
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
     assert "pure Python reader" in said.getMessage()
-    assert "its C code was not compiled" in said.getMessage()
+    assert "its C code is not compiled" in said.getMessage()
+    assert "To use the native reader: install a wheel of spark-groupsource" in said.getMessage()
+
+
+def test_its_installation_is_named_with_the_reason_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(choice, "why_unavailable", lambda: None)
+    assert choice.installed_reader() == (native.read, "native", None, None)
+    monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("the reason", "the advice"))
+    assert choice.installed_reader() == (pure.read, "pure Python", "the reason", "the advice")
+
+
+def test_a_driver_without_it_warns_at_the_start_of_a_query(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(choice, "why_unavailable", lambda: None)
+    choice.warn_on_driver()
+    assert not caplog.records
+
+    monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("the reason", "the advice"))
+    choice.warn_on_driver()
+    (said,) = caplog.records
+    assert said.levelno == logging.WARNING
+    assert re.search(
+        r"^The driver's installation has no native reader: the reason\. .*executor: the advice\.$", said.getMessage()
+    )
 
 
 def test_a_python_callback_needs_the_pure_reader(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -18,7 +18,7 @@ from spark_groupsource.cli.findings import (
     of_start,
 )
 from spark_groupsource.fetch import native_consumer, pure_consumer
-from spark_groupsource.fetch.contract import Reader
+from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Newer, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
@@ -145,9 +145,15 @@ def test_long_lists_are_cut() -> None:
     assert listed(range(8)) == "0, 1, 2, 3, 4, and 3 more"
 
 
-@pytest.mark.parametrize(("reader", "named"), [(native_consumer.read, "native"), (pure_consumer.read, "pure Python")])
-def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPatch, reader: Reader, named: str) -> None:
-    monkeypatch.setattr(check, "reader_for", lambda _settings: reader)
+@pytest.mark.parametrize(
+    ("reader", "named"),
+    [
+        (InstalledReader(native_consumer.read, "native"), "native"),
+        (InstalledReader(pure_consumer.read, "pure Python", "no compiler", "install one"), "pure Python"),
+    ],
+)
+def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPatch, reader: InstalledReader, named: str) -> None:
+    monkeypatch.setattr(check, "installed_reader", lambda: reader)
     assert f"the {named} reader" in check._of_fetch(options(), None).text
 
 

@@ -13,18 +13,15 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from tests.chaos.driver import AVAILABLE_NOW
 from tests.chaos.pool import PATIENCE_S
 from tests.chaos.proxy import Direction
-from tests.chaos.run import PARTITIONS, SESSION_S, Run
+from tests.chaos.run import PARTITIONS, Run, away
 from tests.chaos.steps import How, Step
 from tests.chaos.stream import Stream
 from tests.support.waiting import until
 
-AWAY_S = SESSION_S + 3.0
-"""How long a process is paused, or a connection held: longer than its session and its `max.poll.interval.ms`."""
-
 MAX_POLL_MS = 7000
 LONG_TRIGGER_S = 15.0
 FIRST_BATCH_S = 8.0
-"""What the first micro-batch of a standby takes longer than its later ones."""
+"""What the first micro-batch of a query takes longer than its later ones."""
 PROMPT = {"handoff.drainTimeout": "3s"}
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
 
@@ -164,11 +161,6 @@ def come_back(run: Run, paused: Stream) -> None:
     away(since)
     paused.signal_runner(signal.SIGCONT)
     run.finish()
-
-
-def away(since: float) -> None:
-    """Wait until the session and `max.poll.interval.ms` have expired: the case requires it."""
-    time.sleep(max(0.0, since + AWAY_S - time.time()))
 
 
 def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
@@ -336,6 +328,10 @@ def topics_overlap_in_part(run: Run) -> None:
     a.wait_at(Step.AFTER_CLAIM)
     strike(run, a)
     b.start()
+    b.until_it_has_a_runner()
+    # Until here nobody was there to read, and B's first micro-batch is still to come.
+    run.held()
+    run.allow(FIRST_BATCH_S)
     run.until_recovered()
     a.start()
     run.finish()

@@ -41,6 +41,7 @@ class CountingProducer:
 
     def stop(self) -> dict[int, int]:
         """Stop, and return how many records the broker has in each partition."""
+        assert self._thread.is_alive(), "the producer has ended by itself"
         self.cancel()
         left = self._producer.flush(FLUSH_LIMIT_S)
         assert not self._errors, self._errors

@@ -95,6 +95,48 @@ class Driver:
         return self._process.last_lines(count)
 
 
+class PooledQuery:
+    """A query in a driver of the pool. It keeps the driver while that runs, and takes another one when it has ended."""
+
+    def __init__(self, pool: Pool, command: Mapping[str, Any]) -> None:
+        self._pool = pool
+        self._command = command
+        self._driver: Driver | None = None
+
+    def start(self) -> None:
+        """Start it on its checkpoint, and return when Spark has."""
+        self.ask()
+        self.until_started()
+
+    def ask(self) -> None:
+        """Request its start, and return at once."""
+        self._take_driver().ask(self._command)
+
+    def until_started(self) -> None:
+        """Wait until Spark has started it."""
+        assert self._driver is not None
+        self._driver.until_started()
+
+    def stop(self) -> None:
+        """Stop it in an orderly way, and give its driver back."""
+        if self._driver is not None:
+            self._driver.stop()
+            self._return_driver()
+
+    def _take_driver(self) -> Driver:
+        """Return the driver that it still has, or another one that is warm."""
+        if self._driver is not None and self._driver.look() == "ended":
+            self._return_driver()
+        if self._driver is None:
+            self._driver = self._pool.take()
+        return self._driver
+
+    def _return_driver(self) -> None:
+        if self._driver is not None:
+            self._pool.give_back(self._driver)
+            self._driver = None
+
+
 class Pool:
     """The drivers of one lane. A thread of its own makes new ones, one after the other."""
 

@@ -23,6 +23,8 @@ PARTITIONS = 4
 MOST_PARTITIONS = 6
 """The number of partitions, with those that a case adds."""
 SESSION_S = 6.0
+AWAY_S = SESSION_S + 3.0
+"""How long a process is paused, or a connection held: longer than its session and its `max.poll.interval.ms`."""
 TRIGGER_S = 1.0
 CONFIRMED_AFTER_S = 5.0
 """After this time without new records a query has confirmed its last micro-batch."""
@@ -131,7 +133,7 @@ class Run:
 
     def allow(self, seconds: float) -> None:
         """Note that the case itself makes partitions stand still for so long, as a long trigger does."""
-        self._held_s = seconds
+        self._held_s += seconds
 
     def until_members(self, count: int) -> None:
         """Wait until the group has so many members. Only while no broker ends: see brokers.Brokers.coordinator."""
@@ -252,6 +254,11 @@ class Run:
         }
         durable = {(one.stream, one.plan) for each in self._streams.values() for one in each.durable()}
         return set().union(*(partitions for plan, partitions in granted.items() if plan in durable))
+
+
+def away(since: float) -> None:
+    """Wait until the session and `max.poll.interval.ms` of a process that is away have expired: the case requires it."""
+    time.sleep(max(0.0, since + AWAY_S - time.time()))
 
 
 def _above(kind: str, found: Mapping[int, float], limit: float) -> list[str]:

@@ -6,14 +6,13 @@ import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pyarrow.parquet as pq
 
 from spark_groupsource.cli.demo.count import committed_files
 from tests.chaos.events import Event, EventLog
 from tests.chaos.evidence import Durable, Row
-from tests.chaos.pool import PATIENCE_S, Driver, Pool
+from tests.chaos.pool import PATIENCE_S, Pool, PooledQuery
 from tests.chaos.sampler import batches_in, plan_of
 from tests.chaos.source import FOLDER, LOG, NEXT, STREAM, VERSION
 from tests.chaos.steps import How, Step, Steps
@@ -22,7 +21,7 @@ from tests.support.waiting import until
 TRIGGER = "1 second"
 
 
-class Stream:
+class Stream(PooledQuery):
     """Started, hit by a fault and restarted; the log of events says what happened to it."""
 
     def __init__(
@@ -31,55 +30,32 @@ class Stream:
         self.name = name
         self.checkpoint = folder / "checkpoint"
         self._output = folder / "out"
-        self._pool = pool
         self._log = log
         self._steps = Steps(folder, log, name)
         folder.mkdir()
-        self._command: dict[str, Any] = {
+        command = {
             "options": {**options, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
             "checkpoint": str(self.checkpoint),
             "output": str(self._output),
             "sink": sink,
             "trigger": trigger,
         }
-        self._driver: Driver | None = None
+        super().__init__(pool, command)
         self._durable: dict[int, Durable] = {}
 
     # Running.
 
-    def start(self) -> None:
-        """Start it on its checkpoint, in its own driver if that still runs, or in another warm one."""
-        self.ask()
-        self.until_started()
-
     def ask(self) -> None:
         """Request its start, and return at once."""
-        if self._driver is not None and self._driver.look() == "ended":
-            self._pool.give_back(self._driver)
-            self._driver = None
-        if self._driver is None:
-            self._driver = self._pool.take()
-        self._log.append("start", stream=self.name, driver=self._driver.name)
-        self._driver.ask(self._command)
-
-    def until_started(self) -> None:
-        """Wait until Spark has started it."""
-        assert self._driver is not None
-        self._driver.until_started()
-
-    def stop(self) -> None:
-        """Stop it in an orderly way, and free its driver."""
-        if self._driver is not None:
-            self._driver.stop()
-            self._pool.give_back(self._driver)
-            self._driver = None
+        driver = self._take_driver()
+        self._log.append("start", stream=self.name, driver=driver.name)
+        driver.ask(self._command)
 
     def end(self) -> None:
         """Kill all its processes, in any state; its driver is not used again."""
         if self._driver is not None:
             self._driver.kill()
-            self._pool.give_back(self._driver)
-            self._driver = None
+            self._return_driver()
 
     @property
     def running(self) -> bool:
@@ -93,6 +69,10 @@ class Stream:
         self._log.append("failed", stream=self.name, message=self._driver.failure)
         self.start()
         return True
+
+    def until_it_has_a_runner(self) -> None:
+        """Wait until Spark has started its first runner, some time after the query."""
+        until(lambda: self._mine("runner"), f"{self.name} has a runner", PATIENCE_S)
 
     def until_failed(self) -> None:
         """Wait until its query has failed."""
@@ -111,7 +91,7 @@ class Stream:
 
     def upgrade(self) -> None:
         """Make its next start one of the next version of this package."""
-        self._command["options"] = {**self._command["options"], VERSION: NEXT}
+        self._command = {**self._command, "options": {**self._command["options"], VERSION: NEXT}}
 
     # Faults.
 

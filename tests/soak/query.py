@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.chaos.evidence import Row
-from tests.chaos.pool import PATIENCE_S, Driver, Pool
+from tests.chaos.pool import PATIENCE_S, Driver, Pool, PooledQuery
 from tests.chaos.sampler import batches_in
 from tests.soak.account import Output
 from tests.soak.meter import Role, processes_of
@@ -20,7 +21,7 @@ SINK_LOG_KEEPS = "1h"
 """Without a limit the sink's own log lists every file of the run, and takes ever longer to read."""
 
 
-class Query:
+class Query(PooledQuery):
     """Runs, is struck, and runs again. Used by one thread."""
 
     def __init__(self, name: str, folder: Path, pool: Pool, options: Mapping[str, str], source: Mapping[str, str]) -> None:
@@ -36,8 +37,7 @@ class Query:
         self.name = name
         self.checkpoint = folder / "checkpoint"
         self._output = Output(folder / "out")
-        self._pool = pool
-        self._command = {
+        command = {
             **source,
             "options": dict(options),
             "checkpoint": str(self.checkpoint),
@@ -48,52 +48,35 @@ class Query:
             # As in production: the chaos driver keeps the whole history of a checkpoint.
             "conf": {"spark.sql.streaming.minBatchesToRetain": "100"},
         }
-        self._driver: Driver | None = None
+        super().__init__(pool, command)
         self._was_struck = False
-        self.failures: list[str] = []
-        """The errors with which it ended by itself."""
+        self.started_at = 0.0
+        """When it was started last, by `time.monotonic`."""
 
     # Running.
 
     def ask(self) -> None:
-        """Ask for its start on its checkpoint, in the driver that it still has or in another one. Return at once."""
-        if self._driver is not None and self._driver.look() == "ended":
-            self._pool.give_back(self._driver)
-            self._driver = None
-        if self._driver is None:
-            self._driver = self._pool.take()
+        """Request its start, and return at once."""
         self._was_struck = False
-        self._driver.ask(self._command)
-
-    def start(self) -> None:
-        """Start it, and return when Spark has."""
-        self.ask()
-        self.until_started()
+        super().ask()
 
     def until_started(self) -> None:
         """Wait until Spark has started it."""
-        assert self._driver is not None
-        self._driver.until_started()
+        super().until_started()
+        self.started_at = time.monotonic()
 
-    def stop(self) -> None:
-        """Stop it in an orderly way, and give its driver back."""
-        if self._driver is not None:
-            self._driver.stop()
-            self._pool.give_back(self._driver)
-            self._driver = None
-
-    def start_if_it_failed(self) -> bool:
-        """Start it again if it has ended by itself, and return whether it had."""
-        if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "ended"):
-            return False
-        self.failures.append(" ".join(self._driver.failure.split()) or "its driver has ended")
-        self.start()
-        return True
+    def failure(self) -> str | None:
+        """Return the error with which it has ended by itself; `None` if it runs, was struck or was taken away."""
+        if self._driver is None or self._was_struck or self._driver.look() not in ("failed", "stopped", "ended"):
+            return None
+        return " ".join(self._driver.failure.split()) or f"its driver has {self._driver.state}"
 
     @property
     def session(self) -> int | None:
         """The session of its processes; `None` while it has none."""
-        return None if self._driver is None else self._driver.session
+        # The meter's thread asks while another one takes the driver away.
+        driver = self._driver
+        return None if driver is None else driver.session
 
     @property
     def has_committed(self) -> bool:

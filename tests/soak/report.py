@@ -27,6 +27,8 @@ class Judged:
     process: Process
     samples: Sequence[Sample]
     slope: Slope
+    covered: bool
+    """Whether it was there for the whole half."""
     verdict: Verdict | None
     """`None` for a process whose growth is not judged."""
 
@@ -45,7 +47,7 @@ def judge(result: Result) -> list[Judged]:
         fitted = slope([(one.at, one.anonymous / KB_PER_MB) for one in samples])
         covered = samples[-1].at - samples[0].at >= COVERED * (end - begin)
         verdict = (fitted.verdict(LIMIT_MB_PER_HOUR) if covered else Verdict.TOO_SHORT) if process.role in JUDGED else None
-        found.append(Judged(process, samples, fitted, verdict))
+        found.append(Judged(process, samples, fitted, covered, verdict))
     return found
 
 
@@ -56,7 +58,11 @@ def failures(result: Result, judged: Sequence[Judged]) -> list[str]:
         for one in judged
         if one.verdict is Verdict.GROWS
     ]
-    nobody = [] if any(one.process.role is Role.RUNNER for one in judged) else ["no runner was measured in the last half"]
+    nobody = [
+        f"no {role.value} of {LONG_LIVED} was measured for the whole last half"
+        for role in JUDGED
+        if not any(one.process.role is role and one.covered for one in judged)
+    ]
     return [*result.violations, *grows, *nobody]
 
 
@@ -149,7 +155,10 @@ def _happened(result: Result) -> str:
         (f"{one.at / MIN_S:.1f}", one.disturbance.kind.value, one.disturbance.target, f"{one.back_s:.0f} s")
         for one in result.happened
     ]
-    own = "".join(f"\n- {name} ended by itself: `{error[:200]}`" for name, error in result.failures)
+    own = "".join(
+        f"\n- minute {one.at / MIN_S:.1f}: {one.stream} ended by itself{' (excused)' if one.excused else ''}: `{one.error[:200]}`"
+        for one in result.failures
+    )
     return _table(("minute", "what", "target", "until it was back"), rows) + (own + "\n" if own else "")
 
 

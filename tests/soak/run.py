@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -34,9 +35,12 @@ MOST_FAILURES = 20
 
 Report = Callable[[str], object]
 
-EXCUSED = ("CommitOutcomeUnknown", "Python worker failed to connect back")
-"""Errors with which a query may end by itself. With the first the coordinator died during a commit, and the query cannot know
-whether the commit was written. The second is Spark's own, on a machine with too much to do."""
+UNKNOWN_OUTCOME = "CommitOutcomeUnknown"
+"""A query may end with it while a broker is away: its coordinator died during a commit, and the commit may have been written."""
+NO_WORKER = "Python worker failed to connect back"
+"""A query may end with it right after a start: Spark forks its workers then, and the machine has too much to do."""
+EXCUSED_FOR_S = 60.0
+"""How long after a broker's return, and after a query's start, these errors are excused."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,16 @@ class Happened:
     at: float
     disturbance: Disturbance
     back_s: float
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A query that ended by itself, `at` this second of the run."""
+
+    at: float
+    stream: str
+    error: str
+    excused: bool
 
 
 @dataclass
@@ -64,8 +78,7 @@ class Result:
     drained: bool = False
     unsettled: list[str] = field(default_factory=list)
     happened: list[Happened] = field(default_factory=list)
-    failures: list[tuple[str, str]] = field(default_factory=list)
-    """Queries that ended by themselves, each with its error."""
+    failures: list[Failure] = field(default_factory=list)
     micro_batches: dict[str, int] = field(default_factory=dict)
     samples: list[Sample] = field(default_factory=list)
     problem: str = ""
@@ -75,14 +88,13 @@ class Result:
     @property
     def violations(self) -> list[str]:
         """All that is wrong, except for memory."""
-        unclean = [
-            f"{name} ended by itself: {error[:300]}"
-            for name, error in self.failures
-            if not any(excused in error for excused in EXCUSED)
-        ]
+        unclean = [f"{one.stream} ended by itself: {one.error[:300]}" for one in self.failures if not one.excused]
         lost = "" if self.count.exactly_once or not self.drained else "; ".join(self.count.named)
+        # Kafka looks at whole segments, an eighth of the retention each.
+        kept = self.seconds > 2 * self.plan.retention_s and not self.deleted
+        retention = "retention has deleted nothing" if self.drained and kept else ""
         held = f"the group has not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
-        return [one for one in (self.problem[-1000:], lost, held, *unclean) if one]
+        return [one for one in (self.problem[-1000:], lost, retention, held, *unclean) if one]
 
 
 def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report) -> Result:
@@ -118,6 +130,8 @@ class _Running(ExitStack):
         self._account = Account()
         self._count_at = 0.0
         self._begin = time.monotonic()
+        self._broker_back_at = -math.inf
+        """The second of the run when the last broker was back. Infinite while one is away."""
 
     def play(self) -> None:
         self._set_up()
@@ -216,15 +230,25 @@ class _Running(ExitStack):
 
     def _look_after(self) -> None:
         """Start again what has ended by itself, and count the outputs from time to time."""
-        for name, query in self._queries.items():
-            if query.start_if_it_failed():
-                self._result.failures.append((name, query.failures[-1]))
-                self._report(f"{self._now():6.0f} s  {name} ended by itself: {query.failures[-1][:200]}")
-                assert len(self._result.failures) <= MOST_FAILURES, "queries end by themselves again and again"
+        for query in self._queries.values():
+            if self._note_failure(query):
+                query.start()
                 self._pool.refill(1)
         if self._now() >= self._count_at:
             self._count_at = self._now() + COUNT_EVERY_S
             self._count()
+
+    def _note_failure(self, query: Query) -> bool:
+        """Note that the query has ended by itself, and return whether it has."""
+        error, started = query.failure(), query.started_at - self._begin
+        if error is None:
+            return False
+        at = self._now()
+        excused = is_excused(error, since_broker=at - self._broker_back_at, since_start=at - started)
+        self._result.failures.append(Failure(at, query.name, error, excused))
+        self._report(f"{at:6.0f} s  {query.name} ended by itself{' (excused)' if excused else ''}: {error[:200]}")
+        assert len(self._result.failures) <= MOST_FAILURES, "queries end by themselves again and again"
+        return True
 
     def _count(self) -> None:
         for name, query in self._queries.items():
@@ -248,7 +272,7 @@ class _Running(ExitStack):
             Kind.KILL_DRIVER: self._strike_query,
             Kind.KILL_RUNNER: self._strike_query,
             Kind.TERMINATE: self._strike_query,
-            Kind.TAKE_AWAY: lambda one: self._queries[one.target].take_away(),
+            Kind.TAKE_AWAY: self._take_away,
             Kind.ADD: lambda one: self._queries[one.target].start(),
             Kind.RESTART_BROKER: self._strike_broker,
             Kind.KILL_BROKER: self._strike_broker,
@@ -261,14 +285,28 @@ class _Running(ExitStack):
 
     def _strike_query(self, disturbance: Disturbance) -> None:
         query = self._queries[disturbance.target]
+        # It may have ended by itself a moment ago: the strike must not hide that.
+        self._note_failure(query)
         strike = {Kind.KILL_DRIVER: query.kill, Kind.KILL_RUNNER: query.kill_runner, Kind.TERMINATE: query.terminate}
         strike[disturbance.kind]()
         self._until(self._now() + disturbance.away_s)
         query.start()
         self._pool.refill(1)
 
+    def _take_away(self, disturbance: Disturbance) -> None:
+        query = self._queries[disturbance.target]
+        self._note_failure(query)
+        query.take_away()
+
     def _strike_broker(self, disturbance: Disturbance) -> None:
         node: Node = next(node for node in self._cluster.nodes if str(node.id) == disturbance.target)
+        self._broker_back_at = math.inf
+        try:
+            self._restart(node, disturbance)
+        finally:
+            self._broker_back_at = self._now()
+
+    def _restart(self, node: Node, disturbance: Disturbance) -> None:
         if disturbance.kind is Kind.KILL_BROKER:
             node.kill()
         else:
@@ -290,6 +328,19 @@ class _Running(ExitStack):
         client = quiet_client(self._cluster.bootstrap_servers)
         client.create_partitions([NewPartitions(TOPIC, partitions)])[TOPIC].result()
         self._producer.partitions = partitions
+
+
+def is_excused(error: str, *, since_broker: float, since_start: float) -> bool:
+    """Return whether a query may end by itself with this error.
+
+    Args:
+        error: the text.
+        since_broker: seconds since the last broker was back; negative while one is away.
+        since_start: seconds since the query was started.
+    """
+    if UNKNOWN_OUTCOME in error:
+        return since_broker <= EXCUSED_FOR_S
+    return NO_WORKER in error and since_start <= EXCUSED_FOR_S
 
 
 def _ms(seconds: float) -> str:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
 from tests.soak.account import Count
 from tests.soak.meter import Process, Role, Sample, look_at, role_of
 from tests.soak.report import failures, judge, markdown, plot
-from tests.soak.run import Happened, Result
+from tests.soak.run import Failure, Happened, Result, is_excused
 from tests.soak.schedule import Plan
 from tests.soak.slope import Verdict
 
@@ -55,18 +58,18 @@ def test_what_grew_in_the_first_half_alone_is_forgiven() -> None:
 
 def test_a_worker_that_came_late_is_not_judged() -> None:
     late = Process("A", Role.WORKER, 13)
-    result = run(flat, (RUNNER,))
+    result = run(flat)
     result.samples += [Sample(6000.0 + 30 * one, late, 1000 * one, 1, 1, 1, 1) for one in range(20)]
-    (_, judged) = judge(result)
-    assert (judged.process, judged.verdict) == (late, Verdict.TOO_SHORT)
+    judged = judge(result)
+    assert (judged[-1].process, judged[-1].verdict) == (late, Verdict.TOO_SHORT)
+    assert failures(result, judged) == []
 
 
 def test_records_claims_and_queries_that_ended_are_failures() -> None:
     result = run(flat)
     result.count = Count(1000, 1, 0, 0, 0, ("lost: 0:7",))
     result.unsettled = ["partition 3: owed: [5, 7) to b"]
-    result.failures = [("A", "DataLossError: expired"), ("B", "... CommitOutcomeUnknown: no answer")]
-    result.failures.append(("C", "[STREAM_FAILED] ... Python worker failed to connect back."))
+    result.failures = [Failure(60.0, "A", "DataLossError: expired", False), Failure(90.0, "B", "CommitOutcomeUnknown", True)]
     assert failures(result, judge(result)) == [
         "lost: 0:7",
         "the group has not settled: partition 3: owed: [5, 7) to b",
@@ -74,9 +77,40 @@ def test_records_claims_and_queries_that_ended_are_failures() -> None:
     ]
 
 
-def test_a_run_without_a_runner_in_the_last_half_fails() -> None:
+@pytest.mark.parametrize(
+    ("error", "since_broker", "since_start", "excused"),
+    [
+        ("... CommitOutcomeUnknown: no answer", -math.inf, 900.0, True),
+        ("... CommitOutcomeUnknown: no answer", 30.0, 900.0, True),
+        ("... CommitOutcomeUnknown: no answer", 90.0, 10.0, False),
+        ("[STREAM_FAILED] Python worker failed to connect back.", 900.0, 30.0, True),
+        ("[STREAM_FAILED] Python worker failed to connect back.", -math.inf, 90.0, False),
+        ("DataLossError: expired", -math.inf, 1.0, False),
+    ],
+)
+def test_an_error_is_excused_only_right_after_its_cause(
+    error: str, since_broker: float, since_start: float, excused: bool
+) -> None:
+    assert is_excused(error, since_broker=since_broker, since_start=since_start) is excused
+
+
+def test_a_run_without_a_runner_for_the_whole_last_half_fails() -> None:
     result = run(flat, (WORKER,))
-    assert failures(result, judge(result)) == ["no runner was measured in the last half"]
+    again = Process("A", Role.RUNNER, 14)
+    result.samples += [Sample(5000.0 + 30 * one, again, 50_000, 1, 1, 1, 1) for one in range(70)]
+    assert failures(result, judge(result)) == ["no runner of A was measured for the whole last half"]
+
+
+def test_a_run_whose_records_never_expired_fails() -> None:
+    result = run(flat)
+    result.deleted = 0
+    assert failures(result, judge(result)) == ["retention has deleted nothing"]
+
+
+def test_a_run_that_was_interrupted_fails() -> None:
+    result = run(flat)
+    result.problem = "the run ended before its time: KafkaException: no leader"
+    assert failures(result, judge(result)) == [result.problem]
 
 
 def test_the_report_and_the_plot_are_written(tmp_path: Path) -> None:

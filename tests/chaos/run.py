@@ -135,6 +135,10 @@ class Run:
         """Note that the case itself makes partitions stand still for so long, as a long trigger does."""
         self._held_s += seconds
 
+    def over(self) -> None:
+        """Note that the fault and its stalls are over: what follows is a step of the case itself."""
+        self._fault_end = time.time()
+
     def until_members(self, count: int) -> None:
         """Wait until the group has so many members. Only while no broker ends: see brokers.Brokers.coordinator."""
         client = self.brokers.client()
@@ -168,7 +172,7 @@ class Run:
         """
         self.until_shared()
         self.until_durable_since(time.time())
-        self._fault_end = time.time()
+        self._fault_end = self._fault_end or time.time()
         produced = self.producer.stop()
         self.log.append("produced", counts=produced)
         if leaving is not None:

@@ -89,9 +89,13 @@ class Stream(PooledQuery):
         """The error of its query, if that has failed."""
         return self._driver.failure if self._driver is not None else ""
 
+    def change(self, options: Mapping[str, str]) -> None:
+        """Have its next start use these options."""
+        self._command = {**self._command, "options": {**self._command["options"], **options}}
+
     def upgrade(self) -> None:
         """Make its next start one of the next version of this package."""
-        self._command = {**self._command, "options": {**self._command["options"], VERSION: NEXT}}
+        self.change({VERSION: NEXT})
 
     # Faults.
 

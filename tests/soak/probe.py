@@ -30,6 +30,8 @@ FORMAT = "groupkafka_probed"
 PROBE = {"format": FORMAT, "register": "tests.soak.probe:ProbedDataSource"}
 EVERY_S = 30.0
 MOST_TYPES = 40
+LIBC = ctypes.CDLL(None)
+"""Loaded once: each call would make a class, which stays until the garbage collector runs."""
 
 
 class ProbedDataSource(GroupKafkaDataSource):
@@ -77,16 +79,15 @@ def look(cycle: Cycle) -> dict[str, Any]:
 
 def malloc() -> dict[str, int]:
     """Return how many bytes glibc has from the system, and how many of them are free. Empty without glibc."""
-    libc = ctypes.CDLL(None)
-    if not hasattr(libc, "malloc_info"):
+    if not hasattr(LIBC, "malloc_info"):
         return {}
-    libc.open_memstream.restype = ctypes.c_void_p
+    LIBC.open_memstream.restype = ctypes.c_void_p
     text, size = ctypes.c_char_p(), ctypes.c_size_t()
-    stream = ctypes.c_void_p(libc.open_memstream(ctypes.byref(text), ctypes.byref(size)))
-    libc.malloc_info(0, stream)
-    libc.fclose(stream)
+    stream = ctypes.c_void_p(LIBC.open_memstream(ctypes.byref(text), ctypes.byref(size)))
+    LIBC.malloc_info(0, stream)
+    LIBC.fclose(stream)
     found = ctypes.string_at(text, size.value).decode()
-    libc.free(text)
+    LIBC.free(text)
     totals = found[found.rindex("</heap>") :]
     sizes = {
         kind: int(number) for kind, number in re.findall(r'<(?:total|system) type="(\w+)"(?: count="\d+")? size="(\d+)"', totals)

@@ -258,7 +258,10 @@ class _Running(ExitStack):
         """Return whether it is to happen. A run that is late, on a slow machine, leaves out what is overdue."""
         if disturbance.kind is Kind.ADD:
             return self._queries[disturbance.target].session is None
-        late = self._now() - disturbance.at > self._plan.every_s
+        if disturbance.kind is Kind.GROW:
+            late = self._now() > self._plan.half_s
+        else:
+            late = self._now() - disturbance.at > self._plan.every_s
         if late:
             self._report(f"{self._now():6.0f} s  left out, the run is late: {disturbance.kind.value}")
         return not late

@@ -29,6 +29,7 @@ TOPIC = GROUP = "soak"
 LOOK_EVERY_S = 0.5
 COUNT_EVERY_S = 15.0
 BEGIN_LIMIT_S = 300.0
+BACK_LIMIT_S = 240.0
 DRAIN_LIMIT_S = 240.0
 MOST_FAILURES = 20
 """A query that ends by itself more often than that is not started again."""
@@ -90,8 +91,8 @@ class Result:
         """All that is wrong, except for memory."""
         unclean = [f"{one.stream} ended by itself: {one.error[:300]}" for one in self.failures if not one.excused]
         lost = "" if self.count.exactly_once or not self.drained else "; ".join(self.count.named)
-        # Kafka looks at whole segments, an eighth of the retention each.
-        kept = self.seconds > 2 * self.plan.retention_s and not self.deleted
+        # Kafka deletes whole segments, an eighth of the retention each.
+        kept = self.seconds > 1.5 * self.plan.retention_s and not self.deleted
         retention = "retention has deleted nothing" if self.drained and kept else ""
         held = f"the group has not settled: {'; '.join(self.unsettled)}" if self.unsettled else ""
         return [one for one in (self.problem[-1000:], lost, retention, held, *unclean) if one]
@@ -276,7 +277,7 @@ class _Running(ExitStack):
             Kind.KILL_RUNNER: self._strike_query,
             Kind.TERMINATE: self._strike_query,
             Kind.TAKE_AWAY: self._take_away,
-            Kind.ADD: lambda one: self._queries[one.target].start(),
+            Kind.ADD: lambda one: self._add(self._queries[one.target]),
             Kind.RESTART_BROKER: self._strike_broker,
             Kind.KILL_BROKER: self._strike_broker,
             Kind.GROW: self._grow,
@@ -293,8 +294,18 @@ class _Running(ExitStack):
         strike = {Kind.KILL_DRIVER: query.kill, Kind.KILL_RUNNER: query.kill_runner, Kind.TERMINATE: query.terminate}
         strike[disturbance.kind]()
         self._until(self._now() + disturbance.away_s)
-        query.start()
+        self._add(query)
         self._pool.refill(1)
+
+    def _add(self, query: Query) -> None:
+        """Start the query, and wait for its next micro-batch: what it is owed is read before it is struck again."""
+        before = query.micro_batches
+        query.start()
+        limit = time.monotonic() + BACK_LIMIT_S
+        while query.micro_batches == before:
+            assert time.monotonic() < limit, f"{query.name} has had no micro-batch for {BACK_LIMIT_S:.0f} s after its start"
+            self._look_after()
+            time.sleep(LOOK_EVERY_S)
 
     def _take_away(self, disturbance: Disturbance) -> None:
         query = self._queries[disturbance.target]

@@ -73,8 +73,11 @@ class Plan:
 
     @property
     def retention_s(self) -> float:
-        """How long the topic keeps records: longer than any query may be away, so that nothing expires unread."""
-        return 120.0 + 4 * self.every_s
+        """How long the topic keeps records: longer than any query may be away, so that nothing expires unread.
+
+        A Spark that is started while the machine has too much to do takes minutes.
+        """
+        return 240.0 + 3 * self.every_s
 
     @property
     def half_s(self) -> float:

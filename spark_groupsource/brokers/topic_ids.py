@@ -24,8 +24,8 @@ BELIEVED_AT_MOST = 1000
 class TopicIds:
     """The ids of topics as the brokers know them now.
 
-    Both the runner's main thread and the consumer's thread ask. What they share is one frozenset, which is replaced and never
-    edited. If both replace it at once, one change is lost, and the next question repeats what it costs to believe it.
+    The runner's main thread and the threads of a survey ask. What they share is one frozenset, which is replaced and never
+    edited. If two replace it at once, one change is lost, and the next question repeats what it costs to believe it.
     """
 
     def __init__(

@@ -1,13 +1,13 @@
 """What the brokers have to say before a partition can be adopted: where it starts, and whether its topic was created again.
 
-It runs on the consumer's thread. The rules that decide from the answers are in handoff/rules.py.
+`look_up` runs on a thread of survey.Survey. The rules that decide from the answers are in handoff/rules.py.
 """
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, commit_loss
@@ -32,6 +32,15 @@ class Lookup:
     losses: list[PartitionLoss]
     """What is lost with topics that were created again."""
 
+    def only(self, partitions: Collection[TopicPartition]) -> Lookup:
+        """Return what was found out about these partitions."""
+        return replace(
+            self,
+            commits={partition: commit for partition, commit in self.commits.items() if partition in partitions},
+            unknown=[partition for partition in self.unknown if partition in partitions],
+            losses=[loss for loss in self.losses if loss.partition in partitions],
+        )
+
 
 def look_up(
     stream: Stream,
@@ -46,9 +55,10 @@ def look_up(
     Args:
         stream: the stream that adopts.
         commits: what the group holds for each partition.
-        starting_offsets: see ledger.Ledger.
-        topic_ids: see ledger.Ledger.
-        log_starts: see ledger.Ledger.
+        starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
+            not answer are left out.
+        topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones: `None` if not known.
+        log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
 
     Raises:
         GroupKafkaError: see topics.Topics.

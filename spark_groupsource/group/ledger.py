@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
-from spark_groupsource.group.adoption import look_up, warn_of_another_cluster
+from spark_groupsource.group.adoption import Lookup, warn_of_another_cluster
 from spark_groupsource.group.evidence import ConfirmedPlans, record_that_shows
 from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, refuse, warn
 from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
@@ -60,10 +61,8 @@ class Ledger:
         stream: Stream,
         commits: FencedCommits,
         *,
-        starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
+        survey: Survey,
         all_partitions: Callable[[], Iterable[TopicPartition]],
-        topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
-        log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
         other_partitions: Callable[[], Iterable[TopicPartition]] = tuple,
         fail_on_data_loss: bool = True,
         outstanding: OutstandingClaims = HOLD,
@@ -77,11 +76,8 @@ class Ledger:
         Args:
             stream: what the checkpoint says. A stream without a checkpoint has `logged` below 0.
             commits: reads and writes the group's records.
-            starting_offsets: returns where to start in partitions without a commit (inclusive). Partitions whose leader does
-                not answer are left out.
+            survey: asks the brokers about partitions that are to be adopted.
             all_partitions: returns every partition of the subscribed topics, owned by this member or not.
-            topic_ids: returns the current ids of topics (`losses.LogState.ids`), given the expected ones: `None` if not known.
-            log_starts: returns where logs start (inclusive). Partitions whose leader does not answer are left out.
             other_partitions: returns every other partition that the group may hold a record for.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
@@ -92,10 +88,8 @@ class Ledger:
         """
         self._stream = stream
         self._commits = commits
-        self._starting_offsets = starting_offsets
+        self._survey = survey
         self._all_partitions = all_partitions
-        self._topic_ids = topic_ids
-        self._log_starts = log_starts
         self._fail_on_data_loss = fail_on_data_loss
         self._confirmed_plans = ConfirmedPlans(all_partitions, other_partitions, clock=clock)
         self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
@@ -117,8 +111,10 @@ class Ledger:
     # Called by the member (record_keeper.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Adopt the partitions. If an error that passes prevents it now, `idle` tries again."""
-        self._acquired |= partitions - self._records.keys()
+        """Begin to adopt the partitions. `idle` does it when the brokers have answered, and tries again after a passing error."""
+        new = partitions - self._records.keys()
+        self._acquired |= new
+        self._survey.acquired(new)
         self._adoption.make_due()
         self.idle()
 
@@ -150,18 +146,21 @@ class Ledger:
         """Forget the partitions."""
         for partition in partitions:
             self._records.pop(partition, None)
+        self._survey.forget(partitions)
         self._planned -= partitions
         self._acquired -= partitions
         self._draining -= partitions
+        if not self._acquired:
+            self._adoption.succeeded()
         self._publish()
 
     def idle(self) -> None:
-        """Adopt the partitions that could not be adopted before.
+        """Adopt the acquired partitions that the brokers have answered for; ask about the others.
 
         Raises:
             GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
         """
-        if not self._acquired or not self._adoption.due:
+        if not self._acquired or not (self._adoption.due or self._survey.answered):
             return
         try:
             self._adopt()
@@ -172,13 +171,14 @@ class Ledger:
                 raise
             log.info("the adoption of %d partitions failed and is tried again: %s", len(self._acquired), error)
         else:
-            self._adoption.succeeded()
+            if not self._acquired:
+                self._adoption.succeeded()
 
     # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: a partition is adopted, or the group assigned none."""
-        return bool(self._records) or not self._acquired
+        """Return whether planning can begin: a partition is adopted and each was tried once, or the group assigned none."""
+        return (bool(self._records) and not self._survey.unheard) or not self._acquired
 
     def durable(self, plan: int) -> None:
         """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
@@ -310,13 +310,12 @@ class Ledger:
         return self._confirmed_plans.find(self._commits, self._stream, owned, holding)
 
     def _adopt(self) -> None:
-        found = look_up(
-            self._stream,
-            self._commits.fetch(self._acquired),
-            starting_offsets=self._starting_offsets,
-            topic_ids=self._topic_ids,
-            log_starts=self._log_starts,
-        )
+        if self._adoption.due and (unasked := self._acquired.difference(self._survey.asked)):
+            self._survey.ask(self._stream, self._commits.fetch(unasked))
+        for found in self._survey.answers(self._stream):
+            self._adopt_found(found)
+
+    def _adopt_found(self, found: Lookup) -> None:
         if self._fail_on_data_loss:
             refuse(found.losses)
         if self._held_ranges.needs_earlier_claims:

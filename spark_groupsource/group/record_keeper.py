@@ -15,7 +15,7 @@ class RecordKeeper(Protocol):
     """
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
-        """Adopt these: the group assigned them. Empty when only the generation changed."""
+        """Begin to adopt these: the group assigned them. Empty when only the generation changed."""
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Plan nothing new for these: the group has asked them back."""
@@ -30,4 +30,4 @@ class RecordKeeper(Protocol):
         """Forget these: another member may own them by now."""
 
     def idle(self) -> None:
-        """Try again what failed before. Called between polls."""
+        """Adopt what the brokers have answered for, and try again what failed before. Called between polls."""

@@ -6,9 +6,10 @@ record and from its own checkpoint, and from nothing else.
 
 The life of a partition, as one stream sees it:
 
-    acquired    `on_assign`: the group assigns the partition. The stream reads the partition's commit record, and writes it at
-                once in its own name (`rules.adopt`). It reads on at the record's position. Ranges that the previous owner claimed
-                and did not confirm are now owed to that owner's stream.
+    acquired    `on_assign`: the group assigns the partition. The stream reads the partition's commit record, and asks the
+                brokers about the partition. When they have answered, it writes the record in its own name (`rules.adopt`), if
+                it has owned the partition ever since. It reads on at the record's position. Ranges that the previous owner
+                claimed and did not confirm are now owed to that owner's stream.
     planned     `latestOffset` plans the offsets from the position to the end of the log, cut by the limits (`planner.plan`).
                 Nothing is claimed: Spark may discard the plan.
     logged      Spark writes the plan to its offset log (`plan_offset`).

@@ -110,11 +110,15 @@ class Cycle:
         joined.settle(start.plan)
         self._settling.await_partitions(joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)))
         while True:
-            self._settling.note(joined.assignment)
+            # As they are before the plan: what is adopted after it would be in the next one.
+            assignment, adopted = joined.assignment, joined.positions.keys()
+            self._settling.note(assignment)
             planned = self._plan(joined, stream, start, limited=limited)
             target = self._watch.target
-            if planned is not None or target is None or self._settling.may_end(joined.assignment, target.ends):
+            if planned is not None or target is None:
                 return planned
+            if self._settling.may_end(assignment, adopted & self._watch.ends.keys(), target.ends):
+                return None
             time.sleep(RETRY_INTERVAL_S)
             joined.settle(start.plan)
 

@@ -76,6 +76,10 @@ class Joined:
 
     # Steps.
 
+    def ready(self) -> bool:
+        """Return whether planning can begin (`Ledger.ready`)."""
+        return self._member.call(self._ledger.ready)
+
     def records(self) -> Mapping[TopicPartition, CommitRecord]:
         """Return the record of each owned partition, with durable plans closed."""
         return self._member.call(self._ledger.known)

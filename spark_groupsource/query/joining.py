@@ -5,14 +5,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AssignmentTimeout, MemberFenced
+from spark_groupsource.group.adoption import look_up
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
+from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.losses import changed
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -30,7 +33,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class StartingOffsets:
-    """Where a partition without a commit starts. It never changes; the ledger calls it on the consumer's thread."""
+    """Where a partition without a commit starts. It never changes. A thread of the ledger's survey calls it."""
 
     options: Options
     topics: Topics
@@ -119,11 +122,11 @@ class Joining:
                 cluster_id=writable_cluster_id(self._topics.cluster_id()),
                 observer=self._observer,
             ),
-            starting_offsets=start,
+            survey=Survey(
+                partial(look_up, starting_offsets=start, topic_ids=self._topic_ids.now, log_starts=self._topics.starts)
+            ),
             all_partitions=lambda: self._topics.partitions(skip_missing=True),
             other_partitions=lambda: self._topics.everywhere(leave_out=INTERNAL_TOPICS),
-            topic_ids=self._topic_ids.now,
-            log_starts=self._topics.starts,
             fail_on_data_loss=options.fail_on_data_loss,
             outstanding=options.outstanding(),
             patience_s=options.assignment_timeout_ms / 1000,

@@ -64,7 +64,7 @@ class Settling:
         waits_s = min(drain_s + REBALANCE_S, self._options.assignment_timeout_ms / 1000)
         log.info("group %s: waiting up to %.0f s for a partition that another member releases", self._options.group_id, waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
-            if joined.positions:
+            if joined.positions and joined.ready():
                 return
         if joined.assignment.partitions:
             return  # they are not adopted yet, and the log says why
@@ -80,14 +80,18 @@ class Settling:
             else "",
         )
 
-    def may_end(self, assignment: Assignment, target: Collection[TopicPartition]) -> bool:
+    def may_end(self, assignment: Assignment, read: Collection[TopicPartition], target: Collection[TopicPartition]) -> bool:
         """Return whether a run with a fixed target may end, now that nothing is left to plan.
 
         Args:
             assignment: what the group has given to this run.
+            read: the partitions that this run has adopted, and whose end it knows. A partition of the assignment becomes one
+                of them when the brokers have answered for it. If they do not for long, the run fails.
             target: the partitions that the run is to read.
         """
         self.note(assignment)
-        if not assignment.partitions or assignment.partitions >= set(target):
+        if not assignment.partitions or set(read) >= set(target):
             return True
+        if (assignment.partitions - assignment.draining).intersection(target) - set(read):
+            return False
         return self._clock() - self._seen_at >= QUIET_S

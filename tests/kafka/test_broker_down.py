@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.brokers import group_admin, topics
@@ -14,7 +17,9 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.dev_broker.node import Node
 from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
@@ -70,6 +75,83 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch:
             assert positions()[TopicPartition("orders", 2)] == 10
         finally:
             cycle.stop()
+
+
+def test_a_leader_that_hangs_delays_neither_claims_nor_leaving(caplog: pytest.LogCaptureFixture) -> None:
+    """Brokers are asked about it on another thread. A run with a fixed target names it in a warning."""
+    patient = {"broker.session.timeout.ms": "120000", "offsets.topic.replication.factor": "1"}
+    with Cluster(nodes=3, config=patient) as cluster:
+        cluster.create_topic("orders", 3, replication=1)
+        silent, node = led_by_another_than_the_coordinator(cluster, "orders", "billing")
+        given = {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.group.id": "billing",
+            "subscribe": "orders",
+            "startingOffsets": "latest",
+        }
+        cycle = Cycle(Options.parse(given))
+        try:
+            member = cycle.first()
+            node.pause()
+            until(lambda: cycle.plan(member, limited=True) is None and _adopted(cycle) == 2, "two of three partitions")
+            produce(cluster, [TopicPartition("orders", number) for number in {0, 1, 2} - {silent}])
+            planned = until_planned(cycle, member)
+            assert silent not in {partition.partition for partition in cycle.claim(member, planned)}
+            joined = cycle._joined
+            assert joined is not None
+            began, longest = time.monotonic(), 0.0
+            while time.monotonic() - began < 12:
+                asked = time.monotonic()
+                joined.records()
+                longest = max(longest, time.monotonic() - asked)
+                time.sleep(0.05)
+            assert longest < 2
+            began = time.monotonic()
+            cycle.stop()
+            assert time.monotonic() - began < 5
+
+            fixed = Cycle(Options.parse({**given, "assignmentTimeout": "8s", "handoff.drainTimeout": "2s"}))
+            fixed.fix_target()
+            assert "this run does not read 1 partitions" in caplog.text
+            assert f"orders-{silent}. Their records wait for the next run" in caplog.text
+        finally:
+            node.resume()
+            cycle.stop()
+
+
+def led_by_another_than_the_coordinator(cluster: Cluster, topic: str, group: str) -> tuple[int, Node]:
+    """Return a partition, and its leader, without which the group goes on."""
+    Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group}).committed([KafkaTopicPartition(topic, 0)])
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(timeout=60)
+    hashed = functools.reduce(lambda so_far, letter: (31 * so_far + ord(letter)) & 0xFFFFFFFF, group, 0)
+    offsets = found.topics["__consumer_offsets"].partitions
+    coordinator = offsets[(hashed & 0x7FFFFFFF) % len(offsets)].leader
+    leaders = {number: partition.leader for number, partition in found.topics[topic].partitions.items()}
+    silent = next(number for number in sorted(leaders) if leaders[number] != coordinator)
+    assert list(leaders.values()).count(leaders[silent]) == 1, leaders
+    return silent, next(node for node in cluster.nodes if node.id == leaders[silent])
+
+
+def produce(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for partition in partitions:
+        producer.produce(partition.topic, b"x", partition=partition.partition)
+    assert producer.flush(60) == 0
+
+
+def _adopted(cycle: Cycle) -> int:
+    return len(cycle._joined.positions) if cycle._joined is not None else 0
+
+
+def until_planned(cycle: Cycle, start: PlanOffset) -> PlanOffset:
+    planned: list[PlanOffset] = []
+
+    def plan() -> bool:
+        planned.extend(one for one in [cycle.plan(start, limited=True)] if one is not None)
+        return bool(planned)
+
+    until(plan, "records of the partitions that are there")
+    return planned[0]
 
 
 def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_has_been_silent_for_long(

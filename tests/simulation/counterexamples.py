@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.simulation.history import script
+from tests.simulation.history import prompt
 
-TWO_DRIVERS = script("""
+TWO_DRIVERS = prompt("""
     append 0
     start A
     join A.1
@@ -38,7 +38,7 @@ TWO_DRIVERS = script("""
 nothing of it, and gives the partition back to A's first driver. If that driver may still claim the range for plan 0, the sink
 ignores it, since the sink has plan 0."""
 
-OWING_ITSELF = script("""
+OWING_ITSELF = prompt("""
     append 0
     append 0
     start A
@@ -82,7 +82,7 @@ OWING_ITSELF = script("""
 """A's second driver, which knows plan 0 only, gets a partition whose record owes a range to plan 1 of A. If it takes the
 partition all the same, it waits for itself: its own commit log never shows plan 1."""
 
-OWED_TO_ONESELF = script("""
+OWED_TO_ONESELF = prompt("""
     append 0
     start A
     join A.1
@@ -115,7 +115,7 @@ OWED_TO_ONESELF = script("""
 """A's range goes to B with the partition and comes back with it, before A's plan is durable. Nothing new comes after that. So
 only A's own commit log shows that the range is no longer owed."""
 
-RESTORED_CHECKPOINT = script("""
+RESTORED_CHECKPOINT = prompt("""
     append 0
     start A
     join A.1
@@ -174,7 +174,7 @@ RESTORED_CHECKPOINT = script("""
 """Plan 1 of A is durable, and only the record that A wrote when it got the partition back shows it. Somebody restores A's
 checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
 
-LATE_CONFIRMATION = script("""
+LATE_CONFIRMATION = prompt("""
     append 0
     append 0
     start B
@@ -210,7 +210,7 @@ LATE_CONFIRMATION = script("""
 """B closes plan 0 while it gives the partition back, and gets no answer. If it went on to claim plan 1, the late request would
 take the claim back."""
 
-CUT_RANGE = script("""
+CUT_RANGE = prompt("""
     append 0
     append 0
     append 0
@@ -253,7 +253,7 @@ CUT_RANGE = script("""
 """In a group that rereads, B takes over the first record of A's range. A comes back and gets the partition. If A now accepted
 only its whole range among what is owed, it would leave the rest. Its own commit log would then settle that rest."""
 
-DRAINING_FOR_EACH_OTHER = script("""
+DRAINING_FOR_EACH_OTHER = prompt("""
     append 0
     append 1
     append 2
@@ -297,7 +297,7 @@ DRAINING_FOR_EACH_OTHER = script("""
 adopt what it gets, each is asked for the partition that it kept, and drains it. Each claim now waits for the other's adoption,
 which waits for the end of that one's drain."""
 
-OWED_BY_THE_NEXT_VERSION = script("""
+OWED_BY_THE_NEXT_VERSION = prompt("""
     append 0
     upgrade B
     start A

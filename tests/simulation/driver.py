@@ -5,12 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.group.adoption import look_up
+from spark_groupsource.group.survey import LookUp
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
@@ -18,50 +19,15 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Violation, offsets_of
 from tests.simulation.checkpoint import GROUP_ID, Checkpoint
-from tests.simulation.group import Register, as_commit, as_commit_of_any_version, partition
+from tests.simulation.commits import FakeCommits
+from tests.simulation.group import Register, partition
+from tests.simulation.membership import Membership, named
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-class FakeCommits(FencedCommits):
-    """The group's registers as one driver reaches them."""
-
-    def __init__(self, world: World, driver: Driver) -> None:
-        self.world = world
-        self.driver = driver
-
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds; for partitions of others it may be what it held a moment ago."""
-        before, self.driver.before = self.driver.before, None
-        now, held = self.world.group.registers, self.driver.held
-        earlier = before or now
-        read = as_commit_of_any_version if self.driver.newer else as_commit
-        return {asked: read((now if asked.partition in held else earlier)[asked.partition]) for asked in partitions}
-
-    def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
-        """All in one commit; or in two, of which the second is lost."""
-        if records and self.driver.answer == "split":
-            self.driver.answer = ""
-            first, *others = sorted(records)
-            if others:
-                yield {first: records[first]}
-            self.driver.answer = "lost"
-            yield {where: records[where] for where in others or [first]}
-        elif records:
-            yield records
-
-    def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write, fenced; or lose the request or its answer."""
-        how, self.driver.answer = self.driver.answer, ""
-        self.world.group.fence(self.driver.member, self.driver.epoch)
-        if how in {"", "applied"}:
-            self.world.write(records, self.driver.name)
-        if how:
-            self.world.unanswered(self.driver, records, late=how == "late")
-
-
-class Driver:
+class Driver(Membership):
     """A driver process. Each `do_...` is one step; it gives true when something came of it that others may wait for."""
 
     stage: str
@@ -69,10 +35,9 @@ class Driver:
     something is lost."""
 
     def __init__(self, world: World, stream: int) -> None:
-        self.world = world
+        checkpoint = world.streams[stream]
+        super().__init__(world, f"{checkpoint.letter}.{checkpoint.drivers}")
         self.stream = stream
-        checkpoint = self.checkpoint
-        self.name = f"{checkpoint.letter}.{checkpoint.drivers}"
         self.plan = checkpoint.newest()
         """The newest plan that this run knows to be logged, or proposes."""
         self.batch = checkpoint.batches
@@ -83,25 +48,18 @@ class Driver:
         self.losses: Sequence[PartitionLoss] = ()
         self.again: Ranges = {}
         """What it may read in place of other streams, when it last asked."""
-        self.member: str | None = None
-        self.epoch = -1
-        self.untold: set[int] = set()
-        """Given by the coordinator; `on_assign` has not run yet."""
-        self.held: set[int] = set()
-        self.draining: set[int] = set()
         self.answer = ""
         """What becomes of the next commit: `lost`, `applied` without an answer, `late` to arrive, or `split`, its rest lost."""
         self.before: list[Register | None] | None = None
         """What the next fetch gets, when others write before it is used."""
         replays = checkpoint.committed < checkpoint.logged
         self.stage = "claim" if replays else "durable"
+        self.survey = world.survey_type(self.looking_up())
         self.ledger = world.ledger_type(
             Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition, self.plan.topics),
             FakeCommits(world, self),
-            starting_offsets=_from_the_beginning,
+            survey=self.survey,
             all_partitions=world.partitions,
-            topic_ids=self.topic_ids,
-            log_starts=_from_the_beginning,
             fail_on_data_loss=False,
             outstanding=world.setting.outstanding,
             patience_s=math.inf,
@@ -122,8 +80,12 @@ class Driver:
         twin.ledger._confirmed_plans = copy.copy(self.ledger._confirmed_plans)
         twin.ledger._adoption = copy.copy(self.ledger._adoption)
         twin.ledger._commits = FakeCommits(world, twin)
-        twin.ledger._topic_ids = twin.topic_ids
+        twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
         return twin
+
+    def looking_up(self) -> LookUp:
+        """What asks the brokers, before a partition is adopted."""
+        return partial(look_up, starting_offsets=_from_the_beginning, topic_ids=self.topic_ids, log_starts=_from_the_beginning)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """What the brokers say of these topics now."""
@@ -133,11 +95,6 @@ class Driver:
     def checkpoint(self) -> Checkpoint:
         """Its stream's checkpoint."""
         return self.world.streams[self.stream]
-
-    @property
-    def known(self) -> bool:
-        """Whether the coordinator has it as a member."""
-        return self.member in self.world.group.epochs
 
     @property
     def newer(self) -> bool:
@@ -150,6 +107,7 @@ class Driver:
         due: list[tuple[object, ...]] = [(self.stage, name)]
         if self.stage == "plan":
             due = [("plan", name, None), ("plan", name, 1)]
+        due += [("answer", name, number) for number in range(len(self.survey.waiting))]
         if self.member is None:
             return [*due, ("join", name)]
         if not self.known:
@@ -322,81 +280,6 @@ class Driver:
         self.stage = "durable"
         return True
 
-    # Membership.
-
-    def do_join(self) -> bool:
-        """Join the group."""
-        if self.member is not None:
-            return False
-        self.member = self.world.group.join(self.name)
-        self.epoch = self.world.group.epochs[self.member]
-        return True
-
-    def do_sync(self) -> bool:
-        """Learn of the new generation, or epoch."""
-        if not self.known or self.epoch == self.world.group.epochs[self.member or ""]:
-            return False
-        self.epoch = self.world.group.epochs[self.member or ""]
-        return True
-
-    def do_lost(self) -> bool:
-        """on_lost: it was thrown out."""
-        if self.member is None or self.known:
-            return False
-        self.ledger.lost(_named(self.held))
-        self.member = None
-        self.held, self.untold, self.draining = set(), set(), set()
-        return True
-
-    def do_assign(self) -> bool:
-        """The coordinator gives it what is free; it does not know yet."""
-        given = self.world.group.assign(self.member) if self.member and self.known else []
-        self.untold |= set(given)
-        self.world.account.note_owner(self.name[0], given)
-        return bool(given)
-
-    def do_on_assign(self) -> bool:
-        """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
-        if not self.untold or self.draining:
-            return False
-        given, self.untold = self.untold, set()
-        self.held |= given
-        if self.world.group.protocol == "classic":
-            self.do_sync()
-        self.ledger.acquired(_named(given))
-        return True
-
-    def do_idle(self) -> bool:
-        """Between polls: adopt what could not be adopted."""
-        if not self.draining:
-            self.ledger.idle()
-        return False
-
-    def do_revoke(self) -> bool:
-        """on_revoke begins."""
-        going = set(self.world.group.to_revoke(self.member)) - self.untold
-        if self.draining or not going:
-            return False
-        self.draining = going
-        self.ledger.draining(_named(going))
-        return True
-
-    def do_release(self) -> bool:
-        """on_revoke ends, because nothing is in flight."""
-        return not self.ledger.in_flight(_named(self.draining)) and self.do_let_go()
-
-    def do_let_go(self) -> bool:
-        """on_revoke ends, whatever is in flight: past the drain timeout, or without waiting at all."""
-        if not self.draining:
-            return False
-        going, self.draining = self.draining, set()
-        self.world.account.graceful &= not self.ledger.in_flight(_named(going))
-        self.ledger.released(_named(going))
-        self.held -= going
-        if self.member is not None:
-            self.world.group.release(self.member, sorted(going))
-        return True
-
     # The end of it.
 
     def do_crash(self) -> bool:
@@ -409,7 +292,7 @@ class Driver:
         """SIGTERM: it gives everything back and leaves."""
         if not self.known:
             return self.do_crash()
-        held = _named(self.held)
+        held = named(self.held)
         self.ledger.draining(held)
         self.world.account.graceful &= not self.ledger.in_flight(held) and self.stage not in {"sink", "commit"}
         self.ledger.released(held)
@@ -448,7 +331,7 @@ class Driver:
                 ledger._planned,
                 ledger._confirmed_plans.spared,
             ),
-            ledger._blocked_at is None,
+            *(ledger._blocked_at is None, self.survey.key()),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 
@@ -469,10 +352,6 @@ class _Clock:
 
 def _from_the_beginning(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
     return dict.fromkeys(partitions, 0)
-
-
-def _named(numbers: Iterable[int]) -> frozenset[TopicPartition]:
-    return frozenset(partition(number) for number in numbers)
 
 
 def _shown(ranges: Ranges) -> str:

@@ -19,6 +19,7 @@ from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation import mistaken
+from tests.simulation.commits import FakeCommits
 from tests.simulation.counterexamples import (
     CUT_RANGE,
     DRAINING_FOR_EACH_OTHER,
@@ -29,8 +30,9 @@ from tests.simulation.counterexamples import (
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
-from tests.simulation.driver import Driver, FakeCommits
-from tests.simulation.world import Setting, World
+from tests.simulation.driver import Driver
+from tests.simulation.setting import Setting
+from tests.simulation.world import World
 
 _USED_IN = {"evidence": "evidence", "alive": "evidence"}
 """The modules of `group` that use a rule, where that is not the ledger."""
@@ -172,6 +174,10 @@ class _DrainsForOneThatDrainsForIt(Ledger):
         return super().in_flight(partitions)
 
 
+class _LateAnswersBelieved(World):
+    survey_type = mistaken.LateAnswersBelieved
+
+
 LITTLE_ROOM = Setting(streams=3, partitions=1, records=5, room=1)
 UPGRADED = Setting(streams=2, partitions=2, records=5, upgrades=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
@@ -243,6 +249,13 @@ FAULTS = (
         {"adopt": mistaken.newer_is_foreign(handoff.adopt), "claim": mistaken.newer_is_foreign(handoff.claim)},
         setting=UPGRADED,
         shown_as=frozenset({"doubled", "let slip", "claimed twice"}),
+    ),
+    # Answers about partitions that are to be adopted.
+    Fault(
+        "a late answer of an earlier ownership is believed",
+        world=_LateAnswersBelieved,
+        setting=Setting(streams=2, partitions=1, records=5),
+        shown_as=frozenset({"doubled", "let slip", "claimed twice", "lost"}),
     ),
     # More.
     Fault("open claims of the earlier owner forgotten", {"adopt": mistaken.open_claims_forgotten}),

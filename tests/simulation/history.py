@@ -16,7 +16,8 @@ from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.record_text import limited
-from tests.simulation.world import FAULTS, LETTERS, Action, Setting, World
+from tests.simulation.setting import Setting
+from tests.simulation.world import FAULTS, LETTERS, Action, World
 
 PATIENCE = 8
 """Rounds in which every step that is due was tried and nothing came of any: then nothing ever will."""
@@ -230,6 +231,17 @@ def script(text: str) -> list[Action]:
     return [_action(line.split()) for line in text.strip().splitlines()]
 
 
+def prompt(text: str) -> list[Action]:
+    """The same, and brokers answer at once: a partition that the group gives to a driver is adopted before the next step."""
+    return [step for action in script(text) for step in (action, *_adoption(action))]
+
+
+def _adoption(action: Action) -> list[Action]:
+    """A question about a partition with a commit, and one about a partition without."""
+    kind, *arguments = action
+    return [("answer", arguments[0], 0), ("answer", arguments[0], 0), ("idle", arguments[0])] if kind == "on_assign" else []
+
+
 def _action(words: list[str]) -> Action:
     kind = next(kind for kind in (words[:2], words[:1]) if _is_kind(kind))
     arguments = words[len(kind) :]
@@ -288,13 +300,13 @@ def explore(setting: Setting, budget: Mapping[str, int], world_type: Callable[[S
     return Explored(len(seen), len(ended), None)
 
 
-AT_ONCE = ("join", "sync", "on_assign", "plan", "propose", "rest", "name", "acknowledge")
+AT_ONCE = ("join", "sync", "on_assign", "answer", "idle", "plan", "propose", "rest", "name", "acknowledge")
 """Steps that an exhaustive search does not hold up, to keep the states few. The random histories do."""
 
 
 def _go_on(world: World) -> None:
     for _ in AT_ONCE:  # more than any chain of them is long; one that is refused stays due
-        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and action[-1] != 1]
+        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and (action[0] != "plan" or action[-1] != 1)]
         for action in steps:
             world.apply(action)
         if not steps:

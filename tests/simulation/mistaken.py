@@ -7,11 +7,13 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from spark_groupsource.group.survey import Question
 from spark_groupsource.handoff import losses
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
 from spark_groupsource.handoff.rules import Stream, Verdict
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from tests.simulation.survey import HeldSurvey
 
 
 def owed_dropped(*arguments: Any, **named: Any) -> CommitRecord:
@@ -164,3 +166,10 @@ def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:
         return rule(stream, where, Foreign(commit.offset) if isinstance(commit, Newer) else commit, **named)
 
     return faulty
+
+
+class LateAnswersBelieved(HeldSurvey):
+    """Takes every answer about a partition that is asked about now, also one that an earlier ownership asked for."""
+
+    def _bound(self, question: Question) -> set[TopicPartition]:
+        return set(question.commits.keys() & self._open.keys())

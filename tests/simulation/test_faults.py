@@ -20,7 +20,8 @@ from tests.simulation.counterexamples import (
 )
 from tests.simulation.faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault
 from tests.simulation.history import explore, finish, quiet, run
-from tests.simulation.world import Action, Setting, World
+from tests.simulation.setting import Setting
+from tests.simulation.world import Action, World
 
 SEEDS = range(3000)
 ONE_PARTITION = Setting(streams=2, partitions=1, records=0)

@@ -16,7 +16,8 @@ import pytest
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.history import draw_setting, explore, quiet, replay, run, script, shrink
-from tests.simulation.world import Setting, World
+from tests.simulation.setting import Setting
+from tests.simulation.world import World
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "5000"))
 FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))

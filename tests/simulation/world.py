@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from spark_groupsource.errors import (
@@ -23,14 +22,15 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Account, Violation
 from tests.simulation.checkpoint import Checkpoint
 from tests.simulation.driver import Driver
-from tests.simulation.group import Group, Protocol, partition
+from tests.simulation.group import Group, partition
 from tests.simulation.other_client import OtherClient
 from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
+from tests.simulation.setting import Setting
+from tests.simulation.survey import HeldSurvey
 
 Action: TypeAlias = tuple[Any, ...]
 
@@ -42,38 +42,12 @@ FAULTS = frozenset(
 """Actions that never happen once a history's faults are over."""
 
 
-@dataclass(frozen=True)
-class Setting:
-    """What can happen in a history."""
-
-    streams: int
-    partitions: int
-    records: int
-    """Records that each partition gets."""
-    protocol: Protocol = "classic"
-    second_drivers: bool = False
-    """A second driver may be started on a checkpoint whose first one is still running."""
-    other_client: bool = False
-    """A plain Kafka consumer may join the group, and a tool may move the offsets of a stopped group."""
-    expiry: bool = False
-    """The group's commits may expire while it has no member."""
-    outstanding: OutstandingClaims = HOLD
-    """`outstandingClaims` of every stream."""
-    recreations: bool = False
-    """The topic may be deleted and created again, without its records."""
-    deletions: bool = False
-    """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
-    room: int = 0
-    """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
-    upgrades: bool = False
-    """Streams may be moved one by one to the next version of this package, whose records today's version cannot read."""
-
-
 class World:
     """Everything that a history acts on."""
 
     driver_type: type[Driver] = Driver
     ledger_type: type[Ledger] = Ledger
+    survey_type: type[HeldSurvey] = HeldSurvey
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting

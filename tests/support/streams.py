@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.group.adoption import look_up
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
+from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -28,10 +31,8 @@ class MemberStream:
         self.ledger = Ledger(
             Stream(name),
             self.commits,
-            starting_offsets=topics.starts,
+            survey=Survey(partial(look_up, starting_offsets=topics.starts, topic_ids=topics.ids, log_starts=topics.starts)),
             all_partitions=topics.partitions,
-            topic_ids=topics.ids,
-            log_starts=topics.starts,
         )
 
     @property

@@ -1,0 +1,52 @@
+"""The group's registers as one driver reads and writes them: late, or with a connection that breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.partition import TopicPartition
+from tests.simulation.group import as_commit, as_commit_of_any_version
+
+if TYPE_CHECKING:
+    from tests.simulation.driver import Driver
+    from tests.simulation.world import World
+
+
+class FakeCommits(FencedCommits):
+    """The group's registers as one driver reaches them."""
+
+    def __init__(self, world: World, driver: Driver) -> None:
+        self.world = world
+        self.driver = driver
+
+    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+        """Return what the group holds; for partitions of others it may be what it held a moment ago."""
+        before, self.driver.before = self.driver.before, None
+        now, held = self.world.group.registers, self.driver.held
+        earlier = before or now
+        read = as_commit_of_any_version if self.driver.newer else as_commit
+        return {asked: read((now if asked.partition in held else earlier)[asked.partition]) for asked in partitions}
+
+    def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
+        """All in one commit; or in two, of which the second is lost."""
+        if records and self.driver.answer == "split":
+            self.driver.answer = ""
+            first, *others = sorted(records)
+            if others:
+                yield {first: records[first]}
+            self.driver.answer = "lost"
+            yield {where: records[where] for where in others or [first]}
+        elif records:
+            yield records
+
+    def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Write, fenced; or lose the request or its answer."""
+        how, self.driver.answer = self.driver.answer, ""
+        self.world.group.fence(self.driver.member, self.driver.epoch)
+        if how in {"", "applied"}:
+            self.world.write(records, self.driver.name)
+        if how:
+            self.world.unanswered(self.driver, records, late=how == "late")

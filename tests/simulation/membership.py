@@ -1,0 +1,118 @@
+"""One driver's membership in the group: the member's callbacks, and what comes between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.partition import TopicPartition
+from tests.simulation.group import partition
+from tests.simulation.survey import HeldSurvey
+
+if TYPE_CHECKING:
+    from tests.simulation.world import World
+
+
+class Membership:
+    """Each `do_...` is one step; it gives true when something came of it that others may wait for."""
+
+    ledger: Ledger
+    survey: HeldSurvey
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world = world
+        self.name = name
+        self.member: str | None = None
+        self.epoch = -1
+        self.untold: set[int] = set()
+        """Given by the coordinator; `on_assign` has not run yet."""
+        self.held: set[int] = set()
+        self.draining: set[int] = set()
+
+    @property
+    def known(self) -> bool:
+        """Whether the coordinator has it as a member."""
+        return self.member in self.world.group.epochs
+
+    def do_join(self) -> bool:
+        """Join the group."""
+        if self.member is not None:
+            return False
+        self.member = self.world.group.join(self.name)
+        self.epoch = self.world.group.epochs[self.member]
+        return True
+
+    def do_sync(self) -> bool:
+        """Learn of the new generation, or epoch."""
+        if not self.known or self.epoch == self.world.group.epochs[self.member or ""]:
+            return False
+        self.epoch = self.world.group.epochs[self.member or ""]
+        return True
+
+    def do_lost(self) -> bool:
+        """on_lost: it was thrown out."""
+        if self.member is None or self.known:
+            return False
+        self.ledger.lost(named(self.held))
+        self.member = None
+        self.held, self.untold, self.draining = set(), set(), set()
+        return True
+
+    def do_assign(self) -> bool:
+        """The coordinator gives it what is free; it does not know yet."""
+        given = self.world.group.assign(self.member) if self.member and self.known else []
+        self.untold |= set(given)
+        self.world.account.note_owner(self.name[0], given)
+        return bool(given)
+
+    def do_on_assign(self) -> bool:
+        """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
+        if not self.untold or self.draining:
+            return False
+        given, self.untold = self.untold, set()
+        self.held |= given
+        if self.world.group.protocol == "classic":
+            self.do_sync()
+        self.ledger.acquired(named(given))
+        return True
+
+    def do_answer(self, number: int) -> bool:
+        """The brokers answer one of the questions about partitions that are to be adopted, wanted or not any more."""
+        return self.survey.answer(number)
+
+    def do_idle(self) -> bool:
+        """Between polls: adopt what the brokers have answered for, and ask again what could not be adopted."""
+        if not self.draining:
+            self.ledger.idle()
+        return False
+
+    def do_revoke(self) -> bool:
+        """on_revoke begins."""
+        going = set(self.world.group.to_revoke(self.member)) - self.untold
+        if self.draining or not going:
+            return False
+        self.draining = going
+        self.ledger.draining(named(going))
+        return True
+
+    def do_release(self) -> bool:
+        """on_revoke ends, because nothing is in flight."""
+        return not self.ledger.in_flight(named(self.draining)) and self.do_let_go()
+
+    def do_let_go(self) -> bool:
+        """on_revoke ends, whatever is in flight: past the drain timeout, or without waiting at all."""
+        if not self.draining:
+            return False
+        going, self.draining = self.draining, set()
+        self.world.account.graceful &= not self.ledger.in_flight(named(going))
+        self.ledger.released(named(going))
+        self.held -= going
+        if self.member is not None:
+            self.world.group.release(self.member, sorted(going))
+        return True
+
+
+def named(numbers: Iterable[int]) -> frozenset[TopicPartition]:
+    """The topic's partitions of these numbers."""
+    return frozenset(partition(number) for number in numbers)

@@ -1,0 +1,35 @@
+"""What can happen in a simulated history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
+from tests.simulation.group import Protocol
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What can happen in a history."""
+
+    streams: int
+    partitions: int
+    records: int
+    """Records that each partition gets."""
+    protocol: Protocol = "classic"
+    second_drivers: bool = False
+    """A second driver may be started on a checkpoint whose first one is still running."""
+    other_client: bool = False
+    """A plain Kafka consumer may join the group, and a tool may move the offsets of a stopped group."""
+    expiry: bool = False
+    """The group's commits may expire while it has no member."""
+    outstanding: OutstandingClaims = HOLD
+    """`outstandingClaims` of every stream."""
+    recreations: bool = False
+    """The topic may be deleted and created again, without its records."""
+    deletions: bool = False
+    """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
+    room: int = 0
+    """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
+    upgrades: bool = False
+    """Streams may be moved one by one to the next version of this package, whose records today's version cannot read."""

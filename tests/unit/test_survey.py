@@ -1,0 +1,119 @@
+"""What brokers are asked before an adoption: nobody waits for it, and an answer counts only for its own acquisition."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.group.adoption import Lookup
+from spark_groupsource.group.survey import Survey
+from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.partition import OffsetRange, TopicPartition
+from tests.simulation.survey import HeldSurvey
+from tests.support.waiting import until
+
+RECORDED, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
+STREAM = Stream("a" * 12)
+
+
+class Brokers:
+    """They answer when they are asked to, and not before."""
+
+    def __init__(self) -> None:
+        self.error: Exception | None = None
+        self.ids: dict[str, str | None] = {}
+        self.survey = HeldSurvey(self.look_up)
+
+    def look_up(self, _: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
+        if self.error is not None:
+            raise self.error
+        return Lookup(commits, {partition: 7 for partition, commit in commits.items() if commit is None}, self.ids, [], [])
+
+    def answer(self) -> None:
+        assert self.survey.answer(0)
+
+    def found(self, stream: Stream = STREAM) -> set[TopicPartition]:
+        return {partition for lookup in self.survey.answers(stream) for partition in lookup.commits}
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+def test_partitions_without_a_commit_do_not_delay_the_others(brokers: Brokers) -> None:
+    brokers.survey.ask(STREAM, {RECORDED: Foreign(5, ""), NEW: None})
+    brokers.answer()
+    assert brokers.found() == {RECORDED}
+    assert set(brokers.survey.asked) == {NEW}
+    brokers.answer()
+    assert brokers.found() == {NEW}
+    assert not brokers.survey.asked
+
+
+def test_an_answer_for_a_partition_that_was_lost_meanwhile_is_dropped(brokers: Brokers) -> None:
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.survey.forget({NEW})
+    brokers.answer()
+    assert brokers.found() == set()
+
+
+def test_an_answer_from_before_a_partition_was_lost_and_acquired_again_is_dropped(brokers: Brokers) -> None:
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.survey.forget({NEW})
+    brokers.survey.ask(STREAM, {NEW: Foreign(20, "")})  # somebody else has committed meanwhile
+    brokers.answer()
+    assert brokers.found() == set()
+    brokers.answer()
+    (lookup,) = brokers.survey.answers(STREAM)
+    assert lookup.commits == {NEW: Foreign(20, "")}
+
+
+def test_an_answer_that_relied_on_a_position_of_an_earlier_plan_is_dropped(brokers: Brokers) -> None:
+    planned = Stream("a" * 12, 3, 2, {NEW: (OffsetRange(0, 10),)})
+    brokers.survey.ask(planned, {NEW: None})
+    brokers.answer()
+    assert brokers.found(Stream("a" * 12, 4, 3)) == set()
+    assert not brokers.survey.asked
+
+
+def test_an_answer_is_dropped_when_a_plan_has_another_topic_of_the_same_name(brokers: Brokers) -> None:
+    brokers.ids = {"orders": "new"}
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.answer()
+    assert brokers.found(replace(STREAM, topics={"orders": "old"})) == set()
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.answer()
+    assert brokers.found(replace(STREAM, topics={"orders": "new"})) == {NEW}
+
+
+def test_an_error_is_raised_where_the_answers_are_taken_unless_the_partition_was_lost(brokers: Brokers) -> None:
+    brokers.error = BrokerUnavailable("down")
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.answer()
+    with pytest.raises(BrokerUnavailable, match="down"):
+        brokers.found()
+    assert not brokers.survey.asked
+    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.survey.forget({NEW})
+    brokers.answer()
+    assert brokers.found() == set()
+
+
+def test_brokers_are_asked_on_another_thread() -> None:
+    asked_on: list[threading.Thread] = []
+
+    def look_up(_: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
+        asked_on.append(threading.current_thread())
+        return Lookup(commits, {}, {}, [], [])
+
+    survey = Survey(look_up)
+    survey.ask(STREAM, {RECORDED: Foreign(5, "")})
+    until(lambda: survey.answered, "an answer")
+    assert [set(lookup.commits) for lookup in survey.answers(STREAM)] == [{RECORDED}]
+    assert asked_on != [threading.current_thread()]

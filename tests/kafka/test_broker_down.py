@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -19,7 +19,14 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.dev_broker.node import Node
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.group.adoption import Lookup, look_up
+from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.group.member import Member
+from spark_groupsource.group.member_state import State
+from spark_groupsource.group.survey import Survey
+from spark_groupsource.handoff.commit_record import GroupCommit
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
@@ -77,46 +84,53 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch:
             cycle.stop()
 
 
-def test_a_leader_that_hangs_delays_neither_claims_nor_leaving(caplog: pytest.LogCaptureFixture) -> None:
-    """Brokers are asked about it on another thread. A run with a fixed target names it in a warning."""
+def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving() -> None:
+    """Brokers are asked about its partition on another thread. The others are adopted without it."""
     patient = {"broker.session.timeout.ms": "120000", "offsets.topic.replication.factor": "1"}
     with Cluster(nodes=3, config=patient) as cluster:
         cluster.create_topic("orders", 3, replication=1)
         silent, node = led_by_another_than_the_coordinator(cluster, "orders", "billing")
-        given = {
-            "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "kafka.group.id": "billing",
-            "subscribe": "orders",
-            "startingOffsets": "latest",
-        }
-        cycle = Cycle(Options.parse(given))
-        try:
-            member = cycle.first()
-            node.pause()
-            until(lambda: cycle.plan(member, limited=True) is None and _adopted(cycle) == 2, "two of three partitions")
-            produce(cluster, [TopicPartition("orders", number) for number in {0, 1, 2} - {silent}])
-            planned = until_planned(cycle, member)
-            assert silent not in {partition.partition for partition in cycle.claim(member, planned)}
-            joined = cycle._joined
-            assert joined is not None
-            began, longest = time.monotonic(), 0.0
-            while time.monotonic() - began < 12:
-                asked = time.monotonic()
-                joined.records()
-                longest = max(longest, time.monotonic() - asked)
-                time.sleep(0.05)
-            assert longest < 2
-            began = time.monotonic()
-            cycle.stop()
-            assert time.monotonic() - began < 5
+        options = Options.parse(
+            {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
+        )
+        known = Topics(options.client_settings(), options, read_committed=False, patience_s=60)
+        asked: list[Collection[TopicPartition]] = []
 
-            fixed = Cycle(Options.parse({**given, "assignmentTimeout": "8s", "handoff.drainTimeout": "2s"}))
-            fixed.fix_target()
-            assert "this run does not read 1 partitions" in caplog.text
-            assert f"orders-{silent}. Their records wait for the next run" in caplog.text
+        def ask(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
+            node.pause()  # the member has joined by now
+            asked.append(commits.keys())
+            return look_up(stream, commits, starting_offsets=known.starts, topic_ids=known.ids, log_starts=known.starts)
+
+        member = Member(options.member_settings(), options.subscription(), drain_timeout_s=10)
+        commits = FencedCommits(member.consumer, options.group_id)
+        ledger = Ledger(Stream("a" * 12), commits, survey=Survey(ask), all_partitions=known.partitions)
+        slowest = 0.0
+
+        def call() -> None:
+            nonlocal slowest
+            began = time.monotonic()
+            member.call(ledger.confirm)
+            slowest = max(slowest, time.monotonic() - began)
+
+        def adopted() -> set[int]:
+            call()
+            return {partition.partition for partition in ledger.positions}
+
+        member.start(ledger)
+        try:
+            until(lambda: member.wait_joined(90), "the assignment")
+            until(lambda: adopted() == {0, 1, 2} - {silent} and len(asked) > 1, "two of three partitions, and a question anew")
+            for _ in range(50):
+                call()
+                time.sleep(0.1)
+            began = time.monotonic()
+            member.close()
+            assert time.monotonic() - began < 5
+            assert member.state is State.LEFT
+            assert slowest < 2
         finally:
             node.resume()
-            cycle.stop()
+            member.close()
 
 
 def led_by_another_than_the_coordinator(cluster: Cluster, topic: str, group: str) -> tuple[int, Node]:
@@ -130,28 +144,6 @@ def led_by_another_than_the_coordinator(cluster: Cluster, topic: str, group: str
     silent = next(number for number in sorted(leaders) if leaders[number] != coordinator)
     assert list(leaders.values()).count(leaders[silent]) == 1, leaders
     return silent, next(node for node in cluster.nodes if node.id == leaders[silent])
-
-
-def produce(cluster: Cluster, partitions: Iterable[TopicPartition]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for partition in partitions:
-        producer.produce(partition.topic, b"x", partition=partition.partition)
-    assert producer.flush(60) == 0
-
-
-def _adopted(cycle: Cycle) -> int:
-    return len(cycle._joined.positions) if cycle._joined is not None else 0
-
-
-def until_planned(cycle: Cycle, start: PlanOffset) -> PlanOffset:
-    planned: list[PlanOffset] = []
-
-    def plan() -> bool:
-        planned.extend(one for one in [cycle.plan(start, limited=True)] if one is not None)
-        return bool(planned)
-
-    until(plan, "records of the partitions that are there")
-    return planned[0]
 
 
 def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_has_been_silent_for_long(

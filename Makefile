@@ -11,8 +11,11 @@ BENCH_STAMP := $(BENCH_VENV)/.installed
 DELTA := delta-spark==4.4.0
 DELTA_VENV := .venv-delta
 DELTA_STAMP := $(DELTA_VENV)/.installed
+# zig's compilers are large.
+RELEASE_VENV := .venv-release
+RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
-.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check bench bench-planning clean
+.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -33,10 +36,10 @@ demo: $(STAMP)
 # with `::name` after the path, one test.
 ifeq ($(strip $(TESTS)),)
 test: lint docs $(DELTA_STAMP)
-	$(BIN)/python -m pytest -m 'not versions'
+	$(BIN)/python -m pytest -m 'not versions and not wheels'
 else
 test: $(STAMP) $(if $(filter tests tests/ tests/notebooks%,$(TESTS)),$(DELTA_STAMP))
-	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions') $(TESTS)
+	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions and not wheels') $(TESTS)
 endif
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
@@ -95,6 +98,24 @@ soak: $(STAMP)
 native-check: $(STAMP)
 	$(BIN)/python -m tools.native_check
 
+$(RELEASE_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+	@echo "installing into $(RELEASE_VENV) (zig's compilers are 100 MB)"
+	@$(PYTHON) -m venv $(RELEASE_VENV)
+	@$(RELEASE_VENV)/bin/python -m pip install --progress-bar off -e '.[release]' > $(RELEASE_VENV)/install.log 2>&1 || { cat $(RELEASE_VENV)/install.log; exit 1; }
+	@touch $@
+
+# The sdist, a wheel for each platform and one without the C, in dist/. Every platform's C is compiled and checked on this machine.
+wheels: $(RELEASE_STAMP)
+	@$(RELEASE_VENV)/bin/python -m tools.wheels
+
+# The same with an SBOM, the release notes and checksums. Nothing is uploaded.
+release: $(RELEASE_STAMP)
+	@$(RELEASE_VENV)/bin/python -m tools.release
+
+# Runs what `make release` has made: without a compiler, and on the processors and C libraries that this machine can emulate.
+test-wheels: $(STAMP) release
+	$(BIN)/python -m pytest -m wheels tests/wheels
+
 $(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
 	@echo "installing into $(BENCH_VENV)"
 	@$(PYTHON) -m venv $(BENCH_VENV)
@@ -110,4 +131,4 @@ bench-planning: $(STAMP)
 	@$(BIN)/python -m benchmarks.planning
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) $(RELEASE_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

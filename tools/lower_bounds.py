@@ -1,6 +1,6 @@
 """`make test-lower-bounds`: tests with the oldest versions that pyproject.toml allows, in an environment of their own.
 
-The bounds of the source and of its extras; the tools of the extra `dev` are the newest. PySpark has `make test-matrix`.
+The bounds of the source and of its extras; the tools of the extras `dev` and `release` are the newest. PySpark has `make test-matrix`.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ TESTS = (
 
 
 def lower_bounds() -> list[str]:
-    """Return each requirement but those of `dev` and `spark`, with its lower bound as the only version."""
-    wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(dev|spark)\b", one)]
+    """Return each requirement but those of `dev`, `release` and `spark`, with its lower bound as the only version."""
+    wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(dev|release|spark)\b", one)]
     return [re.sub(r"^([\w-]+).*?>=([\d.]+).*$", r"\1==\2", one) for one in wanted]
 
 

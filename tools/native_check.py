@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 PROJECT = Path(__file__).parents[1]
@@ -56,7 +55,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="groupsource-native-") as folder:
         package = Path(folder) / "spark_groupsource"
         shutil.copytree(PROJECT / "spark_groupsource", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        library = package / "fetch" / f"_native{EXTENSION_SUFFIXES[0]}"
+        library = package / "fetch" / "_native.so"
         subprocess.run([compiler, *FLAGS, *SANITIZERS, "-o", str(library), str(package / "fetch" / "_native.c")], check=True)
         environment = {
             **os.environ,

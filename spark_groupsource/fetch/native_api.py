@@ -25,6 +25,9 @@ _BELOW = 0x03000000
 _OUR_ABI = 1
 """`GS_ABI` of _native.c."""
 
+_OUR_FILE = Path(__file__).with_name("_native.so")
+"""`_native.c`, compiled. setup.py gives it this name in a source tree and in every wheel."""
+
 _EVENT_TEXT = 512
 """`EVENT_TEXT` of _native.c."""
 
@@ -36,7 +39,7 @@ LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 
 
 _INSTALL = (
-    "install a wheel of spark-groupsource for this platform and this Python, or run pip install --force-reinstall --no-deps "
+    "install the wheel of spark-groupsource for this platform, or run pip install --force-reinstall --no-cache-dir --no-deps "
     "spark-groupsource where there is a C compiler"
 )
 _INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a later 2.x"
@@ -251,13 +254,13 @@ def native() -> Native:
 
 
 def _our_file() -> str:
-    for suffix in EXTENSION_SUFFIXES:
-        file = Path(__file__).with_name(f"_native{suffix}")
+    # The other names are those of editable installations that are older than this rule.
+    for file in (_OUR_FILE, *(_OUR_FILE.with_name(f"_native{suffix}") for suffix in EXTENSION_SUFFIXES)):
         if file.exists():
             return str(file)
     raise NativeUnavailable(
-        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, or there was no C compiler "
-        "when the package was installed"
+        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, or "
+        "there was no C compiler when the package was installed"
     )
 
 

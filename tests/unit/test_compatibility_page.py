@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.options.model import Options
+from tools import wheels
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8")
-LINES = [line for line in PAGE.splitlines() if line.startswith("| ") and not re.match(r"\| (option|behaviour) \|", line)]
+COMPARED, PLATFORMS = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("\n## Platforms\n")
+LINES = [line for line in COMPARED.splitlines() if line.startswith("| ") and not re.match(r"\| (option|behaviour) \|", line)]
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
 
 # Options that Spark's source does not have: docs/options.md has them.
@@ -39,3 +40,8 @@ def test_every_option_has_a_line() -> None:
     options = {field.alias or name for name, field in Options.model_fields.items() if name != "kafka"} - OURS
     assert len(options) > 20
     assert [option for option in sorted(options) if f"`{option}`" not in first_cells] == []
+
+
+def test_every_wheel_has_a_line() -> None:
+    tags = {tag for line in PLATFORMS.splitlines() if line.startswith("| ") for tag in re.findall(r"`(\w+linux\w+|macosx\w+)`", line)}
+    assert tags == {platform.tag for platform in wheels.PLATFORMS}

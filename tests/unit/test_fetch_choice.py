@@ -101,7 +101,7 @@ def test_it_installs_without_a_compiler(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
 
-    (wheel,) = tmp_path.glob("*.whl")
+    (wheel,) = tmp_path.glob("*-py3-none-any.whl")
     zipfile.ZipFile(wheel).extractall(tmp_path / "installed")
     ask = "from spark_groupsource.fetch import native_api; print(native_api.__file__, native_api.why_unavailable())"
     said = subprocess.run(

@@ -10,6 +10,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta, timezone
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -362,7 +363,7 @@ def test_the_structs_are_as_large_as_in_c() -> None:
         ("_BELOW", 0x02000000, "must be the same"),
         ("_OUR_ABI", 0, "another version of this package"),
         ("_API", {"no_such_function": (None, ())}, "no rd_kafka_no_such_function"),
-        ("EXTENSION_SUFFIXES", [".nothing"], "not compiled"),
+        ("_OUR_FILE", Path("nowhere/nothing.so"), "not compiled"),
     ],
 )
 def test_what_does_not_fit_is_not_used(name: str, value: object, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:

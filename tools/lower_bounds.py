@@ -1,6 +1,6 @@
 """`make test-lower-bounds`: tests with the oldest versions that pyproject.toml allows, in an environment of their own.
 
-The bounds of the source and of its extras; the tools of the extras `dev` and `release` are the newest. PySpark has `make test-matrix`.
+The bounds of the source and of its extras; the tools of `dev` and `release` are the newest. PySpark has `make test-matrix`.
 """
 
 from __future__ import annotations

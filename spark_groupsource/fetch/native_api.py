@@ -259,8 +259,8 @@ def _our_file() -> str:
         if file.exists():
             return str(file)
     raise NativeUnavailable(
-        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, or "
-        "there was no C compiler when the package was installed"
+        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, "
+        "or there was no C compiler when the package was installed"
     )
 
 

@@ -51,7 +51,7 @@ def test_without_it_the_pure_reader_is_used_and_says_so_once(
     assert said.levelno == logging.WARNING
     assert "pure Python reader" in said.getMessage()
     assert "its C code is not compiled" in said.getMessage()
-    assert "To use the native reader: install a wheel of spark-groupsource" in said.getMessage()
+    assert "To use the native reader: install the wheel of spark-groupsource" in said.getMessage()
 
 
 def test_its_installation_is_named_with_the_reason_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

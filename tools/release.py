@@ -41,7 +41,7 @@ def main() -> int:
 
 def section(changelog: str, version: str) -> tuple[str, str]:
     """Return the heading of a version in the changelog, and the text below it."""
-    found = re.search(rf"^(## \[{re.escape(version)}\].*)\n+(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
+    found = re.search(rf"^(## \[{re.escape(version)}\][^\n]*)\n+(.*?)(?=^## |\Z)", changelog, re.MULTILINE | re.DOTALL)
     if found is None:
         sys.exit(f"CHANGELOG.md has no section for {version}")
     return found[1], found[2].rstrip() + "\n"
@@ -60,7 +60,15 @@ def write_sbom(wheel: Path, file: Path) -> None:
         venv.create(folder)
         python = str(Path(folder) / "bin" / "python")
         run("-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", str(wheel))
-        wanted = ("--pyproject", str(PROJECT / "pyproject.toml"), "--output-reproducible", "--output-file", str(file))
+        wanted = (
+            "--pyproject",
+            str(PROJECT / "pyproject.toml"),
+            "--mc-type",
+            "library",
+            "--output-reproducible",
+            "--output-file",
+            str(file),
+        )
         run("-m", "cyclonedx_py", "environment", *wanted, python)
 
 

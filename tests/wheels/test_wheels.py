@@ -98,7 +98,16 @@ def emulated(folder: Path, machine: str) -> Installed:
     root = debian.unpack(folder, machine, "python3-minimal", "libpython3-stdlib", "libstdc++6")
     python = (root / "usr" / "bin" / "python3").resolve()
     version = python.name.removeprefix("python")
-    wanted = ["--target", str(folder / "packages"), "--only-binary", ":all:", "--implementation", "cp", "--python-version", version]
+    wanted = [
+        "--target",
+        str(folder / "packages"),
+        "--only-binary",
+        ":all:",
+        "--implementation",
+        "cp",
+        "--python-version",
+        version,
+    ]
     wanted += [word for tag in (f"manylinux_2_28_{machine}", f"manylinux_2_17_{machine}") for word in ("--platform", tag)]
     pip(wanted, wheel(f"manylinux_*_{machine}"))
     return Installed(machine, folder, [*command, str(python)], (folder / "packages",))

@@ -21,8 +21,9 @@ from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.version import __version__
 from tests.conftest import MakeTopic, Produce
 from tests.wheels import debian
+from tools.matrix import PROJECT
 from tools.release import NOTES, SBOM, SUMS
-from tools.wheels import DIST, LIBRARY, PLATFORMS, PROJECT
+from tools.wheels import DIST, LIBRARY, PLATFORMS
 
 pytestmark = pytest.mark.wheels
 

@@ -15,11 +15,14 @@ DELTA_STAMP := $(DELTA_VENV)/.installed
 RELEASE_VENV := .venv-release
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
+# Copied by an editable installation; everything else of the package is read where it is.
+TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
+
 .PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
-$(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+$(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
 	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
 	@echo "installing into $(VENV) (PySpark is the large one; about a minute)"
 	@$(PYTHON) -m venv $(VENV)
@@ -55,7 +58,7 @@ lint: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-$(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+$(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
 	@echo "installing into $(DELTA_VENV)"
 	@$(PYTHON) -m venv $(DELTA_VENV)
 	@$(DELTA_VENV)/bin/python -m pip install --progress-bar off -e '.[cli,notebooks]' '$(DELTA)' 'deltalake>=1.6' > $(DELTA_VENV)/install.log 2>&1 || { cat $(DELTA_VENV)/install.log; exit 1; }
@@ -98,7 +101,7 @@ soak: $(STAMP)
 native-check: $(STAMP)
 	$(BIN)/python -m tools.native_check
 
-$(RELEASE_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+$(RELEASE_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
 	@echo "installing into $(RELEASE_VENV) (zig's compilers are 100 MB)"
 	@$(PYTHON) -m venv $(RELEASE_VENV)
 	@$(RELEASE_VENV)/bin/python -m pip install --progress-bar off -e '.[release]' > $(RELEASE_VENV)/install.log 2>&1 || { cat $(RELEASE_VENV)/install.log; exit 1; }
@@ -116,7 +119,7 @@ release: $(RELEASE_STAMP)
 test-wheels: $(STAMP) release
 	$(BIN)/python -m pytest -m wheels tests/wheels
 
-$(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c
+$(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
 	@echo "installing into $(BENCH_VENV)"
 	@$(PYTHON) -m venv $(BENCH_VENV)
 	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e '.[cli]' 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }

@@ -1,13 +1,15 @@
-"""The native reader's C, and the name of a wheel that has it; everything else is in pyproject.toml.
+"""The native reader's C, the name of a wheel that has it, and the module by which Spark finds the source.
 
-Optional: without a compiler the package installs all the same, and reads with pure Python.
+The C is optional: without a compiler the package installs all the same, and reads with pure Python. `ctypes` loads the library,
+which needs no Python API. So one file name and one wheel serve every Python of a platform.
 
-`ctypes` loads the library, which needs no Python API. So one file name and one wheel serve every Python of a platform.
+Everything else is in pyproject.toml.
 """
 
 import os
+from distutils.command.install_data import install_data  # setuptools' own
 
-from setuptools import Extension, setup
+from setuptools import Distribution, Extension, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_ext import build_ext
 
@@ -37,7 +39,26 @@ class BuildWheel(bdist_wheel):
         return "py3", "none", platform
 
 
+class InstallTopLevel(install_data):
+    """Places `pyspark_groupkafka` beside the package, also in an editable install.
+
+    Spark lists the folders of the path. So it finds no module that only the import hook of an editable install knows.
+    """
+
+    def finalize_options(self) -> None:
+        """Install where modules are, not below the environment's folder."""
+        self.set_undefined_options("install", ("install_lib", "install_dir"), ("root", "root"), ("force", "force"))
+
+
+class WithData(Distribution):
+    """Has its data files in an editable install too: there setuptools asks for `has_data`, which no distribution has."""
+
+    has_data = Distribution.has_data_files
+
+
 setup(
+    distclass=WithData,
+    cmdclass={"build_ext": BuildLibrary, "bdist_wheel": BuildWheel, "install_data": InstallTopLevel},
+    data_files=[("", ["spark_groupsource/top_level/pyspark_groupkafka.py"])],
     ext_modules=[Extension("spark_groupsource.fetch._native", ["spark_groupsource/fetch/_native.c"], optional=True)],
-    cmdclass={"build_ext": BuildLibrary, "bdist_wheel": BuildWheel},
 )

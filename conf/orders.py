@@ -36,7 +36,7 @@ def main() -> None:
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
-    register(spark)
+    register(spark)  # for Databricks; elsewhere Spark finds an installed package by itself
     orders = spark.readStream.format("groupkafka").options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
     while query.isActive and not stopping.wait(1):

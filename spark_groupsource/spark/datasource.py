@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
@@ -58,5 +59,13 @@ class GroupKafkaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("groupkafka")` with a Spark session."""
-    spark.dataSource.register(GroupKafkaDataSource)
+    """Register `format("groupkafka")` with a Spark session.
+
+    Needed only where Spark does not find the installed package by itself. It can be called everywhere.
+    """
+    try:
+        spark.dataSource.register(GroupKafkaDataSource)
+    except AnalysisException as refused:
+        # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise

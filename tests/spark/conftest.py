@@ -13,7 +13,6 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from benchmarks.spark_jars import spark_kafka_jars
-from spark_groupsource import register
 from spark_groupsource.dev_broker import Cluster
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
@@ -22,7 +21,7 @@ from tests.support.queries import Queries
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Spark on two local cores, with the source registered."""
+    """Spark on two local cores. The source is found as it is installed."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     session = (
@@ -39,7 +38,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")
-    register(session)
     yield session
     session.stop()
 

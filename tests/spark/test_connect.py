@@ -1,4 +1,4 @@
-"""Spark Connect: the client registers the source, the server runs it."""
+"""Spark Connect: the server finds the source and runs it; the client knows its name only."""
 
 from __future__ import annotations
 

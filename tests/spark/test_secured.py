@@ -98,14 +98,12 @@ def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured
 PROGRAM = """
 import json, sys
 from pyspark.sql import SparkSession
-from spark_groupsource import register
 
 folder, cases = json.load(sys.stdin)
 spark = (
     SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").config("spark.driver.host", "127.0.0.1")
     .config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 )
-register(spark)
 for number, options in enumerate(cases):
     stream = spark.readStream.format("groupkafka").options(**options).load()
     stream.explain(True)

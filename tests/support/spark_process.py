@@ -73,9 +73,12 @@ class SparkProcess:
         assert self._watcher.stdout is not None
         os.kill(int(self._watcher.stdout.readline()), signal.SIGTERM)
 
-    def finish(self) -> str:
+    def finish(self, limit_s: float = START_LIMIT_S) -> str:
         """Wait until it has ended, fail if it failed, and return its log."""
-        status = self._watcher.wait(START_LIMIT_S)
+        try:
+            status = self._watcher.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"{self._name} has not ended after {limit_s:.0f} s:\n{self.log()}") from None
         assert status == 0, f"{self._name} ended with status {status}:\n{self.log()}"
         return self.log()
 

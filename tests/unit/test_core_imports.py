@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,21 @@ print(type(source.streamReader(source.schema())).__name__)
 """
 
 
+TOP_LEVEL = Path(__file__).parents[2] / "spark_groupsource" / "top_level"
+
+# As Spark looks for sources: it has imported the base class by then.
+LOADED = f"""
+import sys
+import pyspark.sql.datasource
+before = set(sys.modules)
+sys.path.insert(0, {str(TOP_LEVEL)!r})
+import pyspark_groupkafka
+print(*sorted(set(sys.modules) - before))
+assert pyspark_groupkafka.DefaultSource.name() == "groupkafka"
+assert issubclass(pyspark_groupkafka.DefaultSource, pyspark.sql.datasource.DataSource)
+"""
+
+
 def python(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
@@ -32,6 +48,11 @@ def test_a_stream_reader_is_made_without_what_the_extras_install() -> None:
     done = python(WITHOUT_EXTRAS)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().endswith("Reader")
+
+
+def test_the_module_that_spark_finds_imports_nothing_more() -> None:
+    done = python(LOADED)
+    assert (done.returncode, done.stdout) == (0, "pyspark_groupkafka\n"), done.stderr
 
 
 @pytest.mark.parametrize(("absent", "named"), [(("click", "rich"), "click and rich"), (("rich",), "rich")])

@@ -22,8 +22,6 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource import register
-
 LOOK_EVERY_S = 0.1
 """The interval at which the process looks for progress of its query."""
 
@@ -60,11 +58,11 @@ def main() -> int:
 
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
-    """Return a small Spark session with the source registered. It writes only below `folder`."""
+    """Return a small Spark session. It writes only below `folder`."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    spark = (
+    return (
         SparkSession.builder.master(master)
         .appName(f"groupkafka demo, query {name}")
         .config("spark.driver.memory", "512m")
@@ -78,8 +76,6 @@ def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
         .config("spark.sql.streaming.numRecentProgressUpdates", "20")
         .getOrCreate()
     )
-    register(spark)
-    return spark
 
 
 def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> StreamingQuery:

@@ -1,0 +1,140 @@
+"""An installed package is found: nothing is registered, neither in Python nor in Scala nor in SQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from spark_groupsource import register
+from spark_groupsource.dev_broker import Cluster
+from tests.conftest import MakeTopic, Produce
+from tests.support.running_page import PAGE
+from tests.support.spark_process import ROOT, SPARK_HOME, START_LIMIT_S, running
+
+SILENT = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
+MODULE = ROOT / "spark_groupsource" / "top_level" / "pyspark_groupkafka.py"
+
+
+def blocks(language: str) -> str:
+    """The page's code in one of the languages, one block after the other."""
+    return "\n".join(re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL))
+
+
+def with_names(code: str, cluster: Cluster, topic: str, folder: Path) -> str:
+    """Return the page's code with the test's own names."""
+    for text, instead in {
+        "localhost:9092": cluster.bootstrap_servers,
+        "'orders'": f"'{topic}'",
+        '"orders"': f'"{topic}"',
+        "'billing'": f"'{topic}'",
+        '"billing"': f'"{topic}"',
+        '"/data': f'"{folder}',
+    }.items():
+        code = code.replace(text, instead)
+    return code
+
+
+def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> None:
+    look = (
+        "import pkgutil; print(*[one.module_finder.path for one in pkgutil.iter_modules() if one.name == 'pyspark_groupkafka'])"
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True, cwd=tmp_path, env=environment)
+    folder = done.stdout.strip()
+    assert folder, "this environment was made without it: `make install`"
+    assert (Path(folder) / MODULE.name).read_text() == MODULE.read_text(), "this environment has an old one: `make install`"
+
+
+def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(
+    spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, b"%d" % number) for number in range(20)])
+    create, count = (one for one in with_names(blocks("sql"), cluster, name, tmp_path).split(";") if one.strip())
+    spark.sql(create)
+    try:
+        assert spark.sql(count).collect() == [(20,)]
+    finally:
+        spark.catalog.dropTempView("orders")
+    with pytest.raises(AnalysisException, match="there is no option of this name"):
+        spark.sql(create.replace("TEMPORARY VIEW", "TABLE"))
+
+
+def test_registering_what_was_found_changes_nothing(
+    spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, [(None, b"a"), (None, b"b")])
+    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": name, "subscribe": name}
+    for _ in range(3):
+        assert spark.read.format("groupkafka").options(**options).load().count() == 2
+        register(spark)
+
+
+def test_a_scala_session_reads_a_batch_and_a_stream(cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, b"%d" % number) for number in range(20)])
+    program = with_names(blocks("scala"), cluster, name, tmp_path)
+    done = 'println("written: " + spark.read.parquet("/data/orders").count())\nSystem.exit(0)\n'.replace("/data", str(tmp_path))
+    (tmp_path / "orders.scala").write_text(program + done)
+    shell = [str(SPARK_HOME / "bin" / "spark-shell"), "--master", "local[1]", *SILENT, "-I", str(tmp_path / "orders.scala")]
+    with running("shell", tmp_path, shell) as process:
+        log = process.finish(4 * START_LIMIT_S)  # the shell compiles each line
+    assert "20 records are there" in log
+    assert "written: 20" in log
+
+
+FAILS_ALONE = """
+from pyspark.sql import SparkSession
+
+local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+print("other:", spark.read.format("other").load().count())
+options = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
+try:
+    spark.read.format("groupkafka").options(**options).load()
+except Exception as error:
+    print("groupkafka:", " ".join(str(error).split()))
+"""
+
+OTHER = """
+from pyspark.sql.datasource import DataSource, DataSourceReader
+
+
+class Reader(DataSourceReader):
+    def read(self, partition):
+        yield from [(1,), (2,), (3,)]
+
+
+class DefaultSource(DataSource):
+    @classmethod
+    def name(cls):
+        return "other"
+
+    def schema(self):
+        return "number BIGINT"
+
+    def reader(self, schema):
+        return Reader()
+"""
+
+
+def test_a_broken_client_library_fails_no_other_format(tmp_path: Path) -> None:
+    modules = tmp_path / "modules"
+    modules.mkdir()
+    (modules / "confluent_kafka.py").write_text('raise ImportError("librdkafka is for another machine")\n')
+    (modules / "pyspark_other.py").write_text(OTHER)
+    program = tmp_path / "program.py"
+    program.write_text(FAILS_ALONE)
+    found_first = os.pathsep.join([str(modules), str(ROOT)])
+    with running("program", tmp_path, [sys.executable, str(program)], {"PYTHONPATH": found_first}) as process:
+        log = process.finish()
+    assert "other: 3" in log
+    assert re.search(r"groupkafka: .*librdkafka is for another machine", log)

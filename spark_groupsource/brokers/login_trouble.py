@@ -40,6 +40,7 @@ _TOKEN = LoginTrouble(
     "Check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
     final=True,
 )
+_OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log says what is wrong.", final=False)
 _PASSWORD = LoginTrouble(
     "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
 )
@@ -53,6 +54,8 @@ _BY_TEXT = (
         _PROTOCOL,
     ),
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
+    # The native reader's text, and confluent-kafka's.
+    (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),
     (re.compile(r"acquire SASL OAUTHBEARER token"), _TOKEN),
 )
 _BY_CODE: Mapping[int, LoginTrouble] = {

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import importlib
 import logging
+import re
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 
@@ -20,7 +21,27 @@ log = logging.getLogger(__name__)
 RETRY_S = 10.0
 """Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
-Token = tuple[Any, ...]
+_LATEST_EXPIRY_S = 1e11
+"""The year 5138. An expiry in milliseconds, as some libraries return it, is later than this number of seconds."""
+
+_VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
+_KEY = re.compile(r"[A-Za-z]+")
+_RESERVED_KEY = "auth"
+"""What RFC 7628, section 3.1, allows in tokens and extensions. librdkafka refuses the rest, with a text that quotes the token."""
+
+
+class Token(NamedTuple):
+    """A token, as confluent-kafka takes it. Its repr does not show it."""
+
+    value: str
+    expiry: float
+    """Seconds since 1970."""
+    principal: str = ""
+    extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka takes a dict only
+
+    def __repr__(self) -> str:
+        """Return a text without the token."""
+        return f"Token(expiry={self.expiry})"
 
 
 def function_named(name: str) -> Callable[[str | None], object]:
@@ -47,7 +68,7 @@ def function_named(name: str) -> Callable[[str | None], object]:
 
 
 class TokenCallback:
-    """What confluent-kafka calls for a token.
+    """What librdkafka's client calls for a token.
 
     The constructor fetches the first token. Later ones are fetched on librdkafka's threads, where an exception would be lost or
     come out of an unrelated call. So a failure there is a warning, and the last token is returned once more. Until that token
@@ -81,20 +102,47 @@ class TokenCallback:
             self._token = self._fetched(config)
         except AuthenticationFailed as failed:
             log.warning("%s The last token is used once more.", failed)
-            return (self._token[0], max(self._token[1], time.time() + RETRY_S), *self._token[2:])
+            return self._token._replace(expiry=max(self._token.expiry, time.time() + RETRY_S))
         return self._token
 
     def _fetched(self, config: str | None) -> Token:
         try:
-            token = self._function(config)
-        except Exception as error:  # noqa: BLE001 -- any error of a user's function
+            returned = self._function(config)
+        # A function that ends its process must not end a task or a query without an error.
+        except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
             raise self._failed(f"the function raised {type(error).__name__}") from None
-        match token:
-            case (str(), int() | float() as expiry, *more) if isinstance(token, tuple) and len(more) <= 2:
-                if expiry <= time.time():
-                    raise self._failed("its token has expired already, by the expiry that comes with it (seconds since 1970)")
-                return token
-        raise self._failed("it gives no tuple of a token (str) and its expiry in seconds since 1970")
+        match returned:
+            case (str(), int() | float(), *more) if isinstance(returned, tuple) and len(more) <= 2:
+                token = Token(*returned)
+            case _:
+                raise self._failed("it gives no tuple of a token (str) and its expiry in seconds since 1970")
+        wrong = _what_is_wrong(token)
+        if wrong is not None:
+            raise self._failed(wrong)
+        return token
 
     def _failed(self, reason: str) -> AuthenticationFailed:
         return AuthenticationFailed(f"kafka.oauth_cb = {self._name!r}: {reason}.")
+
+
+def _what_is_wrong(token: Token) -> str | None:
+    """Return why librdkafka would not take the token or would misunderstand it, None if it takes it.
+
+    confluent-kafka would only log some of this, and never ask for a token again.
+    """
+    if not token.value or not _VALUE.fullmatch(token.value):
+        return "its token is empty, or has characters that a token cannot have"
+    if not token.expiry <= _LATEST_EXPIRY_S:  # this way, NaN is wrong, too
+        return "its expiry is no time in seconds since 1970; divide it by 1000 if it is in milliseconds"
+    if token.expiry <= time.time():
+        return "its token has expired already, by the expiry that comes with it (seconds since 1970)"
+    if not isinstance(token.principal, str) or not token.principal.isprintable():
+        return "its third value, the principal, is no text without control characters"
+    if not isinstance(token.extensions, dict):
+        return "its fourth value, the extensions, is no dict"
+    for key, value in token.extensions.items():
+        if not isinstance(key, str) or not _KEY.fullmatch(key) or key == _RESERVED_KEY:
+            return "the names of its extensions must consist of the letters A to Z and a to z, and must not be 'auth'"
+        if not isinstance(value, str) or not _VALUE.fullmatch(value):
+            return "the values of its extensions must be texts of visible ASCII characters and spaces"
+    return None

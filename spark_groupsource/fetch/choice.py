@@ -10,7 +10,6 @@ from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.fetch.native_api import why_unavailable
-from spark_groupsource.fetch.settings import FetchSettings
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +35,12 @@ def installed_reader() -> InstalledReader:
     return InstalledReader(pure.read, "pure Python", str(unavailable), unavailable.advice)
 
 
-def reader_for(settings: FetchSettings) -> Reader:
-    """Return the fastest reader that this process has for these settings. Warn if that is not the native one."""
+def reader() -> Reader:
+    """Return the fastest reader that this process has. Warn, once in each process, if that is not the native one."""
     found = installed_reader()
-    reason, advice = found.reason, found.advice
-    if reason is None and not native.takes(settings.client):
-        reason = "it cannot call the Python function of kafka.oauth_cb"
-        advice = "set kafka.sasl.oauthbearer.token.endpoint.url instead, if the OAuth server has such an endpoint"
-    if reason is None:
-        return found.read
-    _warn(reason, advice)
-    return pure.read
+    if found.reason is not None:
+        _warn(found.reason, found.advice)
+    return found.read
 
 
 def warn_on_driver() -> None:

@@ -75,6 +75,6 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
 
     No text of an error shows a secret.
     """
-    from spark_groupsource.fetch.choice import reader_for
+    from spark_groupsource.fetch.choice import reader
 
-    return reader_for(settings)(range, settings)
+    return reader()(range, settings)

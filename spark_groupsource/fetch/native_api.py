@@ -33,9 +33,14 @@ _EVENT_TEXT = 512
 
 CONSUMER = 1
 CONF_OK = 0
+NO_ERROR = 0
+
+TEXT_BYTES = 512
+"""The size of the buffer for an error text of librdkafka."""
 
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
+RefreshCallback = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
 
 
 _INSTALL = (
@@ -154,8 +159,18 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
     "conf_set_error_cb": (None, (c_void_p, ErrorCallback)),
     "conf_set_log_cb": (None, (c_void_p, LogCallback)),
+    "conf_set_oauthbearer_token_refresh_cb": (None, (c_void_p, RefreshCallback)),
+    "conf_enable_sasl_queue": (None, (c_void_p, c_int)),
     "conf_destroy": (None, (c_void_p,)),
     "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
+    "sasl_background_callbacks_enable": (c_void_p, (c_void_p,)),
+    "oauthbearer_set_token": (
+        c_int,
+        (c_void_p, c_char_p, c_int64, c_char_p, POINTER(c_char_p), c_size_t, c_char_p, c_size_t),
+    ),
+    "oauthbearer_set_token_failure": (c_int, (c_void_p, c_char_p)),
+    "error_string": (c_char_p, (c_void_p,)),
+    "error_destroy": (None, (c_void_p,)),
     "set_log_queue": (c_int, (c_void_p, c_void_p)),
     "poll_set_consumer": (c_int, (c_void_p,)),
     "consumer_poll": (c_void_p, (c_void_p, c_int)),

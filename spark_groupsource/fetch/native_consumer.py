@@ -1,7 +1,6 @@
 """The native reader: Python over librdkafka's C API, and _native.c for the records, which never become Python objects.
 
-Its consumer has the same settings as that of the pure reader, and makes the same calls. But it cannot call a Python function for
-tokens (`oauth_cb`).
+Its consumer has the same settings as that of the pure reader, and makes the same calls.
 """
 
 from __future__ import annotations
@@ -21,6 +20,8 @@ from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.native_api import (
     CONF_OK,
     CONSUMER,
+    NO_ERROR,
+    TEXT_BYTES,
     ErrorCallback,
     IntakeStruct,
     LogCallback,
@@ -29,16 +30,13 @@ from spark_groupsource.fetch.native_api import (
     native,
 )
 from spark_groupsource.fetch.native_arrow import NativeBatches
+from spark_groupsource.fetch.native_tokens import refresh_callback
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
 log = logging.getLogger("spark_groupsource.fetch.librdkafka")
-
-_NO_ERROR = 0
-_TEXT_BYTES = 512
-"""The size of the buffer for an error text of librdkafka."""
 
 _LEVELS = (
     logging.CRITICAL,
@@ -62,16 +60,12 @@ def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.Record
     return read_range(fetch_range, settings, NativeConsumer)
 
 
-def takes(client: Mapping[str, Any]) -> bool:
-    """Return whether a native consumer can have these settings."""
-    return OAUTH_CALLBACK not in client
-
-
 class NativeConsumer:
     """A consumer of librdkafka, as a `FetchConsumer`.
 
     Raises:
         OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
@@ -84,8 +78,9 @@ class NativeConsumer:
         def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
             errors[code] = KafkaError(code, _text(reason))
 
-        # librdkafka does not hold a reference to the callback.
+        # librdkafka does not hold references to the callbacks.
         self._note = ErrorCallback(note)
+        self._refresh = refresh_callback(self._kafka, client) if OAUTH_CALLBACK in client else None
         self._handle = self._new(client)
         # Log lines, errors and records come in one queue. A call that asks for records also serves the callbacks.
         self._kafka.set_log_queue(self._handle, None)
@@ -117,7 +112,7 @@ class NativeConsumer:
                 self._kafka.metadata_destroy(found)
             self._kafka.topic_destroy(handle)
         for code, partitions in topics:
-            if code != _NO_ERROR:
+            if code != NO_ERROR:
                 return KafkaError(code)
             if partition.partition >= partitions:
                 return KafkaError(KafkaError.UNKNOWN_TOPIC_OR_PART)
@@ -158,24 +153,39 @@ class NativeConsumer:
         conf = self._kafka.conf_new()
         try:
             for name, value in client.items():
-                self._set(conf, name, value, client)
+                if name != OAUTH_CALLBACK:
+                    self._set(conf, name, value, client)
             # With this setting, no other thread calls the log callback.
             self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._note)
             self._kafka.conf_set_log_cb(conf, _log_callback)
-            text = ctypes.create_string_buffer(_TEXT_BYTES)
-            handle: int | None = self._kafka.new(CONSUMER, conf, text, _TEXT_BYTES)
+            if self._refresh is not None:
+                self._kafka.conf_set_oauthbearer_token_refresh_cb(conf, self._refresh)
+                self._kafka.conf_enable_sasl_queue(conf, 1)
+            text = ctypes.create_string_buffer(TEXT_BYTES)
+            handle: int | None = self._kafka.new(CONSUMER, conf, text, TEXT_BYTES)
             if handle is None:
                 raise refused_settings(_text(text.value), client)
         except BaseException:
             self._kafka.conf_destroy(conf)
             raise
         # `conf` belongs to the consumer now.
+        if self._refresh is not None:
+            self._serve_refresh(handle, client)
         return handle
 
+    def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
+        """Have librdkafka call for tokens on a thread of its own, whether this consumer is used or not."""
+        refused = self._kafka.sasl_background_callbacks_enable(handle)
+        if refused is not None:
+            text = _text(self._kafka.error_string(refused))
+            self._kafka.error_destroy(refused)
+            self._kafka.destroy(handle)
+            raise refused_settings(text, client)
+
     def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
-        text = ctypes.create_string_buffer(_TEXT_BYTES)
-        if self._kafka.conf_set(conf, name.encode(), value.encode(), text, _TEXT_BYTES) != CONF_OK:
+        text = ctypes.create_string_buffer(TEXT_BYTES)
+        if self._kafka.conf_set(conf, name.encode(), value.encode(), text, TEXT_BYTES) != CONF_OK:
             raise refused_settings(_text(text.value), client)
 
     def _with_list(self, call: Any, partition: TopicPartition, offset: int) -> int:
@@ -190,7 +200,7 @@ class NativeConsumer:
             self._kafka.topic_partition_list_destroy(partitions)
 
     def _raise_for(self, code: int) -> None:
-        if code != _NO_ERROR:
+        if code != NO_ERROR:
             raise KafkaException(KafkaError(code, _text(self._kafka.err2str(code))))
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
@@ -16,6 +18,9 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.joined import Joined
 from tests.support.waiting import until
+
+if TYPE_CHECKING:
+    from tests.support.secured import Secured
 
 Claimed = dict[int, tuple[int, ...]]
 """For each partition (from, to), and (from, to, from, to) where a plan has two ranges."""
@@ -89,6 +94,15 @@ def in_background(step: Callable[[], object]) -> threading.Thread:
     thread = threading.Thread(target=step)
     thread.start()
     return thread
+
+
+@pytest.fixture
+def no_secret_is_logged(secured: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """Whatever a test does: no password and no token stands in its logs or on its terminal."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    shown = caplog.text + "".join(capfd.readouterr())
+    assert [secret for secret in secured.secrets() if secret in shown] == []
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -12,9 +11,7 @@ import pytest
 from spark_groupsource.brokers import topics
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
-from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.choice import reader_for
 from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -28,13 +25,7 @@ LOGINS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OIDC", "oauth_cb")
 MakeTopic = Callable[[str], str]
 
 
-@pytest.fixture(autouse=True)
-def no_secret_is_logged(secured: Secured, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]) -> object:
-    """Whatever a test does: no password and no token stands in its logs or on its terminal."""
-    caplog.set_level(logging.DEBUG)
-    yield
-    shown = caplog.text + "".join(capfd.readouterr())
-    assert [secret for secret in secured.secrets() if secret in shown] == []
+pytestmark = pytest.mark.usefixtures("no_secret_is_logged")
 
 
 def reading(topic: str, login: Mapping[str, str], **more: str) -> dict[str, str]:
@@ -87,12 +78,12 @@ def error_of(step: Callable[[Mapping[str, str]], object], options: Mapping[str, 
 
 @pytest.fixture
 def refusals(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[GroupKafkaError]]:
-    """The errors of some steps, by default of all three, which are made at the same time; none of them shows a secret."""
+    """The errors of some steps, by default of all four, which are made at the same time; none of them shows a secret."""
     monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 3.0)
 
     def collect(options: Mapping[str, str], *steps: Callable[[Mapping[str, str]], object]) -> list[GroupKafkaError]:
         with ThreadPoolExecutor() as pool:
-            errors = list(pool.map(lambda step: error_of(step, options), steps or (look_up, join, records_of)))
+            errors = list(pool.map(lambda step: error_of(step, options), steps or (look_up, join, records_of, pure_records_of)))
         shown = " ".join(f"{error} {error!r} {error.__cause__}" for error in errors)
         assert [secret for secret in secured.secrets() if secret in shown] == []
         return errors
@@ -109,6 +100,7 @@ def test_with_the_right_secret_a_member_joins_and_a_reader_reads(secured: Secure
     with member_stream("alice", options) as stream:
         stream.until_owning(1)
         assert records_of(options) == 10
+        assert pure_records_of(options) == 10
 
 
 @pytest.mark.parametrize("login", ["SCRAM-SHA-512", "oauth_cb"])
@@ -248,7 +240,7 @@ def test_a_token_is_renewed_before_it_expires(
     secured: Secured, secured_topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = reading(secured_topic("open-"), secured.login("oauth_cb"))
-    monkeypatch.setattr(secured.tokens, "valid_s", 5)
+    monkeypatch.setattr(secured.tokens, "valid_s", 8)
     with member_stream("alice", options) as stream:
         stream.until_owning(1)
         issued = len(secured.tokens.issued)
@@ -292,12 +284,6 @@ def _outcome(step: Callable[[], object]) -> object:
         return step()
     except GroupKafkaError as error:
         return error
-
-
-def test_only_a_callback_costs_the_native_reader(secured: Secured) -> None:
-    chosen = {how: reader_for(Options.parse(reading("open-any", secured.login(how))).fetch_settings()) for how in LOGINS}
-    assert chosen.pop("oauth_cb") is pure.read
-    assert set(chosen.values()) <= {native.read}
 
 
 def test_no_options_repr_shows_a_secret(secured: Secured) -> None:

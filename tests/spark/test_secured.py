@@ -13,6 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
+from spark_groupsource.fetch.native_api import why_unavailable
 from tests.support.queries import Queries
 from tests.support.secured import WRONG, Secured
 
@@ -152,6 +153,8 @@ def test_nothing_that_a_driver_writes_shows_a_secret(secured: Secured, secured_t
     assert "kafka.sasl.password" in outcomes[2]
     assert "AuthenticationFailed: kafka.oauth_cb" in outcomes[3]
     assert shown_secrets(secured, job.stdout + job.stderr) == []
+    if why_unavailable() is None:
+        assert "native reader" not in job.stderr, "it reads with every login, and nothing warns of another reader"
     logs = [file.read_text() for file in tmp_path.rglob("*") if file.is_file() and not file.name.endswith(".crc")]
     assert any("INFO org.apache.spark" in log for log in logs)
     assert shown_secrets(secured, "".join(logs)) == []

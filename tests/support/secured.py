@@ -162,6 +162,9 @@ def _sasl(keys: str) -> dict[str, str]:
         f"{listener}.oauthbearer.sasl.jaas.config": jaas("oauthbearer.OAuthBearerLoginModule"),
         f"{listener}.oauthbearer.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
         f"{listener}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys,
+        # A connection ends when its token expires, unless the client logs in again with a new one (KIP-368).
+        f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",
+        f"{listener}.oauthbearer.sasl.oauthbearer.clock.skew.seconds": "1",
     }
 
 

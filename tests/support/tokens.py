@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import sys
 import threading
 import time
 import urllib.error
@@ -94,7 +95,26 @@ def callback(config: str) -> tuple[str, float]:
         refused.close()
         # As careless as a user's code may be: the secret is in the message.
         raise PermissionError(f"{url} does not take {client_id}:{secret}") from refused
-    return body["access_token"], time.time() + body["expires_in"]
+    # As in the token, which has whole seconds.
+    return body["access_token"], int(time.time()) + body["expires_in"]
+
+
+def first_only(config: str) -> tuple[str, float]:
+    """Return a token to the thread that makes a client. librdkafka's threads ask for later ones, and get none."""
+    token, expiry = callback(config)
+    if threading.current_thread() is not threading.main_thread():
+        raise PermissionError(f"no more than {token}")
+    return token, expiry
+
+
+def with_extensions(config: str) -> tuple[str, float, str, dict[str, str]]:
+    """Return a token with a principal and with two extensions."""
+    return (*callback(config), "reader", {"traceId": "a b", "tenant": "wonderland"})
+
+
+def exits(config: str) -> tuple[str, float]:
+    """End the process, with the token as its last word."""
+    sys.exit(callback(config)[0])
 
 
 def forged(config: str) -> tuple[str, float]:

@@ -18,7 +18,6 @@ from spark_groupsource.fetch import choice
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
-from spark_groupsource.fetch.settings import FetchSettings
 
 PROJECT = Path(__file__).parents[2]
 
@@ -30,13 +29,9 @@ def nothing_said_yet() -> Iterator[None]:
     choice._warn.cache_clear()
 
 
-def settings(**client: str) -> FetchSettings:
-    return FetchSettings({"bootstrap.servers": "nowhere", **client})
-
-
 @pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
 def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
-    assert choice.reader_for(settings()) is native.read
+    assert choice.reader() is native.read
     assert not caplog.records
 
 
@@ -45,7 +40,7 @@ def test_without_it_the_pure_reader_is_used_and_says_so_once(
 ) -> None:
     monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("its C code is not compiled"))
 
-    assert [choice.reader_for(settings()) for _ in range(3)] == [pure.read] * 3
+    assert [choice.reader() for _ in range(3)] == [pure.read] * 3
 
     (said,) = caplog.records
     assert said.levelno == logging.WARNING
@@ -75,14 +70,6 @@ def test_a_driver_without_it_warns_at_the_start_of_a_query(
     assert re.search(
         r"^The driver's installation has no native reader: the reason\. .*executor: the advice\.$", said.getMessage()
     )
-
-
-def test_a_python_callback_needs_the_pure_reader(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(choice, "why_unavailable", lambda: None)
-
-    assert choice.reader_for(settings(oauth_cb="company.tokens:token")) is pure.read
-    assert "kafka.oauth_cb" in caplog.text
-    assert "compiler" not in caplog.text
 
 
 def test_it_installs_without_a_compiler(tmp_path: Path) -> None:

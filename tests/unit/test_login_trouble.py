@@ -28,6 +28,8 @@ SAID = [
     ("_AUTHENTICATION", 'SASL authentication error: {"status":"invalid_token"}', "the token", 1),
     ("_AUTHENTICATION", "SASL PLAIN mechanism handshake failed: broker's supported mechanisms: ", "kafka.sasl.mechanism", 1),
     ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: Failed to connect", "token.endpoint.url", 1),
+    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception", "kafka.oauth_cb", 0),
+    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: kafka.oauth_cb: the function raised E", "kafka.oauth_cb", 0),
 ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 import time
 import traceback
 from collections.abc import Callable
@@ -43,9 +44,10 @@ Giving = Callable[[object], TokenCallback]
 
 def test_the_function_gets_the_config_and_its_token_is_given() -> None:
     tokens = TokenCallback(f"{__name__}:Tokens.one", "region=eu")
-    token, expiry = tokens("region=eu")
-    assert token == f"{SECRET}-region=eu"
-    assert expiry > time.time()
+    given_token = tokens("region=eu")
+    assert given_token.value == f"{SECRET}-region=eu"
+    assert given_token.expiry > time.time()
+    assert SECRET not in f"{given_token!r} {given_token}"
 
 
 @pytest.mark.parametrize(
@@ -78,6 +80,21 @@ def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monk
         (None, "no tuple"),
         ([SECRET, 4e9], "no tuple"),
         ((SECRET, 1_000_000_000), "expired already"),
+        ((SECRET, float("nan")), "no time in seconds"),
+        ((SECRET, float("inf")), "no time in seconds"),
+        ((SECRET, 10**400), "no time in seconds"),
+        ((SECRET, 1_900_000_000_000), "divide it by 1000 if it is in milliseconds"),
+        (("", 4e9), "its token is empty"),
+        ((SECRET + "\0", 4e9), "characters"),
+        ((SECRET + "ü", 4e9), "characters"),
+        ((SECRET, 4e9, None), "principal"),
+        ((SECRET, 4e9, "a\0"), "principal"),
+        ((SECRET, 4e9, "\ud800"), "principal"),
+        ((SECRET, 4e9, "", None), "extensions, is no dict"),
+        ((SECRET, 4e9, "", {"auth": SECRET}), "'auth'"),
+        ((SECRET, 4e9, "", {"trace-id": SECRET}), "names of its extensions"),
+        ((SECRET, 4e9, "", {"trace": 1}), "values of its extensions"),
+        ((SECRET, 4e9, "", {}, SECRET), "no tuple"),
     ],
 )
 def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: object, told: str) -> None:
@@ -89,8 +106,14 @@ def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: o
 
 @pytest.mark.parametrize("more", [(), ("principal",), ("principal", {"extension": "x"})])
 def test_a_principal_and_extensions_may_come_with_it(giving: Giving, more: tuple[object, ...]) -> None:
-    token = (SECRET, time.time() + 60, *more)
-    assert giving(token)(None) == token
+    expiry = time.time() + 60
+    assert giving((SECRET, expiry, *more))(None) == (SECRET, expiry, *more, *("", {})[len(more) :])
+
+
+def test_a_function_that_ends_its_process_is_an_error_without_what_it_said(giving: Giving) -> None:
+    with pytest.raises(AuthenticationFailed, match="raised SystemExit") as caught:
+        giving(lambda _config: sys.exit(SECRET))
+    assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
 def test_the_token_that_was_fetched_first_is_not_fetched_again(giving: Giving) -> None:
@@ -113,9 +136,9 @@ def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
     tokens(None)
     time.sleep(0.1)
     caplog.set_level(logging.WARNING)
-    token, expiry = tokens(None)
-    assert token == SECRET
-    assert expiry > time.time() + 5, "librdkafka takes no token that has expired, and would not ask again"
+    last = tokens(None)
+    assert last.value == SECRET
+    assert last.expiry > time.time() + 5, "librdkafka takes no token that has expired, and would not ask again"
     assert "PermissionError" in caplog.text
     assert SECRET not in caplog.text
     answers.append(("new", time.time() + 60))

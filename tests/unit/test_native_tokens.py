@@ -1,0 +1,69 @@
+"""A token that librdkafka does not take, and a function that is interrupted: neither is shown, and librdkafka asks again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from spark_groupsource.brokers.oauth_callback import Token
+from spark_groupsource.errors import AuthenticationFailed, OptionError
+from spark_groupsource.fetch import native_tokens
+from spark_groupsource.fetch.native_consumer import NativeConsumer
+from tests.support.fetching import NATIVE, NOWHERE
+from tests.support.waiting import until
+
+pytestmark = NATIVE
+
+SECRET = "tweedledee"  # noqa: S105
+
+
+def with_callback(name: str, **more: str) -> dict[str, str]:
+    login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": name}
+    return {**NOWHERE, **login, **more}
+
+
+def raised(name: str) -> tuple[str, float]:
+    raise PermissionError(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("give", "told"),
+    [
+        (lambda: Token(SECRET, time.time() - 1), "librdkafka does not accept the token"),
+        (lambda: Token(SECRET + "\x7f", time.time() + 60), "librdkafka does not accept the token"),  # librdkafka's text quotes it
+        (lambda: Token(SECRET, time.time() + 60, "", {"auth": SECRET}), "librdkafka does not accept the token"),
+        (lambda: raised(""), "the function raised PermissionError"),
+    ],
+)
+def test_what_librdkafka_does_not_take_is_reported_and_not_shown(
+    give: Callable[[], Token], told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(native_tokens, "TokenCallback", lambda _name, _config: lambda _again: give())
+    consumer = NativeConsumer(with_callback("any:any", log_level="7", debug="security"))
+    try:
+
+        def reported() -> bool:
+            consumer.serve()
+            return any("OAUTHBEARER" in error.str() for error in consumer.errors.values())
+
+        until(reported, "an error of the token")
+        (error,) = [error for error in consumer.errors.values() if "OAUTHBEARER" in error.str()]
+    finally:
+        consumer.close()
+    assert f"kafka.oauth_cb: {told}" in error.str()
+    assert f"kafka.oauth_cb = 'any:any': {told}" in caplog.text
+    assert SECRET not in caplog.text + error.str()
+
+
+def test_a_consumer_whose_function_fails_at_once_is_not_made() -> None:
+    with pytest.raises(AuthenticationFailed, match=r"kafka\.oauth_cb.*raised PermissionError") as caught:
+        NativeConsumer(with_callback(f"{__name__}:raised"))
+    assert SECRET not in f"{caught.value!r}"
+
+
+def test_a_callback_without_its_mechanism_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_tokens, "TokenCallback", lambda _name, _config: lambda _again: Token(SECRET, time.time() + 60))
+    with pytest.raises(OptionError, match="No SASL mechanism using callbacks"):
+        NativeConsumer({**NOWHERE, "oauth_cb": "any:any"})

@@ -60,16 +60,8 @@ def write_sbom(wheel: Path, file: Path) -> None:
         venv.create(folder)
         python = str(Path(folder) / "bin" / "python")
         run("-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", str(wheel))
-        wanted = (
-            "--pyproject",
-            str(PROJECT / "pyproject.toml"),
-            "--mc-type",
-            "library",
-            "--output-reproducible",
-            "--output-file",
-            str(file),
-        )
-        run("-m", "cyclonedx_py", "environment", *wanted, python)
+        ours = ("--pyproject", str(PROJECT / "pyproject.toml"), "--mc-type", "library")
+        run("-m", "cyclonedx_py", "environment", *ours, "--output-reproducible", "--output-file", str(file), python)
 
 
 def run(*arguments: str) -> None:

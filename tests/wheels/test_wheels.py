@@ -87,7 +87,7 @@ def here(folder: Path) -> Installed:
     kind = "macosx" if sys.platform == "darwin" else "manylinux"
     venv.create(folder)
     python = str(folder / "bin" / "python")
-    pip(["--python", python], wheel(f"{kind}_*_{THIS}"))
+    pip(wheel(f"{kind}_*_{THIS}"), python)
     return Installed(THIS, folder, [python], ())
 
 
@@ -99,26 +99,15 @@ def emulated(folder: Path, machine: str) -> Installed:
     root = debian.unpack(folder, machine, "python3-minimal", "libpython3-stdlib", "libstdc++6")
     python = (root / "usr" / "bin" / "python3").resolve()
     version = python.name.removeprefix("python")
-    wanted = [
-        "--target",
-        str(folder / "packages"),
-        "--only-binary",
-        ":all:",
-        "--implementation",
-        "cp",
-        "--python-version",
-        version,
-    ]
-    wanted += [word for tag in (f"manylinux_2_28_{machine}", f"manylinux_2_17_{machine}") for word in ("--platform", tag)]
-    pip(wanted, wheel(f"manylinux_*_{machine}"))
+    wanted = ["--target", str(folder / "packages"), "--only-binary=:all:", "--implementation=cp", f"--python-version={version}"]
+    wanted += [f"--platform=manylinux_{glibc}_{machine}" for glibc in ("2_28", "2_17")]
+    pip(wheel(f"manylinux_*_{machine}"), sys.executable, *wanted)
     return Installed(machine, folder, [*command, str(python)], (folder / "packages",))
 
 
-def pip(wanted: Sequence[str], file: Path) -> None:
-    first = [sys.executable, "-m", "pip", *(wanted if wanted[0] == "--python" else ())]
-    options = () if wanted[0] == "--python" else wanted
-    argv = [*first, "install", "--quiet", "--disable-pip-version-check", *options, str(file), *TESTED_WITH]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
+def pip(file: Path, python: str, *options: str) -> None:
+    first = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check"]
+    done = subprocess.run([*first, *options, str(file), *TESTED_WITH], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 

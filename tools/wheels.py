@@ -42,9 +42,9 @@ class Platform:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The compiler and its flags. Those of this machine's Python come before them."""
+        """The compiler and its flags: those that most builds of Python have, whatever Python this is, without debug information."""
         compiler = f"{sys.executable} -m ziglang cc -target {self.target}"
-        return {"CC": compiler, "LDSHARED": f"{compiler} -shared -s {self.link_flags}", "CFLAGS": "-O3 -g0"}
+        return {"CC": compiler, "LDSHARED": f"{compiler} -shared -s {self.link_flags}", "CFLAGS": "-O3 -fwrapv -DNDEBUG -Wall -g0"}
 
 
 GLIBC = "libc.so.6"

@@ -150,6 +150,10 @@ def test_a_library_for_musl_is_loaded_and_takes_in_messages(machine: str, tmp_pa
 def test_dist_has_a_wheel_for_each_platform_and_what_a_release_needs() -> None:
     tags = {file.stem.split("-")[-1] for file in DIST.glob("*.whl")}
     assert tags == {"any"} | {platform.tag for platform in PLATFORMS}
+    for file in DIST.glob("*.whl"):
+        names = set(zipfile.ZipFile(file).namelist())
+        assert names >= {"pyspark_groupkafka.py", "spark_groupsource/py.typed"}, file
+        assert (LIBRARY in names) == (not file.stem.endswith("-any")), file
     listed = {line.split()[1] for line in (DIST / SUMS).read_text().splitlines()}
     assert listed == {file.name for file in DIST.iterdir()} - {SUMS}
     assert subprocess.run(["sha256sum", "--check", "--quiet", SUMS], cwd=DIST, check=False).returncode == 0

@@ -44,7 +44,11 @@ class Platform:
     def environment(self) -> Mapping[str, str]:
         """The compiler and its flags: those that most builds of Python have, whatever Python this is, without debug information."""
         compiler = f"{sys.executable} -m ziglang cc -target {self.target}"
-        return {"CC": compiler, "LDSHARED": f"{compiler} -shared -s {self.link_flags}", "CFLAGS": "-O3 -fwrapv -DNDEBUG -Wall -g0"}
+        return {
+            "CC": compiler,
+            "LDSHARED": f"{compiler} -shared -s {self.link_flags}",
+            "CFLAGS": "-O3 -fwrapv -DNDEBUG -Wall -g0",
+        }
 
 
 GLIBC = "libc.so.6"

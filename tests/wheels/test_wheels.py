@@ -48,6 +48,15 @@ for batch in found.read(FetchRange(topic, 0, 0, 2), FetchSettings(client)):
     print(batch.column("value").to_pylist())
 """
 
+UNIT_TESTS = """
+import sys
+import hypothesis, pytest
+
+hypothesis.settings.register_profile("wheels", max_examples=int(sys.argv[1]))
+hypothesis.settings.load_profile("wheels")
+sys.exit(pytest.main(sys.argv[2:]))
+"""
+
 
 def wheel(tag: str) -> Path:
     (found,) = DIST.glob(f"*-py3-none-{tag}.whl")
@@ -129,7 +138,8 @@ def test_a_wheel_reads_natively_where_no_compiler_is(
 def test_the_native_readers_tests_pass_with_the_wheels_library(installed: Installed) -> None:
     # The project is the last place where modules are looked for: the package is the wheel's.
     options = ["--import-mode=append", "-p", "no:cacheprovider", "-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(PROJECT)]
-    said = installed.run("-m", "pytest", *options, str(PROJECT / "tests" / "unit" / "test_native_intake.py"))
+    examples = "100" if installed.machine == THIS else "20"
+    said = installed.run("-c", UNIT_TESTS, examples, *options, str(PROJECT / "tests" / "unit" / "test_native_intake.py"))
     assert " passed" in said
     assert "skipped" not in said
 

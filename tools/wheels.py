@@ -42,13 +42,10 @@ class Platform:
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """The compiler and its flags: those that most builds of Python have, whatever Python this is, without debug information."""
+        """The compiler and its flags: those of most builds of Python, on every machine, without debug information."""
         compiler = f"{sys.executable} -m ziglang cc -target {self.target}"
-        return {
-            "CC": compiler,
-            "LDSHARED": f"{compiler} -shared -s {self.link_flags}",
-            "CFLAGS": "-O3 -fwrapv -DNDEBUG -Wall -g0",
-        }
+        flags = "-O3 -fwrapv -DNDEBUG -Wall -g0"
+        return {"CC": compiler, "LDSHARED": f"{compiler} -shared -s {self.link_flags}", "CFLAGS": flags}
 
 
 GLIBC = "libc.so.6"

@@ -138,6 +138,7 @@ def test_a_wheel_reads_natively_where_no_compiler_is(
 def test_the_native_readers_tests_pass_with_the_wheels_library(installed: Installed) -> None:
     # The project is the last place where modules are looked for: the package is the wheel's.
     options = ["--import-mode=append", "-p", "no:cacheprovider", "-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(PROJECT)]
+    options += ["-W", "ignore:Module already imported"]
     examples = "100" if installed.machine == THIS else "20"
     said = installed.run("-c", UNIT_TESTS, examples, *options, str(PROJECT / "tests" / "unit" / "test_native_intake.py"))
     assert " passed" in said

@@ -6,6 +6,7 @@ Beside the sdist and the wheels: an SBOM (CycloneDX) of what `pip install` bring
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
@@ -62,6 +63,10 @@ def write_sbom(wheel: Path, file: Path) -> None:
         run("-m", "pip", "--python", python, "install", "--quiet", "--disable-pip-version-check", str(wheel))
         ours = ("--pyproject", str(PROJECT / "pyproject.toml"), "--mc-type", "library")
         run("-m", "cyclonedx_py", "environment", *ours, "--output-reproducible", "--output-file", str(file), python)
+    # pyproject.toml leaves the version to the package.
+    sbom = json.loads(file.read_text(encoding="utf-8"))
+    sbom["metadata"]["component"] |= {"version": __version__, "purl": f"pkg:pypi/spark-groupsource@{__version__}"}
+    file.write_text(json.dumps(sbom, indent=2) + "\n", encoding="utf-8")
 
 
 def run(*arguments: str) -> None:

@@ -364,7 +364,8 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
     """Return the ranges of a plan whose claim leaves the record short enough to be written and to be adopted.
 
     An adopted record is longer, because open ranges become owed ones. Without this room each next owner would fail in turn.
-    Ranges that are owed to others are kept first, because taking them over makes room. The last range is always returned, but
+    Ranges that are owed to others are kept first, because taking them over makes room. A part of one needs room for its rest.
+    Where there is none, the whole range is returned, however many offsets were asked for. The last range is always returned, but
     may be empty.
 
     Args:
@@ -375,7 +376,9 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
         return ranges
     *again, new = ranges
     nothing_new = OffsetRange(new.start, new.start)
-    for chosen in (ranges, *((*again[:count], nothing_new) for count in range(len(again), -1, -1))):
+    whole = [entry.range for entry in record.owed if again and entry.range.overlap(again[0]).size]
+    fewer = ((*again[:count], nothing_new) for count in range(len(again), 0, -1))
+    for chosen in (ranges, *fewer, (*whole, nothing_new)):
         if _taken(record, chosen, chosen[-1].end).size_once_adopted <= MAX_METADATA_BYTES:
             return chosen
     return (nothing_new,)

@@ -54,6 +54,15 @@ class TestARecordKeepsRoomForItsNextOwner:
         again = tuple(entry.range for entry in full.owed)
         assert with_room(full, (*again, self.NEW))[:-1] == again
 
+    def test_a_part_of_an_owed_range_that_has_no_room_is_the_whole_range(self) -> None:
+        """Else a limit below its size, such as maxOffsetsPerTrigger, would hold it for ever."""
+        full = crowded(next(count for count in range(1, 200) if with_room(crowded(count), (self.NEW,)) != (self.NEW,)))
+        nothing_new = OffsetRange(100_000, 100_000)
+        part = OffsetRange(10, 12)
+        assert with_room(full, (part, nothing_new)) == (OffsetRange(10, 15), nothing_new)
+        assert with_room(full, (OffsetRange(0, 5), part, nothing_new)) == (OffsetRange(0, 5), nothing_new)
+        assert with_room(crowded(20), (part, nothing_new)) == (part, nothing_new)
+
     def test_adjacent_ranges_of_one_plan_are_one_entry_and_those_of_others_are_not(self) -> None:
         parts = [OwedRange("a", 1, 10, 20, 7), OwedRange("a", 1, 0, 10, 9), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40)]
         assert merged(parts) == (OwedRange("a", 1, 0, 20, 7), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40))

@@ -24,8 +24,7 @@ from spark_groupsource import read_properties, register
 
 def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> StreamingQuery:
     """Start the query, or start it again on its checkpoint."""
-    rows = orders.selectExpr("CAST(key AS STRING) AS key", "CAST(value AS STRING) AS value", "partition", "offset", "timestamp")
-    writer = rows.writeStream.format("parquet").option("path", output).option("checkpointLocation", checkpoint)
+    writer = orders.writeStream.format("parquet").option("path", output).option("checkpointLocation", checkpoint)
     return writer.queryName("orders").trigger(**trigger).start()
 
 
@@ -37,7 +36,8 @@ def main() -> None:
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
     register(spark)  # for Databricks; elsewhere Spark finds an installed package by itself
-    orders = spark.readStream.format("groupkafka").options(**read_properties(options)).load()
+    columns = "key STRING, value STRING, partition INT, offset LONG, timestamp TIMESTAMP"
+    orders = spark.readStream.format("groupkafka").schema(columns).options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
     while query.isActive and not stopping.wait(1):
         pass

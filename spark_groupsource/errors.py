@@ -2,6 +2,7 @@
 
 GroupKafkaError
 ├── OptionError                 a wrong, missing or conflicting option; nothing was started
+├── SchemaError                 a schema names columns or types that no record has; or a record does not fit it
 ├── BrokerError                 what the brokers refused or did not answer
 │   ├── BrokerUnavailable       no broker answers at the bootstrap servers
 │   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
@@ -56,6 +57,10 @@ class OptionError(GroupKafkaError):
     def __init__(self, text: str, problems: tuple[str, ...] = ()) -> None:
         super().__init__(text)
         self.problems = problems or (text,)
+
+
+class SchemaError(GroupKafkaError):
+    """The schema of `.schema(...)` has a column or a type that cannot be read, or a record is null in a NOT NULL column."""
 
 
 class BrokerError(GroupKafkaError):

@@ -20,7 +20,7 @@
 #endif
 
 /* Raise it with every change of the structs or functions below: native_api.py refuses any other. */
-#define GS_ABI 1
+#define GS_ABI 2
 
 #define NO_ERROR 0
 #define ERR_BAD_MSG (-199)
@@ -36,6 +36,16 @@
 /* Kafka's timestamps are in ms, Spark's in µs. A timestamp beyond this, or below its negative, does not fit. The same as
  * LARGEST_TIMESTAMP_MS in arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
+
+/* The columns to copy, as bits of `intake.columns`; native_arrow.py has the same. Topic and partition need no copy. */
+enum column {
+    KEY = 1,
+    VALUE = 2,
+    OFFSET = 4,
+    TIMESTAMP = 8,
+    TIMESTAMP_TYPE = 16,
+    HEADERS = 32
+};
 
 /* rd_kafka_message_t, which is public. */
 struct message {
@@ -68,7 +78,7 @@ struct intake {
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
-    int64_t with_headers;
+    int64_t columns;
     int64_t rows;
     int64_t seen;
     int64_t fetched;
@@ -102,9 +112,9 @@ enum section {
     VALUE_VALID,
     VALUE_OFFSETS,
     VALUE_DATA,
-    OFFSET,
-    TIMESTAMP,
-    TIMESTAMP_TYPE,
+    OFFSETS,
+    TIMESTAMPS,
+    TIMESTAMP_TYPES,
     HEADERS_VALID,
     HEADERS_OFFSETS,
     HEADER_KEY_OFFSETS,
@@ -162,11 +172,14 @@ static int is_utf8(const unsigned char *text, size_t size) {
     return 1;
 }
 
-/* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. */
+static int wants(const struct intake *in, enum column column) { return (in->columns & column) != 0; }
+
+/* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. The total has the key and the value even if no
+ * column needs them: librdkafka holds them in memory until the message is freed. */
 static int32_t measure(const struct intake *in, const struct message *message, struct sizes *sizes) {
     memset(sizes, 0, sizeof(*sizes));
     sizes->total = (int64_t)message->key_size + (int64_t)message->value_size;
-    if (!in->with_headers)
+    if (!wants(in, HEADERS))
         return NO_ERROR;
     int32_t error = in->library.message_headers(message, &sizes->headers);
     if (error == ERR_NOENT) {
@@ -310,22 +323,27 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
     }
 }
 
-/* Computes where in the block each buffer begins and how long it is, in bytes. Returns the size of the block. */
+/* Computes where in the block each buffer begins and how long it is, in bytes. A column that is not wanted has no buffers.
+ * Returns the size of the block. */
 EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *sizes) {
     int64_t rows = in->rows;
     int64_t bits = (rows + 7) / 8;
     int64_t at = 0;
     memset(sizes, 0, SECTIONS * sizeof(*sizes));
-    sizes[KEY_VALID] = in->null_keys > 0 ? bits : 0;
-    sizes[KEY_OFFSETS] = (rows + 1) * 4;
-    sizes[KEY_DATA] = in->key_bytes;
-    sizes[VALUE_VALID] = in->null_values > 0 ? bits : 0;
-    sizes[VALUE_OFFSETS] = (rows + 1) * 4;
-    sizes[VALUE_DATA] = in->value_bytes;
-    sizes[OFFSET] = rows * 8;
-    sizes[TIMESTAMP] = rows * 8;
-    sizes[TIMESTAMP_TYPE] = rows * 4;
-    if (in->with_headers) {
+    if (wants(in, KEY)) {
+        sizes[KEY_VALID] = in->null_keys > 0 ? bits : 0;
+        sizes[KEY_OFFSETS] = (rows + 1) * 4;
+        sizes[KEY_DATA] = in->key_bytes;
+    }
+    if (wants(in, VALUE)) {
+        sizes[VALUE_VALID] = in->null_values > 0 ? bits : 0;
+        sizes[VALUE_OFFSETS] = (rows + 1) * 4;
+        sizes[VALUE_DATA] = in->value_bytes;
+    }
+    sizes[OFFSETS] = wants(in, OFFSET) ? rows * 8 : 0;
+    sizes[TIMESTAMPS] = wants(in, TIMESTAMP) ? rows * 8 : 0;
+    sizes[TIMESTAMP_TYPES] = wants(in, TIMESTAMP_TYPE) ? rows * 4 : 0;
+    if (wants(in, HEADERS)) {
         sizes[HEADERS_VALID] = in->without_headers > 0 ? bits : 0;
         sizes[HEADERS_OFFSETS] = (rows + 1) * 4;
         sizes[HEADER_KEY_OFFSETS] = (in->headers + 1) * 4;
@@ -400,19 +418,21 @@ static int64_t to_us(int64_t ms) {
     return ms * 1000;
 }
 
-/* Copies the rows into the block as gs_layout has computed, and frees them. The next batch begins with the other messages. */
+/* Copies the wanted columns of the rows into the block as gs_layout has computed, and frees the rows. The next batch begins with
+ * the other messages. */
 EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, const int64_t *sizes) {
-    struct bytes_column keys =
-        bytes_column(bitmap(block, begins, sizes, KEY_VALID), block + begins[KEY_OFFSETS], block + begins[KEY_DATA]);
-    struct bytes_column values =
-        bytes_column(bitmap(block, begins, sizes, VALUE_VALID), block + begins[VALUE_OFFSETS], block + begins[VALUE_DATA]);
-    int64_t *offsets = (int64_t *)(block + begins[OFFSET]);
-    int64_t *timestamps = (int64_t *)(block + begins[TIMESTAMP]);
-    int32_t *types = (int32_t *)(block + begins[TIMESTAMP_TYPE]);
+    int want_key = wants(in, KEY), want_value = wants(in, VALUE), want_headers = wants(in, HEADERS);
+    struct bytes_column keys, values, header_keys, header_values;
+    int64_t *offsets = wants(in, OFFSET) ? (int64_t *)(block + begins[OFFSETS]) : NULL;
+    int64_t *timestamps = wants(in, TIMESTAMP) ? (int64_t *)(block + begins[TIMESTAMPS]) : NULL;
+    int32_t *types = wants(in, TIMESTAMP_TYPE) ? (int32_t *)(block + begins[TIMESTAMP_TYPES]) : NULL;
     uint8_t *headers_valid = bitmap(block, begins, sizes, HEADERS_VALID);
     int32_t *headers_offsets = (int32_t *)(block + begins[HEADERS_OFFSETS]);
-    struct bytes_column header_keys, header_values;
-    if (in->with_headers) {
+    if (want_key)
+        keys = bytes_column(bitmap(block, begins, sizes, KEY_VALID), block + begins[KEY_OFFSETS], block + begins[KEY_DATA]);
+    if (want_value)
+        values = bytes_column(bitmap(block, begins, sizes, VALUE_VALID), block + begins[VALUE_OFFSETS], block + begins[VALUE_DATA]);
+    if (want_headers) {
         header_keys = bytes_column(NULL, block + begins[HEADER_KEY_OFFSETS], block + begins[HEADER_KEY_DATA]);
         header_values = bytes_column(bitmap(block, begins, sizes, HEADER_VALUE_VALID), block + begins[HEADER_VALUE_OFFSETS],
                                      block + begins[HEADER_VALUE_DATA]);
@@ -420,15 +440,23 @@ EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, co
     }
     for (int64_t row = 0; row < in->rows; row++) {
         struct message *message = in->messages[row];
-        int32_t type = 0;
-        append(&keys, message->key, message->key_size);
-        append(&values, message->value, message->value_size);
-        offsets[row] = message->offset;
-        timestamps[row] = to_us(in->library.message_timestamp(message, &type));
-        /* In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's TimestampType.id, one
-         * less. */
-        types[row] = type - 1;
-        if (in->with_headers) {
+        if (want_key)
+            append(&keys, message->key, message->key_size);
+        if (want_value)
+            append(&values, message->value, message->value_size);
+        if (offsets != NULL)
+            offsets[row] = message->offset;
+        if (timestamps != NULL || types != NULL) {
+            int32_t type = 0;
+            int64_t ms = in->library.message_timestamp(message, &type);
+            if (timestamps != NULL)
+                timestamps[row] = to_us(ms);
+            /* In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's TimestampType.id, one
+             * less. */
+            if (types != NULL)
+                types[row] = type - 1;
+        }
+        if (want_headers) {
             append_headers(in, message, &header_keys, &header_values);
             headers_offsets[row + 1] = (int32_t)header_keys.count;
             if (headers_offsets[row + 1] > headers_offsets[row])

@@ -62,7 +62,7 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
         settings: How to read.
 
     Yields:
-        Batches with the schema `arrow_schema.arrow_schema`. None of them is empty, so an empty range yields nothing.
+        Batches with the schema of the settings. None of them is empty, so an empty range yields nothing.
 
     Raises:
         DataLossError: `fail_on_data_loss` is set and records of the range are lost. They were deleted, or cut off, or their
@@ -72,6 +72,7 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
         BrokerUnavailable: No broker answers within `poll_timeout_ms`.
         BrokerError: The range cannot be read for another reason. One of them is no progress within `poll_timeout_ms`.
         OptionError: librdkafka refuses the client settings.
+        SchemaError: A record has a null in a column that the schema says is not nullable.
 
     No text of an error shows a secret.
     """

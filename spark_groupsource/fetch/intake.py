@@ -114,8 +114,15 @@ class FetchConsumer(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Return the offset after the last one passed, with a record or without; below 0 if there is none."""
 
-    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
-        """Begin to take in the records of this partition. A batch has at most `batch_bytes` bytes, or one record."""
+    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
+        """Begin to take in the records of this partition.
+
+        Args:
+            partition: The partition.
+            schema: The columns of the batches. Nothing else of a record is copied.
+            batch_bytes: The most bytes of keys, values and headers of a batch, except for a single larger record. Keys and values
+                count even if they are no columns: they stay in memory until the batch is made. Headers count if they are one.
+        """
 
     def close(self) -> None:
         """End the connections and threads."""

@@ -22,7 +22,7 @@ _OLDEST = 0x02000000
 _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
 
-_OUR_ABI = 1
+_OUR_ABI = 2
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -126,7 +126,7 @@ class IntakeStruct(ctypes.Structure):
         ("messages", c_void_p),
         ("row_limit", c_int64),
         ("byte_limit", c_int64),
-        ("with_headers", c_int64),
+        ("columns", c_int64),
         ("rows", c_int64),
         ("seen", c_int64),
         ("fetched", c_int64),

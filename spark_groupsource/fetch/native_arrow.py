@@ -7,62 +7,87 @@ from typing import Any
 
 import pyarrow as pa
 
-from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, arrow_schema
+from spark_groupsource.fetch.arrow_schema import column_names
 from spark_groupsource.fetch.native_api import IntakeStruct
 from spark_groupsource.partition import TopicPartition
+
+_COPIED = {"key": 1, "value": 2, "offset": 4, "timestamp": 8, "timestamptype": 16, "headers": 32}
+"""The columns that `gs_fill` copies: `enum column` of _native.c."""
 
 _SECTIONS = 16
 """How many buffers a block has. Their indexes are in `enum section` of _native.c."""
 
+_BITMAPS = {"key": 0, "value": 3}
+"""The bitmap of nulls of a column that may have nulls, as an index of a buffer."""
+
+_BUFFERS = {"key": (1, 2), "value": (4, 5), "offset": (6,), "timestamp": (7,), "timestamptype": (8,)}
+"""The other buffers of a column. `headers` has more than one array."""
+
+
+def copied_columns(schema: pa.Schema) -> int:
+    """Return `IntakeStruct.columns` for the columns of this schema."""
+    return sum(_COPIED.get(name, 0) for name in column_names(schema))
+
 
 class NativeBatches:
-    """The record batches of one partition."""
+    """The record batches of one partition, with the columns of `schema`."""
 
-    def __init__(self, ours: Any, partition: TopicPartition, include_headers: bool) -> None:
+    def __init__(self, ours: Any, partition: TopicPartition, schema: pa.Schema) -> None:
         self._ours = ours
-        self._partition = partition
-        self._include_headers = include_headers
-        # The columns `topic` and `partition` are the same in every row: each batch has a slice of these.
-        self._topics = pa.repeat(pa.scalar(partition.topic, pa.string()), 0)
-        self._partitions = pa.repeat(pa.scalar(partition.partition, pa.int32()), 0)
+        self._schema = schema
+        self._columns = [(name, field.type) for name, field in zip(column_names(schema), schema, strict=True)]
+        # These columns are the same in every row: each batch has a slice of one array.
+        self._same = {
+            "topic": pa.repeat(pa.scalar(partition.topic, pa.string()), 1),
+            "partition": pa.repeat(pa.scalar(partition.partition, pa.int32()), 1),
+        }
 
     def batch(self, state: IntakeStruct) -> pa.RecordBatch:
         """Return the rows that `gs_take` has taken in, free their messages and begin the next batch. There must be a row."""
         rows = state.rows
-        columns = self._columns(state)
-        if len(self._topics) < rows:
-            self._topics = pa.repeat(pa.scalar(self._partition.topic, pa.string()), rows)
-            self._partitions = pa.repeat(pa.scalar(self._partition.partition, pa.int32()), rows)
-        columns[2:2] = [self._topics.slice(0, rows), self._partitions.slice(0, rows)]
-        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(self._include_headers))
+        block = _Block(self._ours, state)
+        columns = [self._repeated(name, rows) if name in self._same else block.column(name, kind) for name, kind in self._columns]
+        return pa.RecordBatch.from_arrays(columns, schema=self._schema)
 
-    def _columns(self, state: IntakeStruct) -> list[pa.Array]:
-        """Return all columns except `topic` and `partition`."""
+    def _repeated(self, name: str, rows: int) -> pa.Array:
+        if len(self._same[name]) < rows:
+            self._same[name] = pa.repeat(self._same[name][0], rows)
+        return self._same[name].slice(0, rows)
+
+
+class _Block:
+    """The columns that `gs_fill` has copied, in one block of memory."""
+
+    def __init__(self, ours: Any, state: IntakeStruct) -> None:
         # Read first: `fill` sets these fields to 0.
-        rows, headers = state.rows, state.headers
-        null_keys, null_values = state.null_keys, state.null_values
-        without_headers, null_header_values, odd_keys = state.without_headers, state.null_header_values, state.odd_header_keys
-        begins, sizes = (ctypes.c_int64 * _SECTIONS)(), (ctypes.c_int64 * _SECTIONS)()
-        block = pa.allocate_buffer(self._ours.layout(state, begins, sizes))
-        self._ours.fill(state, block.address, begins, sizes)
-        parts = [block.slice(begin, size) for begin, size in zip(begins, sizes, strict=True)]
+        self._rows, self._headers = state.rows, state.headers
+        self._nulls = {"key": state.null_keys, "value": state.null_values, "headers": state.without_headers}
+        self._null_header_values, self._odd_header_keys = state.null_header_values, state.odd_header_keys
+        self._begins, self._sizes = (ctypes.c_int64 * _SECTIONS)(), (ctypes.c_int64 * _SECTIONS)()
+        self._block = pa.allocate_buffer(ours.layout(state, self._begins, self._sizes))
+        ours.fill(state, self._block.address, self._begins, self._sizes)
 
-        def bitmap(section: int) -> pa.Buffer | None:
-            return parts[section] if sizes[section] else None
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return a column that was copied. Bytes that are to be a text are not checked to be UTF-8 (see `as_type`)."""
+        if name == "headers":
+            return self._header_lists(kind)
+        bitmap = self._bitmap(_BITMAPS[name]) if name in _BITMAPS else None
+        buffers = [bitmap, *map(self._part, _BUFFERS[name])]
+        return pa.Array.from_buffers(kind, self._rows, buffers, self._nulls.get(name, 0))
 
-        columns = [
-            pa.Array.from_buffers(pa.binary(), rows, [bitmap(0), *parts[1:3]], null_keys),
-            pa.Array.from_buffers(pa.binary(), rows, [bitmap(3), *parts[4:6]], null_values),
-            pa.Array.from_buffers(pa.int64(), rows, [None, parts[6]], 0),
-            pa.Array.from_buffers(pa.timestamp("us", tz="UTC"), rows, [None, parts[7]], 0),
-            pa.Array.from_buffers(pa.int32(), rows, [None, parts[8]], 0),
-        ]
-        if self._include_headers:
-            keys = pa.Array.from_buffers(pa.binary() if odd_keys else pa.string(), headers, [None, *parts[11:13]], 0)
-            if odd_keys:
-                # Java, and so Spark, reads a key that is not UTF-8 like this.
-                keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
-            values = pa.Array.from_buffers(pa.binary(), headers, [bitmap(13), *parts[14:16]], null_header_values)
-            each = pa.Array.from_buffers(HEADERS_TYPE.value_type, headers, [None], 0, children=[keys, values])
-            columns.append(pa.Array.from_buffers(HEADERS_TYPE, rows, [bitmap(9), parts[10]], without_headers, children=[each]))
-        return columns
+    def _header_lists(self, kind: pa.DataType) -> pa.Array:
+        key_type = pa.binary() if self._odd_header_keys else pa.string()
+        keys = pa.Array.from_buffers(key_type, self._headers, [None, self._part(11), self._part(12)], 0)
+        if self._odd_header_keys:
+            # Java, and so Spark, reads a key that is not UTF-8 like this.
+            keys = pa.array([key.decode("utf-8", "replace") for key in keys.to_pylist()], pa.string())
+        value_buffers = [self._bitmap(13), self._part(14), self._part(15)]
+        values = pa.Array.from_buffers(pa.binary(), self._headers, value_buffers, self._null_header_values)
+        each = pa.Array.from_buffers(kind.value_type, self._headers, [None], 0, children=[keys, values])
+        return pa.Array.from_buffers(kind, self._rows, [self._bitmap(9), self._part(10)], self._nulls["headers"], children=[each])
+
+    def _part(self, section: int) -> pa.Buffer:
+        return self._block.slice(self._begins[section], self._sizes[section])
+
+    def _bitmap(self, section: int) -> pa.Buffer | None:
+        return self._part(section) if self._sizes[section] else None

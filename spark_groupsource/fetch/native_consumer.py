@@ -29,7 +29,7 @@ from spark_groupsource.fetch.native_api import (
     PartitionListStruct,
     native,
 )
-from spark_groupsource.fetch.native_arrow import NativeBatches
+from spark_groupsource.fetch.native_arrow import NativeBatches, copied_columns
 from spark_groupsource.fetch.native_tokens import refresh_callback
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
@@ -136,9 +136,9 @@ class NativeConsumer:
         """See `FetchConsumer`."""
         return self._with_list(self._kafka.position, partition, -1)
 
-    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
+    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _NativeIntake(self._queue, partition, include_headers, batch_bytes)
+        return _NativeIntake(self._queue, partition, schema, batch_bytes)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -207,7 +207,7 @@ class NativeConsumer:
 class _NativeIntake:
     """An `Intake` of librdkafka's messages, which it holds until they are copied."""
 
-    def __init__(self, queue: int, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
+    def __init__(self, queue: int, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> None:
         both = native()
         self._ours = both.ours
         self._pid = os.getpid()
@@ -218,9 +218,9 @@ class _NativeIntake:
             messages=ctypes.addressof(self._messages),
             row_limit=BATCH_ROWS,
             byte_limit=batch_bytes,
-            with_headers=include_headers,
+            columns=copied_columns(schema),
         )
-        self._batches = NativeBatches(both.ours, partition, include_headers)
+        self._batches = NativeBatches(both.ours, partition, schema)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""

@@ -8,7 +8,7 @@ from typing import cast
 import pyarrow as pa
 from confluent_kafka import Message
 
-from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE, LARGEST_TIMESTAMP_MS, arrow_schema
+from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, column_names
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
 """In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
@@ -24,22 +24,30 @@ def headers_size(message: Message) -> int:
     return sum(len(key) + len(value or b"") for key, value in _headers(message) or ())
 
 
-def to_record_batch(topic: str, partition: int, messages: Sequence[Message], include_headers: bool) -> pa.RecordBatch:
-    """Return one row for each message. All messages must be records of this topic and partition."""
-    count = len(messages)
-    timestamps = [message.timestamp() for message in messages]
-    columns = [
-        pa.array([message.key() for message in messages], pa.binary()),
-        pa.array([message.value() for message in messages], pa.binary()),
-        pa.repeat(pa.scalar(topic, pa.string()), count),
-        pa.repeat(pa.scalar(partition, pa.int32()), count),
-        pa.array([message.offset() for message in messages], pa.int64()),
-        _timestamps([ms for _, ms in timestamps]),
-        pa.array([kind + _TO_JAVA_TIMESTAMP_TYPE for kind, _ in timestamps], pa.int32()),
-    ]
-    if include_headers:
-        columns.append(pa.array([_headers(message) for message in messages], HEADERS_TYPE))
-    return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(include_headers))
+def to_record_batch(topic: str, partition: int, messages: Sequence[Message], schema: pa.Schema) -> pa.RecordBatch:
+    """Return one row for each message, with the columns of `schema`. All messages must be records of this topic and partition."""
+
+    def column(name: str, kind: pa.DataType) -> pa.Array:
+        match name:
+            case "key":
+                return as_type(pa.array([message.key() for message in messages], pa.binary()), kind)
+            case "value":
+                return as_type(pa.array([message.value() for message in messages], pa.binary()), kind)
+            case "topic":
+                return pa.repeat(pa.scalar(topic, kind), len(messages))
+            case "partition":
+                return pa.repeat(pa.scalar(partition, kind), len(messages))
+            case "offset":
+                return pa.array([message.offset() for message in messages], kind)
+            case "timestamp":
+                return _timestamps([message.timestamp()[1] for message in messages])
+            case "timestamptype":
+                return pa.array([message.timestamp()[0] + _TO_JAVA_TIMESTAMP_TYPE for message in messages], kind)
+            case _:
+                return pa.array([_headers(message) for message in messages], kind)
+
+    columns = [column(name, field.type) for name, field in zip(column_names(schema), schema, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def _timestamps(times_ms: list[int]) -> pa.Array:

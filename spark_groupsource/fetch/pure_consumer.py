@@ -13,6 +13,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import make_client
+from spark_groupsource.fetch.arrow_schema import column_names
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
@@ -77,9 +78,9 @@ class PureConsumer:
         """See `FetchConsumer`."""
         return self.consumer.position([ConfluentPartition(*partition)])[0].offset
 
-    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
+    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _PureIntake(self.consumer, partition, include_headers, batch_bytes)
+        return _PureIntake(self.consumer, partition, schema, batch_bytes)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -93,10 +94,11 @@ class PureConsumer:
 class _PureIntake:
     """An `Intake` of confluent-kafka's `Message` objects."""
 
-    def __init__(self, consumer: Consumer, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> None:
+    def __init__(self, consumer: Consumer, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> None:
         self._consumer = consumer
         self._partition = partition
-        self._include_headers = include_headers
+        self._schema = schema
+        self._with_headers = "headers" in column_names(schema)
         self._batch_bytes = batch_bytes
         self._fetched: deque[Message] = deque()
         self._rows: list[Message] = []
@@ -144,7 +146,7 @@ class _PureIntake:
         """See `Intake`."""
         if not self._rows:
             return None
-        batch = to_record_batch(*self._partition, self._rows, self._include_headers)
+        batch = to_record_batch(*self._partition, self._rows, self._schema)
         self._rows = []
         self._bytes = 0
         return batch
@@ -155,4 +157,4 @@ class _PureIntake:
         self._rows.clear()
 
     def _size(self, message: Message) -> int:
-        return size(message) + (headers_size(message) if self._include_headers else 0)
+        return size(message) + (headers_size(message) if self._with_headers else 0)

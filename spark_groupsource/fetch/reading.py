@@ -21,6 +21,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from spark_groupsource.errors import SchemaError
+from spark_groupsource.fetch.arrow_schema import null_not_allowed
 from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
@@ -68,7 +70,7 @@ class _Reading:
         self._range = fetch_range
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
-        self._intake = consumer.intake(self._partition, settings.include_headers, settings.batch_bytes)
+        self._intake = consumer.intake(self._partition, settings.schema, settings.batch_bytes)
         self._doing = f"Reading {fetch_range}"
         self._next = fetch_range.start
         """The first offset that is not known to be read, without a record, or lost."""
@@ -99,7 +101,7 @@ class _Reading:
             before = self._next
             taken = self._take()
             self._accept(taken)
-            if taken.full and (batch := self._intake.batch()) is not None:
+            if taken.full and (batch := self._batch()) is not None:
                 yield batch
                 # The time that Spark took over the batch does not count.
                 self._progress()
@@ -109,12 +111,21 @@ class _Reading:
                 self._no_progress()
         # However long Spark takes over the last batch, no Fetch is sent that nobody needs.
         self._consumer.unassign()
-        if (batch := self._intake.batch()) is not None:
+        if (batch := self._batch()) is not None:
             yield batch
 
     def close(self) -> None:
         """Free the records that were not yielded. They depend on the consumer, so this comes before it is closed."""
         self._intake.close()
+
+    def _batch(self) -> pa.RecordBatch | None:
+        batch = self._intake.batch()
+        if batch is not None and (column := null_not_allowed(batch)) is not None:
+            raise SchemaError(
+                f"{self._doing}: a record before offset {self._next} has no {column}, and the schema says that it is NOT NULL. "
+                "Kafka allows such records: remove NOT NULL from the schema."
+            )
+        return batch
 
     def _assign(self) -> None:
         self._assigned_at = self._next

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 BATCH_ROWS = 10_000
 """The most rows of one record batch."""
@@ -27,14 +31,14 @@ class FetchSettings:
     Args:
         client: All settings of the task's consumer in librdkafka's names, secrets included. `options.client_settings` merges
             them on the driver. A task adds nothing that a user can set.
-        include_headers: Whether the batches have the column `headers`.
+        schema: The columns of the batches (arrow_schema.py). Nothing else of a record is copied.
         fail_on_data_loss: True: lost records are an error. False: they are a warning, and the rest is read.
         poll_timeout_ms: The longest wait for the next record, or for any progress, in ms.
         buffer_bytes: The most bytes of records in memory at a time, except for a single larger record.
     """
 
     client: Mapping[str, str] = field(repr=False)
-    include_headers: bool = False
+    schema: pa.Schema
     fail_on_data_loss: bool = True
     poll_timeout_ms: int = 120_000
     buffer_bytes: int = BUFFER_BYTES

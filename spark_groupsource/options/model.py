@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 from pydantic_core import ErrorDetails
@@ -29,7 +29,7 @@ from spark_groupsource.options.names import (
     wrong_servers,
 )
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
-from spark_groupsource.options.topic_pattern import TopicPattern, parse_topic_pattern
+from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, TopicPattern, parse_topic_pattern
 from spark_groupsource.options.values import (
     EARLIEST,
     LATEST,
@@ -47,8 +47,8 @@ from spark_groupsource.options.values import (
 )
 from spark_groupsource.partition import TopicPartition
 
-INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
-"""Kafka's own topics, which Java's consumer leaves out of a pattern (`exclude.internal.topics`)."""
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class Options(BaseModel):
@@ -357,11 +357,13 @@ class Options(BaseModel):
         leaves_out = self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
-    def fetch_settings(self) -> FetchSettings:
-        """Return how tasks read. It contains secrets."""
+    def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
+        """Return how tasks read the columns of `schema`, or else those of Spark's own Kafka source. It contains secrets."""
+        from spark_groupsource.fetch.arrow_schema import arrow_schema
+
         return FetchSettings(
             client=consumer_settings(self.kafka, self.buffer_bytes),
-            include_headers=self.include_headers,
+            schema=schema or arrow_schema(self.include_headers),
             fail_on_data_loss=self.fail_on_data_loss,
             poll_timeout_ms=self.poll_timeout_ms,
             buffer_bytes=self.buffer_bytes,
@@ -380,9 +382,7 @@ class Options(BaseModel):
         return re.fullmatch(self.topic_pattern.common, topic) is not None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        for name, value in super().__repr_args__():
-            if name != "topic_pattern":
-                yield name, value
+        yield from (shown for shown in super().__repr_args__() if shown[0] != "topic_pattern")
         yield "subscribe_pattern", self.subscribe_pattern
         yield "kafka", self.kafka
 

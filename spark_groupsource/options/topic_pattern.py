@@ -10,6 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
+INTERNAL_TOPICS = ("__consumer_offsets", "__share_group_state", "__transaction_state")
+"""Kafka's own topics, which Java's consumer leaves out of a pattern (`exclude.internal.topics`)."""
+
 _ONLY_COMMON = "only what every Kafka client supports can be used: letters, digits, '.', [...], (...|...), *, +, ? and {n,m}"
 
 _REFUSED_GROUPS: Mapping[str, str] = {

@@ -21,8 +21,9 @@ from spark_groupsource.handoff.losses import changed
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import Observer
-from spark_groupsource.options.model import INTERNAL_TOPICS, Options
+from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
+from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS
 from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
 from spark_groupsource.query.joined import Joined

@@ -27,8 +27,9 @@ class BatchPartition(InputPartition):
 class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
     """`spark.read.format("groupkafka")`. Joins no group."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, columns: pa.Schema) -> None:
         self._options = options
+        self._fetch_settings = options.fetch_settings(columns)
 
     def partitions(self) -> Sequence[InputPartition]:
         """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
@@ -37,7 +38,7 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
         return [BatchPartition(task) for task in plan_batch(self._options)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the task's records, as Arrow record batches of Spark's Kafka schema. Runs on an executor.
+        """Yield the task's records, as Arrow record batches with the columns that were asked for. Runs on an executor.
 
         With `commitOffsets` the task commits its end after Spark has taken its last record. The job may still fail later: Spark
         does not report that to a source.
@@ -45,9 +46,8 @@ class GroupKafkaBatchReader(PromptlyAcknowledged, DataSourceReader):
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
         log_to_stderr()
-        settings = self._options.fetch_settings()
         for offsets in partition.task.ranges:
-            yield from fetch(offsets, settings)
+            yield from fetch(offsets, self._fetch_settings)
         if partition.task.commit is not None:
             self._commit(partition.task, partition.task.commit)
 

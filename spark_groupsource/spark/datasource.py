@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_groupsource.fetch.arrow_schema import spark_schema
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+from spark_groupsource.spark.columns import default_schema, requested
 from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
@@ -26,36 +26,40 @@ class GroupKafkaDataSource(DataSource):
         """Return the name for `format`."""
         return "groupkafka"
 
-    def schema(self) -> str:
-        """Return the schema of Spark's own Kafka source.
+    def schema(self) -> StructType:
+        """Return the schema of Spark's own Kafka source. Spark calls this in `load()`, unless the user gives a schema.
 
         Raises:
-            OptionError: An option is wrong. Spark asks for the schema first, so nothing has been started.
+            OptionError: An option is wrong. Nothing has been started.
         """
-        return spark_schema(Options.parse(self.options).include_headers)
+        return default_schema(Options.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
         """Return a reader for batch queries. It asks no broker before an action plans one.
 
         Raises:
             OptionError: An option is wrong.
+            SchemaError: A column of the schema cannot be read.
         """
-        return GroupKafkaBatchReader(Options.parse(self.options, "batch"))
+        options = Options.parse(self.options, "batch")
+        return GroupKafkaBatchReader(options, requested(schema, options.include_headers))
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
         """Return a reader for one run of one query. It has not joined the group yet.
 
         Raises:
             OptionError: An option is wrong.
+            SchemaError: A column of the schema cannot be read.
         """
         options = Options.parse(self.options, "stream")
+        columns = requested(schema, options.include_headers)
         if ADMISSION_CONTROL:
             from spark_groupsource.spark.admission_reader import AdmissionControlReader
 
-            return AdmissionControlReader(options)
+            return AdmissionControlReader(options, columns)
         from spark_groupsource.spark.startless_reader import StartlessReader
 
-        return StartlessReader(options)
+        return StartlessReader(options, columns)
 
 
 def register(spark: SparkSession) -> None:

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql.datasource import InputPartition
 
 from spark_groupsource.errors import OffsetError
@@ -65,8 +66,8 @@ class SparkPosition:
 class StartlessReader(GroupKafkaStreamReader):
     """Derives where Spark is, and limits each micro-batch to `maxOffsetsPerTrigger`, with any trigger."""
 
-    def __init__(self, options: Options) -> None:
-        super().__init__(options)
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
+        super().__init__(options, columns)
         self._position = SparkPosition()
 
     def latestOffset(self) -> JsonOffset:  # type: ignore[override]

@@ -42,9 +42,9 @@ class RangePartition(InputPartition):
 class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
     """The reader of one run of one query. Cheap to make and to pickle. It joins the group when the query starts to plan."""
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         self._options = options
-        self._fetch_settings = options.fetch_settings()
+        self._fetch_settings = options.fetch_settings(columns)
         self._cycle: Cycle | None = None
         self._metrics: MetricsServer | None = None
         self._newest_plan: int | None = None
@@ -74,7 +74,7 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of one range, as Arrow record batches of Spark's Kafka schema. Runs on an executor."""
+        """Return the records of one range, as Arrow record batches with the columns that were asked for. Runs on an executor."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
         log_to_stderr()
         records = fetch(partition.offsets, self._fetch_settings)

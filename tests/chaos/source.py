@@ -46,7 +46,7 @@ class ChaosDataSource(GroupKafkaDataSource):
     def name(cls) -> str:
         return FORMAT
 
-    def schema(self) -> str:
+    def schema(self) -> StructType:
         return GroupKafkaDataSource(self._theirs()).schema()
 
     def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802

@@ -20,7 +20,7 @@ from pyspark.sql import functions as sf
 from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets
-from tests.support.pairs import MakePair, Timed, by_partition, numbers
+from tests.support.pairs import Asked, MakePair, Timed, by_partition, numbers
 from tests.support.queries import needs_admission_control
 from tests.support.waiting import until
 
@@ -129,6 +129,38 @@ def test_all_columns_nulls_and_headers(pair: MakePair, topic: MakeTopic, cluster
     read = {tuple(None if one is None else bytes(one) for one in (row.key, row.value)) for row in rows}
     assert read == set(itertools.product((None, b"", b"k"), (None, b"", b"v")))
     assert [row.headers for row in rows].count(None) == 3
+
+
+ASKED = {
+    "a text": Asked("value STRING", ["CAST(value AS STRING) AS value"]),
+    "bytes": Asked("value BINARY", ["value"]),
+    "an offset alone": Asked("offset LONG", ["offset"]),
+    "another order": Asked("offset LONG, value STRING, partition INT", ["offset", "CAST(value AS STRING) AS value", "partition"]),
+    "all": Asked(
+        "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, Key STRING, timestampType INT, VALUE BINARY, topic STRING, "
+        "timestamp TIMESTAMP, partition INT, offset BIGINT",
+        ["headers", "CAST(key AS STRING) AS Key", "timestampType", "value AS VALUE", "topic", "timestamp", "partition", "offset"],
+    ),
+}
+
+
+@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
+def test_columns_that_are_asked_for(pair: MakePair, topic: MakeTopic, cluster: Cluster, asked: Asked) -> None:
+    """Also of keys and values that are no UTF-8, as `CAST(value AS STRING)` reads them."""
+
+    def with_texts_as_bytes(frame: DataFrame) -> DataFrame:
+        return frame.select(*(sf.hex(name).alias(name) if kind == "string" else sf.col(name) for name, kind in frame.dtypes))
+
+    name = topic(partitions=2)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    parts = (None, b"", b"text", "\u00e9\U0001f600".encode(), b"\xff\xfe\x80abc", b"\xed\xa0\x80", b"half \xc3")
+    for number, (key, value) in enumerate(itertools.product(parts, parts)):
+        headers: list[tuple[str, bytes | None]] = [("a", value)] if number % 2 else []
+        producer.produce(name, value, key, number % 2, headers=headers, timestamp=1_700_000_000_000 + number)  # type: ignore[arg-type]
+    assert producer.flush(60) == 0
+    headers_of_theirs = {"includeHeaders": "true"} if "headers" in asked.schema else {}
+    both = pair(name, with_texts_as_bytes, asked, subscribe=name, **headers_of_theirs)
+    assert len(both.run()) == len(parts) ** 2
 
 
 def test_log_append_time(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:

@@ -11,7 +11,6 @@ import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
@@ -32,7 +31,7 @@ NOWHERE = consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"
 def rows(read: Reader, what: FetchRange, how: FetchSettings) -> list[Row]:
     found: list[Row] = []
     for batch in read(what, how):
-        assert batch.schema.equals(arrow_schema(how.include_headers), check_metadata=True)
+        assert batch.schema.equals(how.schema, check_metadata=True)
         assert batch.num_rows > 0
         found += batch.to_pylist()
     return found

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from pyspark.sql import Row
+from pyspark.sql import DataFrame, Row
 
 from tests.support.frames import assert_same_rows
 from tests.support.queries import Pipeline, Queries, Transform, as_it_is
@@ -80,13 +80,24 @@ class Pair:
         return self.theirs.failure(), self.ours.failure()
 
 
-def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, **options: str) -> Pair:
+class Asked(NamedTuple):
+    """Some columns: the schema for this source, and what has to be selected from Spark's for the same."""
+
+    schema: str
+    select: Sequence[str]
+
+
+def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, asked: Asked | None = None, **options: str) -> Pair:
     """Make the same query over both sources; it starts at the earliest offset unless the options say otherwise."""
+
+    def selected(frame: DataFrame) -> DataFrame:
+        return transform(frame.selectExpr(*asked.select) if asked else frame)
+
     both = {"startingOffsets": "earliest", **options}
     member = {"kafka.group.id": name, "kafka.session.timeout.ms": "6000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
     return Pair(
-        queries.made(f"{name}-theirs", "kafka", both, transform),
-        queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform),
+        queries.made(f"{name}-theirs", "kafka", both, selected),
+        queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform, asked.schema if asked else None),
     )
 
 

@@ -53,9 +53,11 @@ class Pipeline:
     query: StreamingQuery | None = None
     format: str = "groupkafka"
     transform: Transform = as_it_is
+    schema: str | None = None
 
     def load(self) -> DataFrame:
-        return self.transform(self.spark.readStream.format(self.format).options(**self.options).load())
+        reader = self.spark.readStream.format(self.format).options(**self.options)
+        return self.transform((reader.schema(self.schema) if self.schema else reader).load())
 
     def start(self, *, foreach_batch: BatchFunction | None = None, **trigger: Any) -> Pipeline:
         writer = self.load().writeStream.option("checkpointLocation", str(self.folder / "checkpoint"))
@@ -127,7 +129,7 @@ class Queries:
         self._bootstrap_servers = bootstrap_servers
         self._made: dict[str, Pipeline] = {}
 
-    def __call__(self, name: str, topic: str, **options: str) -> Pipeline:
+    def __call__(self, name: str, topic: str, schema: str | None = None, **options: str) -> Pipeline:
         """Return the pipeline `name`, which reads `topic` from its earliest offset in a group named after it."""
         defaults = {
             "kafka.bootstrap.servers": self._bootstrap_servers,
@@ -138,14 +140,21 @@ class Queries:
             **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "6000"}),
             "kafka.topic.metadata.refresh.interval.ms": "1000",
         }
-        pipeline = Pipeline(self._spark, self._folder / name, {**defaults, **options})
+        pipeline = Pipeline(self._spark, self._folder / name, {**defaults, **options}, schema=schema)
         self._made[name] = pipeline
         return pipeline
 
-    def made(self, name: str, source: str, options: Mapping[str, str], transform: Transform = as_it_is) -> Pipeline:
+    def made(
+        self,
+        name: str,
+        source: str,
+        options: Mapping[str, str],
+        transform: Transform = as_it_is,
+        schema: str | None = None,
+    ) -> Pipeline:
         """Return the pipeline `name` over any source that reads Kafka, with just these options and the brokers."""
         options = {"kafka.bootstrap.servers": self._bootstrap_servers, **options}
-        self._made[name] = Pipeline(self._spark, self._folder / name, options, format=source, transform=transform)
+        self._made[name] = Pipeline(self._spark, self._folder / name, options, None, source, transform, schema)
         return self._made[name]
 
     def stop_all(self) -> None:

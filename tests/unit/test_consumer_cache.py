@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -87,7 +88,7 @@ class Played:
     def position(self, partition: TopicPartition) -> int:
         raise NotImplementedError
 
-    def intake(self, partition: TopicPartition, include_headers: bool, batch_bytes: int) -> Intake:
+    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
         raise NotImplementedError
 
 

@@ -7,12 +7,12 @@ AddressSanitizer, which sees each byte read or written beyond it.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 from hypothesis import HealthCheck, given, settings
@@ -20,140 +20,15 @@ from hypothesis import strategies as st
 
 from spark_groupsource.fetch import native_api as librdkafka
 from spark_groupsource.fetch import native_consumer as native
-from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type, null_not_allowed
 from spark_groupsource.fetch.intake import Taken
-from spark_groupsource.fetch.native_api import FunctionsStruct, IntakeStruct, Native, NativeUnavailable, why_unavailable
+from spark_groupsource.fetch.native_api import IntakeStruct, Native, NativeUnavailable, why_unavailable
 from spark_groupsource.partition import TopicPartition
+from tests.support.played_librdkafka import BAD_HEADERS, Headers, Played, Record
 
 BATCH_BYTES = 100
 
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
-
-NOT_FOUND = -156
-BAD_HEADERS = KafkaError._BAD_MSG
-Headers = list[tuple[bytes, "bytes | None"]]
-
-
-@dataclass(frozen=True)
-class Record:
-    """A message, or an event if it has an error."""
-
-    offset: int
-    key: bytes | None = None
-    value: bytes | None = None
-    headers: Headers = field(default_factory=list)
-    time_ms: int = 0
-    time_type: int = 1
-    error: int = 0
-    bad_headers: bool = False
-
-
-class MessageStruct(ctypes.Structure):
-    _fields_ = [
-        ("err", ctypes.c_int32),
-        ("topic", ctypes.c_void_p),
-        ("partition", ctypes.c_int32),
-        ("value", ctypes.c_void_p),
-        ("value_size", ctypes.c_size_t),
-        ("key", ctypes.c_void_p),
-        ("key_size", ctypes.c_size_t),
-        ("offset", ctypes.c_int64),
-        ("private", ctypes.c_void_p),
-    ]
-
-
-class Played:
-    """Gives `records` by `consume_batch_queue`, at most as many at a time as `portions` says, and counts what is not freed."""
-
-    def __init__(self, records: list[Record], portions: Iterator[int]) -> None:
-        self.waiting = list(records)
-        self.portions = portions
-        self.waits: list[tuple[int, int]] = []
-        self.living: dict[int, tuple[Record, list[Any]]] = {}
-        self._bytes_of_headers: dict[int, list[tuple[Any, Any, int]]] = {}
-        c_void_p, c_int, c_size_t, pointer = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t, ctypes.POINTER
-        callbacks: dict[str, tuple[Callable[..., Any], Any, tuple[Any, ...]]] = {
-            "consume_batch_queue": (self._consume, ctypes.c_ssize_t, (c_void_p, c_int, pointer(c_void_p), c_size_t)),
-            "message_destroy": (self._destroy, None, (c_void_p,)),
-            "message_errstr": (self._errstr, c_void_p, (c_void_p,)),
-            "message_timestamp": (self._timestamp, ctypes.c_int64, (c_void_p, pointer(ctypes.c_int32))),
-            "message_headers": (self._headers, c_int, (c_void_p, pointer(c_void_p))),
-            "header_cnt": (self._header_cnt, c_size_t, (c_void_p,)),
-            "header_get_all": (
-                self._header,
-                c_int,
-                (c_void_p, c_size_t, pointer(c_void_p), pointer(c_void_p), pointer(c_size_t)),
-            ),
-        }
-        self._kept = {name: ctypes.CFUNCTYPE(kind, *arguments)(call) for name, (call, kind, arguments) in callbacks.items()}
-        self.functions = FunctionsStruct(**{name: ctypes.cast(call, c_void_p) for name, call in self._kept.items()})
-        self._text = ctypes.create_string_buffer(b"an error")
-
-    def _consume(self, _queue: int, timeout_ms: int, into: Any, most: int) -> int:
-        self.waits.append((timeout_ms, most))
-        now = self.waiting[: min(most, next(self.portions))]
-        del self.waiting[: len(now)]
-        for index, record in enumerate(now):
-            into[index] = self._message(record)
-        return len(now)
-
-    def _message(self, record: Record) -> int:
-        # Of just the size, so that one byte more is beyond them; an empty one has an address all the same.
-        parts = [
-            None if part is None else ctypes.create_string_buffer(part, max(1, len(part))) for part in (record.key, record.value)
-        ]
-        key, value = (None if part is None else ctypes.addressof(part) for part in parts)
-        message = MessageStruct(
-            err=record.error,
-            value=value,
-            value_size=len(record.value or b""),
-            key=key,
-            key_size=len(record.key or b""),
-            offset=record.offset,
-        )
-        address = ctypes.addressof(message)
-        self.living[address] = (record, [message, *parts])
-        self._bytes_of_headers[address] = [
-            (
-                ctypes.create_string_buffer(name, len(name) + 1),
-                None if value is None else ctypes.create_string_buffer(value, max(1, len(value))),
-                len(value or b""),
-            )
-            for name, value in record.headers
-        ]
-        return address
-
-    def _destroy(self, message: int) -> None:
-        del self.living[message]
-        del self._bytes_of_headers[message]
-
-    def _errstr(self, message: int) -> int:
-        assert self.living[message][0].error
-        return ctypes.addressof(self._text)
-
-    def _timestamp(self, message: int, kind: Any) -> int:
-        record, _ = self.living[message]
-        kind[0] = record.time_type
-        return record.time_ms
-
-    def _headers(self, message: int, headers: Any) -> int:
-        record, _ = self.living[message]
-        if record.bad_headers:
-            return BAD_HEADERS
-        if not record.headers:
-            return NOT_FOUND
-        headers[0] = message
-        return 0
-
-    def _header_cnt(self, headers: int) -> int:
-        return len(self._bytes_of_headers[headers])
-
-    def _header(self, headers: int, index: int, name: Any, value: Any, size: Any) -> int:
-        name_buffer, value_buffer, value_size = self._bytes_of_headers[headers][index]
-        name[0] = ctypes.addressof(name_buffer)
-        value[0] = None if value_buffer is None else ctypes.addressof(value_buffer)
-        size[0] = value_size
-        return 0
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -163,11 +38,14 @@ def small_batches() -> Iterator[None]:
         yield
 
 
-def intake_of(played: Played, include_headers: bool = True) -> native._NativeIntake:
+ALL = arrow_schema(include_headers=True)
+
+
+def intake_of(played: Played, schema: pa.Schema = ALL) -> native._NativeIntake:
     real = librdkafka.native()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions))
-        return native._NativeIntake(1, TopicPartition("t", 3), include_headers, BATCH_BYTES)
+        return native._NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES)
 
 
 def cost(record: Record) -> int:
@@ -175,7 +53,8 @@ def cost(record: Record) -> int:
     return len(record.key or b"") + len(record.value or b"") + headers
 
 
-def row_of(record: Record, include_headers: bool) -> dict[str, Any]:
+def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:
+    headers = [{"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers]
     row: dict[str, Any] = {
         "key": record.key,
         "value": record.value,
@@ -184,11 +63,26 @@ def row_of(record: Record, include_headers: bool) -> dict[str, Any]:
         "offset": record.offset,
         "timestamp": datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=record.time_ms),
         "timestampType": record.time_type - 1,
+        "headers": headers or None,
     }
-    if include_headers:
-        headers = [{"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers]
-        row["headers"] = headers or None
-    return row
+    return {name: row[name] for name in schema.names}
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """The rows, with texts as bytes: they need not be UTF-8."""
+    columns = [as_type(column, pa.binary()) if column.type == pa.string() else column for column in batch.columns]
+    compared = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    compared.validate(full=True)
+    rows: list[dict[str, Any]] = compared.to_pylist()
+    return [{**row, "topic": row["topic"].decode()} if "topic" in row else row for row in rows]
+
+
+@st.composite
+def schemas(draw: st.DrawFn) -> pa.Schema:
+    """Some columns in any order, key and value as binary or as text."""
+    fields = draw(st.lists(st.sampled_from(list(ALL)), min_size=1, unique_by=lambda field: field.name))
+    texts = draw(st.sets(st.sampled_from(["key", "value"])))
+    return pa.schema([field.with_type(pa.string()) if field.name in texts else field for field in fields])
 
 
 some_bytes = st.none() | st.binary(max_size=40)
@@ -224,13 +118,17 @@ def messages(draw: st.DrawFn) -> list[Record]:
 # Under the sanitizer everything is slow.
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
-    records=messages(), portions=st.lists(st.integers(0, 9), max_size=60), include_headers=st.booleans(), end=st.integers(10, 70)
+    records=messages(),
+    portions=st.lists(st.integers(0, 9), max_size=60),
+    schema=schemas() | st.just(ALL),
+    end=st.integers(10, 70),
 )
 def test_any_messages_come_as_the_rows_that_they_are(
-    records: list[Record], portions: list[int], include_headers: bool, end: int
+    records: list[Record], portions: list[int], schema: pa.Schema, end: int
 ) -> None:
+    include_headers = "headers" in schema.names
     played = Played(records, iter([*portions, *[3] * 100]))
-    intake = intake_of(played, include_headers)
+    intake = intake_of(played, schema)
     rows: list[dict[str, Any]] = []
     events: list[tuple[int, int]] = []
     firsts: list[int] = []
@@ -241,17 +139,15 @@ def test_any_messages_come_as_the_rows_that_they_are(
         if batch is None:
             assert not full
             return
-        batch.validate(full=True)
-        assert batch.schema.equals(arrow_schema(include_headers), check_metadata=True)
-        offsets = batch.column("offset").to_pylist()
+        assert batch.schema.equals(schema, check_metadata=True)
+        # What is no column counts all the same, as long as it is in memory.
         costs = [
             cost(record) if include_headers else len(record.key or b"") + len(record.value or b"")
-            for record in records
-            if record.offset in offsets and not record.error
+            for record in model(records, end, include_headers)[0][len(rows) : len(rows) + batch.num_rows]
         ]
         assert batch.num_rows <= 7
-        assert batch.num_rows == 1 or sum(costs) <= BATCH_BYTES or len(costs) > len(offsets)
-        rows.extend(batch.to_pylist())
+        assert batch.num_rows == 1 or sum(costs) <= BATCH_BYTES
+        rows.extend(rows_of(batch))
 
     for _ in range(500):
         taken = intake.take(at, end, 0)
@@ -267,7 +163,7 @@ def test_any_messages_come_as_the_rows_that_they_are(
     take_batch(full=False)
 
     expected, expected_events, seen_end = model(records, end, include_headers)
-    assert rows == [row_of(record, include_headers) for record in expected]
+    assert rows == [row_of(record, schema) for record in expected]
     assert events == expected_events
     assert at == (end if seen_end else (expected[-1].offset + 1 if expected else 10))
     if expected:
@@ -296,6 +192,61 @@ def model(records: list[Record], end: int, include_headers: bool) -> tuple[list[
             rows.append(record)
             at = record.offset + 1
     return rows, events, at >= end
+
+
+@pytest.mark.parametrize(
+    ("wanted", "sections"),
+    {
+        "key": {0, 1, 2},
+        "value": {3, 4, 5},
+        "topic": set(),
+        "partition": set(),
+        "offset": {6},
+        "timestamp": {7},
+        "timestampType": {8},
+        "headers": {9, 10, 11, 12, 13, 14, 15},
+    }.items(),
+)
+def test_nothing_is_copied_that_was_not_asked_for(wanted: str, sections: set[int]) -> None:
+    """Of a column that is not in the schema there is no buffer, and librdkafka is not asked for it."""
+    record = Record(10, b"k", b"v", [(b"a", b"1"), (b"b", None)])
+    played = Played([record, Record(11)], iter([9] * 9))
+    intake = intake_of(played, pa.schema([ALL.field(wanted)]))
+
+    intake.take(10, 30, 0)
+    begins, sizes = (ctypes.c_int64 * 16)(), (ctypes.c_int64 * 16)()
+    size = librdkafka.native().ours.layout(intake._state, begins, sizes)
+    batch = intake.batch()
+
+    assert {section for section, bytes_ in enumerate(sizes) if bytes_} == sections
+    assert size == sum((bytes_ + 63) // 64 * 64 for bytes_ in sizes)
+    assert batch is not None
+    assert (batch.schema.names, batch.num_rows) == ([wanted], 2)
+    assert played.asked == {"timestamp": {"timestamp"}, "timestampType": {"timestamp"}, "headers": {"headers"}}.get(wanted, set())
+
+
+@pytest.mark.parametrize(
+    ("column", "nulls"),
+    [("key", b"k"), ("value", b"v"), ("headers", b"h"), ("headers.value", b"hv")],
+)
+def test_a_null_in_a_column_that_has_none_is_found(column: str, nulls: bytes) -> None:
+    headers: Headers = [] if nulls == b"h" else [(b"a", None if nulls == b"hv" else b"1")]
+    full = Record(10, b"k", b"v", [(b"a", b"1")])
+    other = Record(11, None if nulls == b"k" else b"k", None if nulls == b"v" else b"v", headers)
+    strict = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary(), False)])
+    lists = pa.field("headers", pa.list_(pa.field("element", strict, False)), False)
+    schema = pa.schema([lists if field.name == "headers" else field.with_nullable(False) for field in ALL])
+
+    def null_of(*records: Record) -> str | None:
+        intake = intake_of(Played(list(records), iter([9] * 9)), schema)
+        intake.take(10, 30, 0)
+        batch = intake.batch()
+        assert batch is not None
+        assert batch.schema == schema
+        return null_not_allowed(batch)
+
+    assert null_of(full) is None
+    assert null_of(full, other) == column
 
 
 def test_waits_for_one_record_and_then_takes_what_came_with_it() -> None:

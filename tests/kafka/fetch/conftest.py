@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs miss them
@@ -21,6 +22,7 @@ from spark_groupsource.fetch import bounds, reading
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
@@ -36,12 +38,20 @@ def read(request: pytest.FixtureRequest) -> Reader:
 
 @pytest.fixture
 def using(cluster: Cluster) -> MakeSettings:
-    """Make settings: client settings as a mapping, all others by name."""
+    """Make settings: client settings as a mapping, all others by name. Without `schema`, the columns of Spark's own source."""
 
-    def make(client: Mapping[str, str] | None = None, buffer_bytes: int = BUFFER_BYTES, **others: Any) -> FetchSettings:
+    def make(
+        client: Mapping[str, str] | None = None,
+        buffer_bytes: int = BUFFER_BYTES,
+        *,
+        include_headers: bool = False,
+        schema: pa.Schema | None = None,
+        **others: Any,
+    ) -> FetchSettings:
         given = {"bootstrap.servers": cluster.bootstrap_servers, "group.id": "fetch-tests", **(client or {})}
         finished = consumer_settings(given, buffer_bytes)
-        return FetchSettings(client=finished, buffer_bytes=buffer_bytes, **{"poll_timeout_ms": 30_000, **others})
+        columns = schema or arrow_schema(include_headers)
+        return FetchSettings(finished, columns, buffer_bytes=buffer_bytes, **{"poll_timeout_ms": 30_000, **others})
 
     return make
 

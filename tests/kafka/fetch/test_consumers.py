@@ -10,6 +10,7 @@ import pytest
 
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
@@ -62,12 +63,13 @@ def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, topic: MakeTopi
 
 FORKING = """
 import os, sys
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
 
 client = consumer_settings({"bootstrap.servers": sys.argv[1], "group.id": "fork"}, BUFFER_BYTES)
-settings = FetchSettings(client, poll_timeout_ms=20000)
+settings = FetchSettings(client, arrow_schema(False), poll_timeout_ms=20000)
 def count():
     return sum(batch.num_rows for batch in fetch(FetchRange(sys.argv[2], 0, 0, 10), settings))
 
@@ -97,7 +99,7 @@ def test_a_forked_child_fetches_and_ends(cluster: Cluster, topic: MakeTopic, pro
 
 
 def test_settings_pickle_and_do_not_show_secrets() -> None:
-    how = FetchSettings({"sasl.password": "open-sesame"}, include_headers=True)
+    how = FetchSettings({"sasl.password": "open-sesame"}, arrow_schema(True))
 
     assert pickle.loads(pickle.dumps(how)) == how  # noqa: S301
     assert pickle.loads(pickle.dumps(FetchRange("t", 0, 1, 2))) == FetchRange("t", 0, 1, 2)  # noqa: S301

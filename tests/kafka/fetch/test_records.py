@@ -18,13 +18,14 @@ from hypothesis import strategies as st
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, BUFFER_BYTES, FetchSettings
-from spark_groupsource.options.client_settings import consumer_settings
+from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, FetchSettings
 from tests.conftest import MakeTopic, Produce
 from tests.support.fetching import (
     MEGABYTE,
     NATIVE,
+    NOWHERE,
     Headers,
     MakeSettings,
     numbered,
@@ -60,9 +61,7 @@ def test_ranges_meet_without_a_gap_or_an_overlap(read: Reader, using: MakeSettin
 
 
 def test_an_empty_range_gives_nothing_and_asks_no_broker(read: Reader) -> None:
-    nowhere = FetchSettings(
-        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=1
-    )
+    nowhere = FetchSettings(NOWHERE, arrow_schema(False), poll_timeout_ms=1)
 
     assert rows(read, FetchRange("any", 0, 7, 7), nowhere) == []
 

@@ -16,12 +16,12 @@ from spark_groupsource.errors import (
     NotAuthorized,
     OptionError,
 )
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.refusals import refusal
-from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
-from spark_groupsource.options.client_settings import consumer_settings
+from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
-from tests.support.fetching import MEGABYTE, MakeSettings, offsets
+from tests.support.fetching import MEGABYTE, NOWHERE, MakeSettings, offsets
 
 
 def test_a_broker_that_does_not_answer_is_an_error_in_time(
@@ -47,9 +47,7 @@ def test_a_broker_that_does_not_answer_is_an_error_in_time(
 
 
 def test_no_broker_at_all_is_an_error_in_time(read: Reader) -> None:
-    nowhere = FetchSettings(
-        consumer_settings({"bootstrap.servers": "127.0.0.1:1", "group.id": "g"}, BUFFER_BYTES), poll_timeout_ms=500
-    )
+    nowhere = FetchSettings(NOWHERE, arrow_schema(False), poll_timeout_ms=500)
 
     with pytest.raises(BrokerUnavailable, match="refused"):
         list(read(FetchRange("any", 0, 7, 8), nowhere))

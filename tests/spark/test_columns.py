@@ -1,0 +1,169 @@
+"""`.schema(...)`: the columns that a user asks for, in streams and batch reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from spark_groupsource.dev_broker import Cluster
+from tests.conftest import MakeTopic, Produce
+from tests.support.frames import assert_rows, assert_same_rows
+from tests.support.group_offsets import committed_offsets
+from tests.support.queries import Queries
+
+Read = Callable[..., DataFrame]
+
+NUMBERED = [(f"k{number}", f"v{number}") for number in range(10)]
+HEADERS = "headers ARRAY<STRUCT<key: STRING, value: BINARY>>"
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: Cluster) -> Read:
+    """Reads a topic in the group that is named after it, with or without a schema."""
+
+    def make(topic: str, schema: str | StructType | None = None, **options: str) -> DataFrame:
+        needed = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": f"group-of-{topic}", "subscribe": topic}
+        reader = spark.read.format("groupkafka").options(**{**needed, **options})
+        return (reader.schema(schema) if schema is not None else reader).load()
+
+    return make
+
+
+def test_a_stream_has_the_columns_of_its_schema_as_they_are_written(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    produce(name, NUMBERED)
+    query = queries("a", name, "offset LONG NOT NULL, VALUE STRING COMMENT 'the order', Key STRING NOT NULL")
+    assert query.load().schema == StructType(
+        [
+            StructField("offset", LongType(), nullable=False),
+            StructField("VALUE", StringType(), metadata={"comment": "the order"}),
+            StructField("Key", StringType(), nullable=False),
+        ]
+    )
+    assert sorted(tuple(row) for row in query.run()) == [(at, value, key) for at, (key, value) in enumerate(NUMBERED)]
+    # Another schema is no other stream: the checkpoint goes on.
+    produce(name, [("k10", "v10")])
+    again = queries("a", name, "offset LONG, VALUE BINARY, Key STRING")
+    again.transform = lambda frame: frame.selectExpr("offset", "CAST(VALUE AS STRING) AS VALUE", "Key")
+    assert sorted(row.offset for row in again.run()) == list(range(11))
+
+
+def test_a_batch_read_has_the_columns_of_its_schema(read: Read, topic: MakeTopic, produce: Produce) -> None:
+    name = topic(partitions=2)
+    produce(name, NUMBERED, 1)
+    frame = read(name, "value STRING, partition INT NOT NULL, offset LONG")
+    assert_rows(frame, [(value, 1, at) for at, (_, value) in enumerate(NUMBERED)])
+    assert_rows(frame.where("VALUE = 'v3'").select("Offset"), [(3,)])
+    assert read(name, "offset LONG").count() == 10
+    # Written with Python's types, and without DDL.
+    assert read(name, StructType([StructField("value", StringType())])).distinct().count() == 10
+
+
+def test_names_are_accepted_in_any_case_even_where_spark_distinguishes_them(
+    spark: SparkSession, read: Read, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, NUMBERED)
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        frame = read(name, "VALUE STRING, timestamptype INT")
+        assert frame.columns == ["VALUE", "timestamptype"]
+        assert_rows(frame.select("VALUE"), [(value,) for _, value in NUMBERED])
+    finally:
+        spark.conf.unset("spark.sql.caseSensitive")
+
+
+def test_a_count_of_a_stream_needs_one_column_only(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
+    name = topic(partitions=2)
+    counts: list[int] = []
+    for partition in range(2):
+        produce(name, NUMBERED, partition)
+    queries("a", name, "offset LONG").start(
+        foreach_batch=lambda batch, _: counts.append(batch.count()), availableNow=True
+    ).running.awaitTermination()
+    assert sum(counts) == 20
+
+
+def test_a_text_has_the_same_bytes_as_a_cast(read: Read, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    values = [None, b"", b"text", "\u00e9\U0001f600".encode(), b"\xff\xfe\x80abc", b"\xed\xa0\x80", b"\xc0\x80", b"half \xc3"]
+    produce(name, [(value, value) for value in values])
+    shown = [f"{call}({name})" for name in ("key", "value") for call in ("hex", "length", "is_valid_utf8", "upper", "md5")]
+    text = read(name, "offset LONG, key STRING, value STRING")
+    cast = read(name).selectExpr("offset", "CAST(key AS STRING)", "CAST(value AS STRING)")
+    assert text.schema == cast.schema
+    assert_same_rows(cast.selectExpr("offset", *shown), text.selectExpr("offset", *shown))
+    found = [row[0] for row in text.orderBy("offset").selectExpr("CAST(value AS BINARY)").collect()]
+    assert [None if value is None else bytes(value) for value in found] == values
+
+
+def test_headers_come_when_the_schema_names_them(read: Read, queries: Queries, topic: MakeTopic, produce: Produce) -> None:
+    name = topic()
+    produce(name, NUMBERED)
+    for option in ({}, {"includeHeaders": "true"}, {"includeHeaders": "false"}):
+        assert_rows(read(name, f"{HEADERS}, offset LONG", **option), [(None, at) for at in range(10)])
+    with pytest.raises(AnalysisException, match=r"SchemaError: includeHeaders is true, and the schema has no headers"):
+        read(name, "value STRING", includeHeaders="true").count()
+    query = queries("a", name, f"value STRING, {HEADERS}")
+    assert sorted(row.value for row in query.run()) == sorted(value for _, value in NUMBERED)
+
+
+def test_options_are_checked_although_there_is_a_schema(read: Read, queries: Queries) -> None:
+    """Not in `load()`: Spark does not ask the source for anything there."""
+    with pytest.raises(AnalysisException, match=r"OptionError: .*maxOffsetPerTrigger"):
+        read("any", "value STRING", maxOffsetPerTrigger="1").count()
+    assert "OptionError: " in queries("a", "any", "value STRING", maxOffsetPerTrigger="1").start(availableNow=True).failure()
+
+
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [
+        ("value STRING, valu STRING", "There is no column valu."),
+        ("offset INT", "offset cannot be INT: write offset LONG."),
+        ("value STRING, VALUE BINARY", "The schema has value more than once"),
+    ],
+)
+def test_what_cannot_be_had_is_an_error_that_lists_what_can(
+    read: Read, queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, schema: str, problem: str
+) -> None:
+    name = topic()
+    produce(name, NUMBERED)
+    listed = "A schema may have these columns, in any order: key BINARY or STRING, value BINARY or STRING, topic STRING"
+    with pytest.raises(AnalysisException) as refused:
+        read(name, schema).collect()
+    query = queries("a", name, schema)
+    query.transform = lambda frame: frame.selectExpr("1 AS one")
+    for told in (str(refused.value), query.start(availableNow=True).failure()):
+        assert f"SchemaError: {problem}" in told
+        assert listed in told
+    assert committed_offsets(cluster, f"group-of-{name}", name) == {}
+
+
+def test_a_null_in_a_column_that_is_not_null_stops_the_query_and_is_read_without_it(
+    queries: Queries, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, [(b"k", b"v"), (b"k", None), (b"k", b"w")])
+    told = queries("a", name, "offset LONG, value STRING NOT NULL").start(availableNow=True).failure()
+    assert f"SchemaError: Reading {name}-0 [0, 3): a record before offset 3 has no value" in told
+    assert "remove NOT NULL from the schema" in told
+    assert sorted(queries("a", name, "offset LONG, value STRING").run()) == [(0, "v"), (1, None), (2, "w")]
+
+
+def test_the_default_schema_does_not_depend_on_what_a_timestamp_is_in_ddl(
+    spark: SparkSession, read: Read, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, NUMBERED)
+    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
+    try:
+        assert dict(read(name).dtypes)["timestamp"] == "timestamp"
+        assert read(name).count() == read(name, "timestamp TIMESTAMP_LTZ").count() == 10
+        with pytest.raises(AnalysisException, match="timestamp cannot be TIMESTAMP_NTZ: write timestamp TIMESTAMP_LTZ"):
+            read(name, "timestamp TIMESTAMP").count()
+    finally:
+        spark.conf.unset("spark.sql.timestampType")

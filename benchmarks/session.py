@@ -18,8 +18,9 @@ from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
+from spark_groupsource.spark.columns import requested
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
-from spark_groupsource.spark.stream_reader import RangePartition
+from spark_groupsource.spark.task import RangePartition, TaskReader
 
 
 class PureKafkaDataSource(GroupKafkaDataSource):
@@ -30,15 +31,20 @@ class PureKafkaDataSource(GroupKafkaDataSource):
         """Return the name for `format`."""
         return "groupkafka_pure"
 
-    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: N802
         """Return the reader of the base class, with another way to read."""
-        return _PureStreamReader(Options.parse(self.options))
+        return _PureStreamReader(Options.parse(self.options), requested(schema, include_headers=False))
 
 
 class _PureStreamReader(AdmissionControlReader):
+    def task_reader(self) -> TaskReader:
+        return _PureTaskReader(self._fetch_settings)
+
+
+class _PureTaskReader(TaskReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
-        return pure.read(partition.offsets, self._fetch_settings)
+        return pure.read(partition.offsets, self._settings)
 
 
 class CeilingDataSource(GroupKafkaDataSource):
@@ -49,16 +55,21 @@ class CeilingDataSource(GroupKafkaDataSource):
         """Return the name for `format`."""
         return "groupkafka_ceiling"
 
-    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: ARG002, N802
+    def streamReader(self, schema: StructType) -> AdmissionControlReader:  # noqa: N802
         """Return the reader of the base class, with another way to read."""
-        return _CeilingStreamReader(Options.parse(self.options))
+        return _CeilingStreamReader(Options.parse(self.options), requested(schema, include_headers=False))
 
 
 class _CeilingStreamReader(AdmissionControlReader):
+    def task_reader(self) -> TaskReader:
+        return _CeilingTaskReader(self._fetch_settings)
+
+
+class _CeilingTaskReader(TaskReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
         offsets = partition.offsets
-        ready = next(fetch(offsets, self._fetch_settings))
+        ready = next(fetch(offsets, self._settings))
         for begin in range(offsets.start, offsets.end, ready.num_rows):
             yield ready.slice(0, offsets.end - begin)
 

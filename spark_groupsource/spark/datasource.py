@@ -1,18 +1,21 @@
-"""What Spark calls first: the format's name, its schema and its readers."""
+"""What Spark calls first: the format's name, its schema and its readers.
+
+Spark also sends the data source to each task, for its name. So what only the driver needs is imported in the methods.
+"""
 
 from __future__ import annotations
 
 import importlib.util
+from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_groupsource.options.model import Options
-from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
-from spark_groupsource.spark.columns import default_schema, requested
-from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+if TYPE_CHECKING:
+    from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+    from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this Spark passes the start and the limit of a micro-batch: true since 4.2."""
@@ -32,6 +35,9 @@ class GroupKafkaDataSource(DataSource):
         Raises:
             OptionError: An option is wrong. Nothing has been started.
         """
+        from spark_groupsource.options.model import Options
+        from spark_groupsource.spark.columns import default_schema
+
         return default_schema(Options.parse(self.options).include_headers)
 
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
@@ -41,6 +47,10 @@ class GroupKafkaDataSource(DataSource):
             OptionError: An option is wrong.
             SchemaError: A column of the schema cannot be read.
         """
+        from spark_groupsource.options.model import Options
+        from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+        from spark_groupsource.spark.columns import requested
+
         options = Options.parse(self.options, "batch")
         return GroupKafkaBatchReader(options, requested(schema, options.include_headers))
 
@@ -51,6 +61,9 @@ class GroupKafkaDataSource(DataSource):
             OptionError: An option is wrong.
             SchemaError: A column of the schema cannot be read.
         """
+        from spark_groupsource.options.model import Options
+        from spark_groupsource.spark.columns import requested
+
         options = Options.parse(self.options, "stream")
         columns = requested(schema, options.include_headers)
         if ADMISSION_CONTROL:

@@ -2,8 +2,8 @@
 
 Only `latestOffset` is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
 
-Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles one for the
-executors. So the constructor joins nothing, and a pickled reader has no running cycle.
+Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles it for the
+executors. So the constructor joins nothing. Executors get what tasks need of it (task.py).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch.choice import warn_on_driver
-from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.observer import UNOBSERVED, Observer
@@ -24,23 +24,19 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
 from spark_groupsource.spark.stderr_log import log_to_stderr
-from spark_groupsource.spark.worker_garbage import freeze_imports
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics.server import MetricsServer
 
 
-class RangePartition(InputPartition):
-    """One Spark task's work: a range of one Kafka partition."""
+class GroupKafkaStreamReader(DataSourceStreamReader):
+    """The reader of one run of one query. It joins the group when the query starts to plan. It is pickled as a `TaskReader`.
 
-    def __init__(self, offsets: FetchRange) -> None:
-        super().__init__(offsets)
-        self.offsets = offsets
-
-
-class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
-    """The reader of one run of one query. Cheap to make and to pickle. It joins the group when the query starts to plan."""
+    Args:
+        options: The options.
+        columns: The columns to read. None: those of Spark's own Kafka source.
+    """
 
     def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
         self._options = options
@@ -50,8 +46,8 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
         self._newest_plan: int | None = None
         self._newest_commit = -1
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_cycle": None, "_metrics": None}
+    def __reduce__(self) -> tuple[Any, ...]:
+        return in_task, (self.task_reader(),)
 
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first plan. It decides nothing, because Spark also calls this on a restart of batch 0."""
@@ -73,13 +69,13 @@ class GroupKafkaStreamReader(PromptlyAcknowledged, DataSourceStreamReader):
             for partition, offsets in pieces(ranges, self._options.min_partitions, self._options.max_records_per_partition)
         ]
 
+    def task_reader(self) -> TaskReader:
+        """Return what tasks need of this reader."""
+        return TaskReader(self._fetch_settings)
+
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of one range, as Arrow record batches with the columns that were asked for. Runs on an executor."""
-        assert isinstance(partition, RangePartition)  # noqa: S101 -- only this reader makes them
-        log_to_stderr()
-        records = fetch(partition.offsets, self._fetch_settings)
-        freeze_imports()
-        return records
+        """Read as a task does. Spark calls this on executors only, where it has a `TaskReader`."""
+        return self.task_reader().read(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Note that `end` is in Spark's commit log."""

@@ -16,6 +16,7 @@ from pyspark.sql.streaming.datasource import ReadLimit
 from pyspark.sql.types import StructType
 
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
@@ -26,7 +27,7 @@ from spark_groupsource.query import joining
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
-from spark_groupsource.spark.stream_reader import RangePartition
+from spark_groupsource.spark.task import RangePartition, TaskReader
 from tests.chaos.events import EventLog
 from tests.chaos.steps import Step, Steps
 
@@ -94,10 +95,8 @@ class ChaosStreamReader(AdmissionControlReader):
             self._steps.come_to(Step.AFTER_CLAIM)
         return granted
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        for batch in super().read(partition):
-            self._steps.come_to(Step.IN_TASK)
-            yield batch
+    def task_reader(self) -> TaskReader:
+        return ChaosTaskReader(self._fetch_settings, self._steps)
 
     def _running(self) -> Cycle:
         if self._cycle is None:
@@ -108,6 +107,19 @@ class ChaosStreamReader(AdmissionControlReader):
             if self._newer:
                 _write_the_next_format()
         return super()._running()
+
+
+class ChaosTaskReader(TaskReader):
+    """The tasks' part, with a step in the middle."""
+
+    def __init__(self, settings: FetchSettings, steps: Steps) -> None:
+        super().__init__(settings)
+        self._steps = steps
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        for batch in super().read(partition):
+            self._steps.come_to(Step.IN_TASK)
+            yield batch
 
 
 def _has_records(offset: Mapping[str, Any]) -> bool:

@@ -1,0 +1,100 @@
+"""What a task unpickles and what it does, on an executor.
+
+Spark sends a task its reader and its partition. A reader of the driver is pickled as one of the readers of this module, with
+settings that the driver has checked and merged. So this module imports nothing that only the driver needs: a fresh worker would
+pay for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from pyspark.sql.datasource import InputPartition
+
+from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.worker_garbage import freeze_imports
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+Reader = TypeVar("Reader")
+
+
+def in_task(reader: Reader) -> Reader:
+    """Return the task's reader itself: what a reader of the driver becomes when it is unpickled."""
+    return reader
+
+
+class RangePartition(InputPartition):
+    """One task's work in a stream: a range of one Kafka partition."""
+
+    def __init__(self, offsets: FetchRange) -> None:
+        super().__init__(offsets)
+        self.offsets = offsets
+
+
+class BatchPartition(InputPartition):
+    """One task's work in a batch read.
+
+    Args:
+        ranges: Ranges of one Kafka partition, ascending.
+        commit: The offset to commit once they are read. None: nothing is committed.
+    """
+
+    def __init__(self, ranges: tuple[FetchRange, ...], commit: int | None) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
+        self.commit = commit
+
+
+class TaskReader(PromptlyAcknowledged):
+    """The reader of a stream, as its tasks have it."""
+
+    def __init__(self, settings: FetchSettings) -> None:
+        self._settings = settings
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Return the records of one range, as Arrow record batches with the columns that were asked for."""
+        assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
+        log_to_stderr()
+        records = fetch(partition.offsets, self._settings)
+        freeze_imports()
+        return records
+
+
+class BatchTaskReader(PromptlyAcknowledged):
+    """The reader of a batch read, as its tasks have it.
+
+    Args:
+        settings: How to read.
+        group_id: The group in which offsets are committed.
+        client: The settings of the client that commits them. They contain secrets.
+    """
+
+    def __init__(self, settings: FetchSettings, group_id: str, client: Mapping[str, str]) -> None:
+        self._settings = settings
+        self._group_id = group_id
+        self._client = client
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the task's records, as Arrow record batches with the columns that were asked for.
+
+        With `commitOffsets` the task commits its end after Spark has taken its last record. The job may still fail later: Spark
+        does not report that to a source.
+        """
+        if not isinstance(partition, BatchPartition):
+            return  # if there is nothing to read, Spark makes one task without a partition
+        log_to_stderr()
+        for offsets in partition.ranges:
+            yield from fetch(offsets, self._settings)
+        if partition.commit is not None:
+            from spark_groupsource.brokers.group_admin import GroupAdmin
+
+            done = TopicPartition(partition.ranges[0].topic, partition.ranges[0].partition)
+            GroupAdmin(self._client).alter_offsets(self._group_id, {done: partition.commit})

@@ -11,6 +11,7 @@ import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -23,6 +24,7 @@ CONF = Path(__file__).parents[2] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}
 BUNDLE = yaml.safe_load((CONF / "databricks" / "databricks.yml").read_text())
 JOBS = yaml.safe_load((CONF / "databricks" / "resources" / "orders.yml").read_text())["resources"]
+PIPELINE = yaml.safe_load((CONF / "pipelines" / "spark-pipeline.yml").read_text())
 DOCKERFILE = (CONF / "kubernetes" / "Dockerfile").read_text()
 CONFIG_MAP: dict[str, str] = KUBERNETES["ConfigMap"]["data"]
 
@@ -204,3 +206,15 @@ def test_the_password_is_in_the_bundles_secret_scope() -> None:
 def test_every_variable_of_the_bundle_is_declared_and_used() -> None:
     text = "".join(file.read_text() for file in (CONF / "databricks").rglob("*.yml"))
     assert set(re.findall(r"\$\{var\.(\w+)\}", text)) == BUNDLE["variables"].keys()
+
+
+# The declarative pipeline.
+
+
+def test_the_pipelines_definitions_and_options_are_where_they_are_looked_for(parsed: Callable[[str], Options]) -> None:
+    assert urlsplit(PIPELINE["storage"]).scheme, "Spark takes a URI only"
+    folder = CONF / "pipelines"
+    patterns = [one["glob"]["include"] for one in PIPELINE["libraries"]]
+    (definition,) = (file for pattern in patterns for file in folder.glob(f"{pattern}/*.py"))
+    (options,) = re.findall(r'read_properties\("(.+?)"\)', definition.read_text())
+    assert parsed((folder / options).read_text()).subscribe == ("orders",)

@@ -11,7 +11,6 @@ import functools
 from collections.abc import Mapping
 from ctypes import POINTER, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
 from dataclasses import dataclass
-from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
 
@@ -269,10 +268,8 @@ def native() -> Native:
 
 
 def _our_file() -> str:
-    # The other names are those of editable installations that are older than this rule.
-    for file in (_OUR_FILE, *(_OUR_FILE.with_name(f"_native{suffix}") for suffix in EXTENSION_SUFFIXES)):
-        if file.exists():
-            return str(file)
+    if _OUR_FILE.exists():
+        return str(_OUR_FILE)
     raise NativeUnavailable(
         f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, "
         "or there was no C compiler when the package was installed"

@@ -12,7 +12,7 @@ import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyspark
 from pyspark.sql.streaming.listener import (
@@ -27,6 +27,11 @@ from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
+
+if TYPE_CHECKING:
+    from prometheus_client import CollectorRegistry
+
+    from spark_groupsource.metrics.progress import ProgressCounters
 
 log = logging.getLogger(__name__)
 
@@ -105,7 +110,13 @@ class LagListener(StreamingQueryListener):
     Add it with `spark.streams.addListener(LagListener(...))`.
     """
 
-    def __init__(self, callback: Callable[[LagSnapshot], None] | None = None, *, warn_above: int | None = None) -> None:
+    def __init__(
+        self,
+        callback: Callable[[LagSnapshot], None] | None = None,
+        *,
+        warn_above: int | None = None,
+        registry: CollectorRegistry | None = None,
+    ) -> None:
         """Make a listener.
 
         Args:
@@ -113,6 +124,8 @@ class LagListener(StreamingQueryListener):
                 quickly. Spark logs what it raises.
             warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
                 lag was below it again.
+            registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
+                query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own.
         """
         if not ADMISSION_CONTROL:
             log.warning(
@@ -122,6 +135,11 @@ class LagListener(StreamingQueryListener):
         self._callback = callback
         self._warn_above = warn_above
         self._latest: Mapping[str, tuple[LagSnapshot, ...]] = MappingProxyType({})
+        self._counters: ProgressCounters | None = None
+        if registry is not None:
+            from spark_groupsource.metrics.progress import ProgressCounters
+
+            self._counters = ProgressCounters(registry)
 
     @property
     def latest(self) -> Mapping[str, tuple[LagSnapshot, ...]]:
@@ -140,6 +158,9 @@ class LagListener(StreamingQueryListener):
             return
         before = self._latest.get(progress["id"], ())
         self._latest = MappingProxyType({**self._latest, progress["id"]: found})
+        if self._counters is not None:
+            query = found[0].query_name or found[0].query_id
+            self._counters.add(query, ((one.group, one.rows) for one in found), found[0].observed)
         for snapshot in found:
             self._warn(snapshot, before)
             if self._callback is not None:

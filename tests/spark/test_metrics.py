@@ -8,11 +8,13 @@ import urllib.error
 from collections.abc import Callable, Iterator
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from spark_groupsource import LagListener, LagSnapshot
 from spark_groupsource.dev_broker.ports import free_ports, is_free
+from spark_groupsource.metrics.progress import BYTES, ROWS
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
@@ -84,9 +86,14 @@ def with_bytes(frame: DataFrame) -> DataFrame:
 
 
 @pytest.fixture
-def listener(spark: SparkSession) -> Iterator[tuple[LagListener, list[LagSnapshot]]]:
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def listener(spark: SparkSession, registry: CollectorRegistry) -> Iterator[tuple[LagListener, list[LagSnapshot]]]:
     seen: list[LagSnapshot] = []
-    added = LagListener(seen.append, warn_above=10)
+    added = LagListener(seen.append, warn_above=10, registry=registry)
     spark.streams.addListener(added)
     yield added, seen
     spark.streams.removeListener(added)
@@ -94,6 +101,7 @@ def listener(spark: SparkSession) -> Iterator[tuple[LagListener, list[LagSnapsho
 
 def test_a_listener_is_told_what_each_micro_batch_left_behind(
     listener: tuple[LagListener, list[LagSnapshot]],
+    registry: CollectorRegistry,
     queries: Queries,
     topic: MakeTopic,
     produce: Produce,
@@ -113,6 +121,9 @@ def test_a_listener_is_told_what_each_micro_batch_left_behind(
     assert [(one.batch_id, one.rows, one.group) for one in batches] == [(batch, 8, f"group-of-{name}") for batch in range(3)]
     assert {(one.query_id, one.run_id) for one in seen} == {(str(pipeline.running.id), str(pipeline.running.runId))}
     assert [one.observed["read"] for one in batches] == [{"rows": 8, "bytes": 8}] * 3
+    labels = {"query": str(pipeline.running.id)}
+    assert registry.get_sample_value(ROWS, {**labels, "group": f"group-of-{name}"}) == 24
+    assert registry.get_sample_value(BYTES, labels) == 24
     if ADMISSION_CONTROL:
         assert [one.lag for one in batches] == [
             {TopicPartition(name, 0): left, TopicPartition(name, 1): left} for left in (8, 4, 0)

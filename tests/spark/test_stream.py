@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from pathlib import Path
 
@@ -204,6 +205,8 @@ def test_progress_tells_lag_and_the_generation(queries: Queries, topic: MakeTopi
     assert [one.numInputRows for one in progress] == [4, 4, 4, 4, 4]
     first = progress[0].sources[0]
     end = json.loads(first.endOffset)
+    assert re.fullmatch(r"org\.apache\.spark\.sql\.[\w.]+\.PythonMicroBatchStream\w*@[0-9a-f]+", first.description)
+    assert end["group"] == f"group-of-{name}"
     assert end["generation"] >= 1
     assert end["plan"] == 0
     assert end["ranges"] == {name: {"0": [[0, 2]], "1": [[0, 2]]}}

@@ -21,6 +21,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from spark_groupsource.errors import CommitRefused, GenerationChanged, OptionError
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.metrics import definitions as metrics
+from spark_groupsource.metrics import progress
 from spark_groupsource.metrics import server as metrics_server
 from spark_groupsource.metrics.definitions import METRICS, Kind
 from spark_groupsource.metrics.exposition import TallyCollector
@@ -57,7 +58,7 @@ class TestTheList:
         assert table in PAGE
 
     def test_the_page_names_no_other_metric(self) -> None:
-        assert named_in(PAGE) == {metric.name for metric in METRICS}
+        assert named_in(PAGE) == {metric.name for metric in METRICS} | {progress.ROWS, progress.BYTES}
 
     @pytest.mark.parametrize(
         ("page", "sentence"), [("metrics.md", "after {} seconds"), ("design.md", "port is waited for**, {} seconds")]

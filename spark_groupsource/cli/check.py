@@ -11,17 +11,19 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import click
-from confluent_kafka import Consumer, KafkaError
+from confluent_kafka import Consumer, KafkaError, libversion
 from rich.console import Console
 from rich.text import Text
 
 from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.broker_settings import settings_of_a_broker
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
@@ -39,6 +41,7 @@ from spark_groupsource.cli.findings import (
     of_start,
 )
 from spark_groupsource.cli.group_look import GroupLook
+from spark_groupsource.cli.habits import RETENTION, of_members, of_reader, of_retention, of_session
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
@@ -82,7 +85,11 @@ def check(conf: Path, as_json: bool) -> None:
     would accept the query: its assignor, and the instance id of a static member. It reports where a query with a new checkpoint
     would start, and what other queries have claimed and not confirmed. It reads some records.
 
-    It joins no group and writes nothing. The exit code is 1 if there is an error. With an error the query cannot run.
+    It also checks habits of production: the session timeout against the brokers' bounds, how long the group's commits are kept,
+    whether there are partitions for all members, and which reader this machine has.
+
+    It joins no group and writes nothing. The exit code is 1 if there is an error, and 0 if there are only warnings. With an
+    error the query cannot run.
 
     \b
     Example of a file:
@@ -202,6 +209,10 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
     yield of_assignor(options, view)
     if (instance := of_instance_id(options, view)) is not None:
         yield instance
+    if (habit := of_members(options, view, partitions)) is not None:
+        yield habit
+    yield from _of_settings(options, topics, partitions, view)
+    yield of_reader(libversion()[0], installed_reader())
     if partitions:
         yield from _of_records(options, topics, partitions, view)
     if (formats := of_formats(options, view)) is not None:
@@ -281,6 +292,30 @@ def _of_protocol(options: Options) -> Finding:
         text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
         return Finding(Level.ERROR, "protocol", text)
     return Finding(Level.ERROR, "protocol", str(explain(error, "asking for kafka.group.protocol=consumer")))
+
+
+def _of_settings(
+    options: Options, topics: Topics, partitions: Sequence[TopicPartition], view: GroupView | None
+) -> Iterator[Finding]:
+    """Yield what the brokers' settings mean for the query. Without the right to read them it can run all the same."""
+    try:
+        broker = settings_of_a_broker(options.client_settings())
+    except GroupKafkaError as refused:
+        text = f"the brokers' bounds of kafka.session.timeout.ms, and {RETENTION}, were not checked. {refused}"
+        yield Finding(Level.OK, "settings", f"{text} The check needs the ACL DESCRIBE_CONFIGS on the cluster; a query does not.")
+        return
+    yield of_session(options, broker)
+    if RETENTION not in broker:
+        return
+    minutes, now_s = int(broker[RETENTION]), time.time()
+    since_ms = max(0, round((now_s - minutes * 60) * 1000))
+    stopped = view is not None and not view.members
+    try:
+        first = topics.at_times(dict.fromkeys(partitions, since_ms)) if stopped else {}
+    except GroupKafkaError:
+        return  # `_of_records` asks the same leaders, and reports it
+    if (retention := of_retention(options, view, minutes, now_s, first)) is not None:
+        yield retention
 
 
 def _of_records(

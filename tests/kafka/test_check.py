@@ -20,7 +20,9 @@ from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, joined
+from tests.support.producing import send
 from tests.support.secured import WRONG, Secured
+from tests.support.waiting import until
 
 Line = tuple[str, str, str]
 
@@ -92,8 +94,11 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     assert checked.exit_code == 0, checked.output
     assert {line[0] for line in checked.lines} == {"ok"}
     assert [line[1] for line in checked.lines] == [
-        *("options", "brokers", "security", "topics", "group", "assignor", "start", "fetch", "isolation", "claims")
+        *("options", "brokers", "security", "topics", "group", "assignor", "settings", "reader"),
+        *("start", "fetch", "isolation", "claims"),
     ]
+    assert "were not checked. reading a broker's settings: " in checked.of("settings")[0][2]
+    assert "needs the ACL DESCRIBE_CONFIGS on the cluster" in checked.of("settings")[0][2]
     mechanism = "OAUTHBEARER" if login == "oauth_cb" else login
     assert f"{mechanism}: the login is accepted, the brokers' certificate is trusted" in checked.of("security")[0][2]
     assert f"{topic} (1 partitions): found, and may be read" in checked.of("topics")[0][2]
@@ -335,6 +340,87 @@ def test_an_open_transaction_that_holds_records_back_is_a_warning(
     closed = check(query(name, plain, kafka_isolation_level="read_committed"))
     assert closed.level("isolation") == "ok"
     assert "found no record in it" in closed.of("fetch")[0][2]
+
+
+def test_a_session_that_the_brokers_refuse_is_an_error(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    longer = {"kafka_session_timeout_ms": "1800001", "kafka_max_poll_interval_ms": "1800001"}
+    checked = check(query(name, plain, **longer))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["session"]
+    assert "kafka.session.timeout.ms=1800001 is above group.max.session.timeout.ms (1800000)" in checked.errors[0][2]
+    assert "Set it to 1000 to 1800000" in checked.errors[0][2]
+    fits = check(query(name, plain))
+    assert "kafka.session.timeout.ms=45000: the brokers accept 1000 to 1800000" in fits.of("session")[0][2]
+    theirs = check(query(name, plain, kafka_group_protocol="consumer"))
+    assert "group.consumer.session.timeout.ms is 6000" in theirs.of("session")[0][2]
+
+    # What the finding says of the group.
+    settings = {"session.timeout.ms": 1800001, "max.poll.interval.ms": 1800001, "log_level": 0}
+    member = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}", **settings})
+    member.subscribe([name])
+    message = member.poll(30)
+    member.close()
+    error = message.error() if message is not None else None
+    assert error is not None
+    assert error.name() == "INVALID_SESSION_TIMEOUT"
+
+
+def test_commits_that_may_have_been_left_for_too_long(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name, day_ms = topic(), 86_400_000
+    group, now_ms = f"group-of-{name}", round(time.time() * 1000)
+    options = query(name, plain, kafka_group_id=group)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def left_at(offset: int, written_ms: int) -> Checked:
+        """Write one more record, commit this offset, leave the group, and check."""
+        send(producer, name, "x", partition=0, timestamp=written_ms)
+        assert producer.flush(30) == 0
+        with joined(cluster, group, name, 1) as consumer:
+            commit(consumer, name, 0, offset)
+            assert "it has members" in check(options).of("retention")[0][2]
+        return check(options)
+
+    assert not check(options).of("retention"), "the group has no commits"
+    old = left_at(1, now_ms - 9 * day_ms)
+    assert old.level("retention") == "ok"
+    assert "since when it is idle is not known" in old.of("retention")[0][2]
+    unread = left_at(1, now_ms - day_ms)
+    assert (unread.level("retention"), unread.exit_code) == ("warning", 0)
+    assert "kept for 7 days without members" in unread.of("retention")[0][2]
+    assert f"in {name}-0 for example" in unread.of("retention")[0][2]
+    read = left_at(2, now_ms)
+    assert read.level("retention") == "ok"
+    assert "has read within this time" in read.of("retention")[0][2]
+
+
+def test_more_members_than_partitions_is_a_warning(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    options = query(name, plain, kafka_group_id=f"group-of-{name}", kafka_partition_assignment_strategy="range")
+    with joined(cluster, f"group-of-{name}", name, 1) as first:
+        alone = check(options)
+        other = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
+        other.subscribe([name])
+        try:
+
+            def both() -> bool:
+                first.poll(0.1), other.poll(0.1)
+                return len(first.assignment()) + len(other.assignment()) == 1 and other.memberid() != ""
+
+            until(both, "both are members")
+            checked = check(options)
+        finally:
+            other.close()
+    assert alone.level("members") == "ok"
+    assert "1 member for 1 partition; one more member would be a standby" in alone.of("members")[0][2]
+    assert (checked.level("members"), checked.exit_code) == ("warning", 0)
+    assert "2 members for 1 partition: 1 of them can have none" in checked.of("members")[0][2]
 
 
 def test_as_json_the_same_findings_come_in_one_object(

@@ -1,0 +1,149 @@
+"""The findings of `groupkafka check` about habits of production: session, retention, members, and the reader.
+
+Nothing is asked here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.fetch.choice import InstalledReader
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+
+SESSION_MS = 45_000
+"""The session timeout of librdkafka if `kafka.session.timeout.ms` is not set, in ms."""
+
+RETENTION = "offsets.retention.minutes"
+
+
+def of_session(options: Options, broker: Mapping[str, str]) -> Finding:
+    """Return whether the brokers accept the member's session timeout.
+
+    Under the classic protocol the member asks for one, and the coordinator refuses it outside its bounds. Under KIP-848 the
+    coordinator sets it.
+
+    Args:
+        options: the query's options.
+        broker: a broker's settings.
+    """
+    if options.group_protocol == "consumer":
+        value = broker.get("group.consumer.session.timeout.ms", "not shown")
+        text = f"the brokers set it for kafka.group.protocol=consumer: group.consumer.session.timeout.ms is {value}"
+        return Finding(Level.OK, "session", f"{text}, unless the group has a consumer.session.timeout.ms of its own")
+    session = int(options.kafka.get("session.timeout.ms", SESSION_MS))
+    lowest = int(broker.get("group.min.session.timeout.ms", 0))
+    highest = int(broker.get("group.max.session.timeout.ms", session))
+    mine = f"kafka.session.timeout.ms={session}"
+    if lowest <= session <= highest:
+        return Finding(Level.OK, "session", f"{mine}: the brokers accept {lowest} to {highest}")
+    bound = (
+        f"below group.min.session.timeout.ms ({lowest})"
+        if session < lowest
+        else f"above group.max.session.timeout.ms ({highest})"
+    )
+    return Finding(
+        Level.ERROR,
+        "session",
+        f"{mine} is {bound} of the brokers. The group would refuse this member (INVALID_SESSION_TIMEOUT), and the query would "
+        f"get no partition. Set it to {lowest} to {highest}, or change the brokers' setting.",
+    )
+
+
+def of_retention(
+    options: Options, view: GroupView | None, minutes: int, now_s: float, first: Mapping[TopicPartition, int | None]
+) -> Finding | None:
+    """Return whether the group's commits may expire before the query starts.
+
+    The brokers delete the commits of a group that has had no member for so long (KIP-211). No request returns since when it has
+    had none. What is known: the times of claims, and whether the group has read records that were written within that time.
+
+    Args:
+        options: the query's options.
+        view: the group as it is now; `None` if it does not exist.
+        minutes: `offsets.retention.minutes` of the brokers.
+        now_s: seconds since 1970.
+        first: for each partition, the offset of the first record that was written within that time; `None` if there is none.
+
+    Returns:
+        The finding; `None` if the group has no commit of a subscribed partition.
+    """
+    commits = [one for one in (view.partitions if view is not None else ()) if one.commit is not None]
+    mine = [one for one in commits if options.matches(one.partition.topic)]
+    if view is None or not mine:
+        return None
+    kept = f"the group's commits are kept for {_days(minutes)} without members ({RETENTION})"
+    if view.members:
+        return Finding(Level.OK, "retention", f"{kept}; it has members")
+    since_s = now_s - minutes * 60
+    claims = [claim for one in mine for claim in one.in_flight + one.owed]
+    claimed = any(claim.since is not None and claim.since >= since_s for claim in claims)
+    read = {one.partition: one.committed or 0 for one in mine}
+    if claimed or any(offset is not None and read.get(partition, 0) > offset for partition, offset in first.items()):
+        return Finding(Level.OK, "retention", f"{kept}; it has no members, and has read within this time")
+    unread = [partition for partition, offset in sorted(first.items()) if offset is not None and partition in read]
+    if not unread:
+        text = f"{kept}; it has no members, and no record was written within this time, so since when it is idle is not known"
+        return Finding(Level.OK, "retention", text)
+    return Finding(
+        Level.WARNING,
+        "retention",
+        f"{kept}. It has no members, and has read nothing that was written within this time, in {unread[0]} for example. The "
+        "brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and ranges "
+        f"that queries left to each other are skipped. Start the query now, or raise {RETENTION}.",
+    )
+
+
+def _days(minutes: int) -> str:
+    for size, name in ((24 * 60, "day"), (60, "hour")):
+        if minutes % size == 0:
+            return _count(minutes // size, name)
+    return _count(minutes, "minute")
+
+
+def of_members(options: Options, view: GroupView | None, partitions: Collection[TopicPartition]) -> Finding | None:
+    """Return whether there is a partition for each member; `None` if the group has no members.
+
+    Members that own only partitions of other topics are left out. What a member without partitions subscribes to is not known.
+    """
+    members = [
+        member
+        for member in (view.members if view is not None else ())
+        if not member.partitions or any(options.matches(one.topic) for one in member.partitions)
+    ]
+    if not members or not partitions:
+        return None
+    there = f"{_count(len(members), 'member')} for {_count(len(partitions), 'partition')}"
+    spare = len(members) - len(partitions)
+    if spare > 0:
+        return Finding(
+            Level.WARNING,
+            "members",
+            f"{there}: {spare} of them can have none, and wait as standbys until another member leaves. Add partitions to the "
+            "topics (kafka-topics.sh --alter --partitions), or stop queries, unless you want standbys.",
+        )
+    return Finding(Level.OK, "members", f"{there}{'' if spare else '; one more member would be a standby'}")
+
+
+def _count(number: int, name: str) -> str:
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
+def of_reader(librdkafka: str, reader: InstalledReader) -> Finding:
+    """Return which reader this machine has, and why.
+
+    Args:
+        librdkafka: its version.
+        reader: the reader that is installed here.
+    """
+    others = "Each executor's machine chooses its own, and logs if it has no native reader"
+    if reader.reason is None:
+        return Finding(Level.OK, "reader", f"this machine has the {reader.name} reader, with librdkafka {librdkafka}. {others}.")
+    return Finding(
+        Level.WARNING,
+        "reader",
+        f"this machine has the {reader.name} reader, because the native one cannot be used: {reader.reason}. The rows are the "
+        f"same, but reading is several times slower. To use the native reader: {reader.advice}. {others}.",
+    )

@@ -1,0 +1,131 @@
+"""The findings of `groupkafka check` about habits of production, whatever the brokers answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.habits import of_members, of_reader, of_retention, of_session
+from spark_groupsource.cli.main import main
+from spark_groupsource.fetch import native_consumer, pure_consumer
+from spark_groupsource.fetch.choice import InstalledReader
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+
+ZERO, ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("others", 0)
+NOW_S = 1_800_000_000.0
+DAY_MINUTES = 24 * 60
+
+
+def options(**more: str) -> Options:
+    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
+    return Options.parse({**given, **{name.replace("_", "."): value for name, value in more.items()}}, "stream")
+
+
+def member(name: str, *partitions: TopicPartition) -> GroupMember:
+    return GroupMember(name, name, None, "host", frozenset(partitions))
+
+
+def view(*members: GroupMember, partitions: tuple[PartitionView, ...] = ()) -> GroupView:
+    return GroupView("billing", "stable", "classic", "range", "broker 1", members, partitions)
+
+
+@pytest.mark.parametrize(
+    ("session", "level", "named"),
+    [
+        ("45000", Level.OK, "accept 6000 to 1800000"),
+        ("6000", Level.OK, "accept 6000 to 1800000"),
+        ("5999", Level.ERROR, "below group.min.session.timeout.ms (6000)"),
+        ("1800001", Level.ERROR, "above group.max.session.timeout.ms (1800000)"),
+    ],
+)
+def test_the_session_beside_the_brokers_bounds(session: str, level: Level, named: str) -> None:
+    bounds = {"group.min.session.timeout.ms": "6000", "group.max.session.timeout.ms": "1800000"}
+    found = of_session(options(kafka_session_timeout_ms=session, kafka_max_poll_interval_ms="1800001"), bounds)
+    assert (found.check, found.level) == ("session", level)
+    assert named in found.text
+    assert ("Set it to" in found.text) is (level is Level.ERROR)
+
+
+def test_brokers_that_show_no_bounds_refuse_nothing() -> None:
+    assert of_session(options(), {}).level is Level.OK
+    assert "is not shown, unless" in of_session(options(kafka_group_protocol="consumer"), {}).text
+
+
+def retention(first: dict[TopicPartition, int | None], *members: GroupMember, claimed_at: float | None = None) -> Finding | None:
+    claimed = None if claimed_at is None else round(claimed_at)
+    opened = () if claimed is None else (OpenRange(10, 20),)
+    record = CommitRecord(stream="a", logged=4, done=3, next=20, open=opened, claimed_at=claimed)
+    commits = tuple(PartitionView(one, None, commit, 50) for one, commit in ((ZERO, record), (ONE, Foreign(5)), (OTHER, record)))
+    return of_retention(options(), view(*members, partitions=commits), DAY_MINUTES, NOW_S, first)
+
+
+def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
+    idle = retention({ZERO: 30, ONE: 5})
+    assert idle is not None
+    assert idle.level is Level.WARNING
+    assert "kept for 1 day without members" in idle.text
+    assert "in orders-0 for example" in idle.text
+    assert "Start the query now" in idle.text
+    for found, text in (
+        (retention({ZERO: 30, ONE: 4}), "has read within this time"),
+        (retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 3600), "has read within this time"),
+        (retention({ZERO: None, ONE: None}), "since when it is idle is not known"),
+        (retention({}, member("m", ZERO)), "it has members"),
+    ):
+        assert found is not None
+        assert found.level is Level.OK
+        assert text in found.text
+    old = retention({ZERO: 30, ONE: 5}, claimed_at=NOW_S - 25 * 3600)
+    assert old is not None
+    assert old.level is Level.WARNING
+
+
+def test_a_group_without_commits_of_these_topics_has_nothing_to_lose() -> None:
+    assert of_retention(options(), None, DAY_MINUTES, NOW_S, {ZERO: 0}) is None
+    others = view(partitions=(PartitionView(OTHER, None, Foreign(1), 5),))
+    assert of_retention(options(), others, DAY_MINUTES, NOW_S, {ZERO: 0}) is None
+
+
+def test_members_beside_partitions() -> None:
+    def found(*members: GroupMember) -> tuple[Level, str] | None:
+        one = of_members(options(), view(*members), [ZERO, ONE])
+        return None if one is None else (one.level, one.text)
+
+    assert found() is None
+    assert found(member("a", ZERO, ONE)) == (Level.OK, "1 member for 2 partitions")
+    assert found(member("a", ZERO), member("b", ONE)) == (
+        Level.OK,
+        "2 members for 2 partitions; one more member would be a standby",
+    )
+    assert found(member("a", ZERO), member("b", ONE), member("c", OTHER)) == found(member("a", ZERO), member("b", ONE))
+    more = found(member("a", ZERO), member("b", ONE), member("c"))
+    assert more is not None
+    assert more[0] is Level.WARNING
+    assert more[1].startswith("3 members for 2 partitions: 1 of them can have none")
+    assert of_members(options(), None, [ZERO]) is None
+
+
+def test_the_reader_and_why() -> None:
+    native = of_reader("2.16.1", InstalledReader(native_consumer.read, "native"))
+    pure = of_reader("2.16.1", InstalledReader(pure_consumer.read, "pure Python", "no compiler", "install one"))
+    assert (native.level, pure.level) == (Level.OK, Level.WARNING)
+    assert "native reader, with librdkafka 2.16.1" in native.text
+    assert "cannot be used: no compiler." in pure.text
+    assert "To use the native reader: install one." in pure.text
+
+
+def test_a_drain_that_outlasts_the_poll_interval_is_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "query.properties"
+    given = {"kafka.bootstrap.servers": "localhost:1", "kafka.group.id": "g", "subscribe": "t", "handoff.drainTimeout": "30s"}
+    given.update({"kafka.max.poll.interval.ms": "20000", "kafka.session.timeout.ms": "10000"})
+    file.write_text("".join(f"{name}={value}\n" for name, value in given.items()))
+    done = CliRunner().invoke(main, ["check", "--conf", str(file)])
+    assert done.exit_code == 1
+    assert "handoff.drainTimeout (30000 ms) must be below kafka.max.poll.interval.ms (20000 ms)" in done.output
+    assert "lower the one or raise the other" in done.output

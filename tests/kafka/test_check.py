@@ -410,8 +410,10 @@ def test_more_members_than_partitions_is_a_warning(
         try:
 
             def both() -> bool:
-                first.poll(0.1), other.poll(0.1)
-                return len(first.assignment()) + len(other.assignment()) == 1 and other.memberid() != ""
+                first.poll(0.1)
+                other.poll(0.1)
+                now = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}")
+                return now.state == "stable" and len(now.members) == 2
 
             until(both, "both are members")
             checked = check(options)

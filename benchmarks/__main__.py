@@ -1,4 +1,4 @@
-"""The benchmark's command: which loads, sinks and sources, how many rounds, and where the JSON goes."""
+"""The benchmark's command: where broker and Spark run, which loads, columns and sources, how many rounds, where the JSON goes."""
 
 from __future__ import annotations
 
@@ -13,123 +13,173 @@ import click
 from rich.console import Console
 
 from benchmarks.environment import environment
-from benchmarks.report import print_parts, print_throughput, print_trickle
-from benchmarks.runs import CEILING, SOURCES, Runs, Throughput
-from benchmarks.session import open_session
+from benchmarks.placement import PLACEMENTS, starting_on
+from benchmarks.report import Runs as Found
+from benchmarks.report import print_goals, print_parts, print_throughput, print_trickle
+from benchmarks.runs import COLUMNS, SOURCES, Runs, Throughput
+from benchmarks.session import UNSAFE_ARROW, open_session
 from benchmarks.topics import Load, drop, fill
 from spark_groupsource.dev_broker import Cluster
 
-# Value sizes in bytes, and the MB of values in a load: more for large records, so that each load takes some seconds.
 SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}
+"""Value sizes in bytes, and the MB of values in a load: more for large records, so that each load takes some seconds."""
+
 CODECS = ("none", "zstd", "lz4")
-PARTITIONS = (1, 4, 32)
-PLAIN = "consume loop"
-# Rounds that do not count: they fill the page cache. A session's first load needs more of them, since the JVM's compiler
-# is busy until about the fourth.
+USUAL_BATCH_KB = 64
 WARM_UP = 1
+"""Rounds that do not count: they fill the page cache."""
+
 FIRST_WARM_UP = 4
+"""A session's first load needs more of them: the JVM's compiler is busy until about the fourth."""
+
+STOCK_FLAGS = (
+    "-Xms1G",
+    "-Xmx1G",
+    "-XX:TieredStopAtLevel=4",
+    "-XX:-UseSerialGC",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+)
+"""The options of kafka-server-start.sh. They undo those of the development broker, which is tuned for a short life."""
 
 
 @click.command()
-@click.option("--rounds", default=3, show_default=True, help="Measured rounds of each load; unmeasured ones come first.")
+@click.option("--placement", default="busy", show_default=True, type=click.Choice(list(PLACEMENTS)))
+@click.option("--rounds", default=5, show_default=True, help="Measured rounds of each load; unmeasured ones come first.")
 @click.option("--scale", default=1.0, show_default=True, help="How much of the usual amount of records is written and read.")
 @click.option(
     "--size", "sizes", type=int, multiple=True, default=tuple(SIZES), show_default=True, help="Bytes of a record's value."
 )
-@click.option("--codec", "codecs", type=click.Choice(CODECS), multiple=True, default=CODECS, show_default=True)
-@click.option("--partitions", type=int, multiple=True, default=PARTITIONS, show_default=True)
+@click.option("--batch-kb", "batches", type=int, multiple=True, default=(USUAL_BATCH_KB, 16, 1000), show_default=True)
+@click.option("--codec", "codecs", type=click.Choice(CODECS), multiple=True, default=CODECS[:1], show_default=True)
+@click.option("--partitions", type=int, multiple=True, default=(4,), show_default=True)
+@click.option("--sink", "sinks", type=click.Choice(["noop", "parquet"]), multiple=True, default=("noop",), show_default=True)
 @click.option(
-    "--sink", "sinks", type=click.Choice(["noop", "parquet"]), multiple=True, default=("noop", "parquet"), show_default=True
+    "--source",
+    "sources",
+    type=click.Choice(list(SOURCES)),
+    multiple=True,
+    default=("native", "spark", "ceiling"),
+    show_default=True,
 )
-@click.option("--source", "sources", type=click.Choice(list(SOURCES)), multiple=True, default=tuple(SOURCES), show_default=True)
-@click.option(
-    "--trickle-seconds", default=10.0, show_default=True, help="How long single records are written in a round; 0: not at all."
-)
-@click.option("--cores", default=2, show_default=True, help="Spark's local cores.")
+@click.option("--columns", type=click.Choice(COLUMNS), multiple=True, default=COLUMNS, show_default=True)
+@click.option("--trickle-seconds", default=10.0, show_default=True, help="How long single records are written; 0: not at all.")
+@click.option("--trickle-per-s", "rates", type=float, multiple=True, default=(20.0, 200.0), show_default=True)
+@click.option("--unsafe-arrow", is_flag=True, help="Arrow in the JVM checks neither bounds nor nulls.")
+@click.option("--plain", is_flag=True, help="Run confluent-kafka's consume loop beside the first load of each size.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench.json"), show_default=True)
 def main(
+    placement: str,
     rounds: int,
     scale: float,
     sizes: Sequence[int],
+    batches: Sequence[int],
     codecs: Sequence[str],
     partitions: Sequence[int],
     sinks: Sequence[str],
     sources: Sequence[str],
+    columns: Sequence[str],
     trickle_seconds: float,
-    cores: int,
+    rates: Sequence[float],
+    unsafe_arrow: bool,
+    plain: bool,
     output: Path,
 ) -> None:
-    """Measure this source, native and pure, beside Spark's own, and print medians and ratios."""
-    console = Console(width=120)
-    results: dict[str, Any] = {"environment": environment(cores), "rounds": rounds, "throughput": [], "trickle": {}}
+    """Measure this source beside Spark's own, and print medians of paired rounds and their ratios.
+
+    By default Spark has one core with local[1], and the broker has the others. That is an executor whose cores all have a task.
+    With --placement shared the broker and Spark share all cores.
+    """
+    console = Console(width=140)
+    place = PLACEMENTS[placement]()
+    about = environment() | {"placement": place.name, "spark cores": place.cores, "unsafe arrow": unsafe_arrow}
+    results: dict[str, Any] = {"environment": about, "rounds": rounds, "throughput": [], "trickle": {}}
     # A deleted topic's records leave the disk at once.
-    broker = Cluster(config={"log.segment.delete.delay.ms": "0"}, progress=lambda line: console.print(line, style="dim"))
-    with broker as cluster, tempfile.TemporaryDirectory() as name:
-        spark = open_session(cores, Path(name))
+    broker = Cluster(
+        config={"log.segment.delete.delay.ms": "0"},
+        progress=lambda line: console.print(line, style="dim"),
+        jvm_options=STOCK_FLAGS,
+    )
+    with tempfile.TemporaryDirectory() as name, starting_on(place.broker), broker as cluster:
+        with starting_on(place.spark):
+            spark = open_session(place.cores, Path(name), UNSAFE_ARROW if unsafe_arrow else "")
+        console.print(f"{place.name}: Spark local[{place.cores}] on {sorted(place.spark)}, broker on {sorted(place.broker)}")
         runs = Runs(spark, cluster, Path(name))
         warm_up = FIRST_WARM_UP
-        for load in loads(sizes, codecs, partitions, scale):
+        by_size: dict[int, Found] = {}
+        for load in loads(sizes, batches, codecs, partitions, scale):
             fill(cluster, load)
-            # A sink that writes takes long, and so do more peers: they run on the usual load of each size only.
-            is_usual = (load.codec, load.partitions) == (codecs[0], usual(partitions))
-            for sink in sinks if is_usual else sinks[:1]:
-                peers = [*sources, *CEILING, PLAIN] if is_usual and sink == sinks[0] else sources
+            # The first load of each size shows everything, the others what users compare.
+            is_first = load.size not in by_size
+            for sink in sinks if is_first else sinks[:1]:
+                peers = [(source, each) for each in columns for source in sources if is_first or source != "ceiling"]
                 found = measure(runs, load, sink, peers, warm_up, rounds)
                 warm_up = WARM_UP
-                print_throughput(console, f"{load}, {load.records:,} records, {sink}", found)
+                print_throughput(console, f"{place.name}: {load}, {load.records:,} records, {sink}", found)
                 print_parts(console, found)
                 results["throughput"].append(as_json(load, sink, found))
+                by_size.setdefault(load.size, found)
+            if plain and is_first:
+                console.print(f"consume loop: {runs.plain_consume(load).rows_per_s:,.0f} rows/s")
             drop(cluster, load)
-        if trickle_seconds:
-            found_times = trickle(runs, sources, rounds, trickle_seconds)
-            print_trickle(console, found_times)
-            results["trickle"] = found_times
+        if placement == "busy" and "native" in sources:
+            print_goals(console, by_size, "native")
+        for rate in rates if trickle_seconds else ():
+            times = trickle(runs, sources, rounds, trickle_seconds, rate)
+            print_trickle(console, rate, times)
+            results["trickle"][f"{rate:g}"] = times
         spark.stop()
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     console.print(f"written to {output}")
 
 
-def loads(sizes: Sequence[int], codecs: Sequence[str], partitions: Sequence[int], scale: float) -> list[Load]:
-    """Return every size with every codec in the usual number of partitions, and with the first codec in the other numbers."""
+def loads(
+    sizes: Sequence[int], batches: Sequence[int], codecs: Sequence[str], partitions: Sequence[int], scale: float
+) -> list[Load]:
+    """Return every size with each size of record batches, codec and number of partitions, one of them changed at a time."""
     found = []
     for size in sizes:
         records = int(SIZES.get(size, 2_000) * 1_000_000 / size * scale)
-        found += [Load(size, records, codec, usual(partitions)) for codec in codecs]
-        found += [Load(size, records, codecs[0], count) for count in partitions if count != usual(partitions)]
+        found.append(Load(size, records, codecs[0], partitions[0], batches[0]))
+        found += [Load(size, records, codecs[0], partitions[0], each) for each in batches[1:]]
+        found += [Load(size, records, each, partitions[0], batches[0]) for each in codecs[1:]]
+        found += [Load(size, records, codecs[0], each, batches[0]) for each in partitions[1:]]
     return found
 
 
-def usual(partitions: Sequence[int]) -> int:
-    """Return 4 partitions, or the first number given."""
-    return 4 if 4 in partitions else partitions[0]
-
-
-def measure(runs: Runs, load: Load, sink: str, sources: Sequence[str], warm_up: int, rounds: int) -> dict[str, list[Throughput]]:
-    """Run the sources in turn, so that a disturbance of the machine affects them all."""
-    found: dict[str, list[Throughput]] = {source: [] for source in sources}
+def measure(
+    runs: Runs, load: Load, sink: str, peers: Sequence[tuple[str, str]], warm_up: int, rounds: int
+) -> dict[tuple[str, str], list[Throughput]]:
+    """Run sources and columns in turn, so that a disturbance of the machine affects them all."""
+    found: dict[tuple[str, str], list[Throughput]] = {peer: [] for peer in peers}
     for number in range(warm_up + rounds):
-        for source, results in found.items():
-            result = runs.plain_consume(load) if source == PLAIN else runs.throughput(source, load, sink)
+        for (source, columns), results in found.items():
+            result = runs.throughput(source, columns, load, sink)
             if number >= warm_up:
                 results.append(result)
     return found
 
 
-def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float) -> dict[str, list[int]]:
+def trickle(runs: Runs, sources: Sequence[str], rounds: int, seconds: float, per_s: float) -> dict[str, list[int]]:
     """Run the sources in turn."""
-    found: dict[str, list[int]] = {source: [] for source in sources}
+    found: dict[str, list[int]] = {source: [] for source in sources if source != "ceiling"}
     for number in range(WARM_UP + rounds):
         for source, times in found.items():
-            measured = runs.trickle(source, seconds, per_s=20)
+            measured = runs.trickle(source, seconds, per_s)
             if number >= WARM_UP:
                 times.extend(measured)
     return found
 
 
-def as_json(load: Load, sink: str, found: dict[str, list[Throughput]]) -> dict[str, Any]:
+def as_json(load: Load, sink: str, found: Found) -> dict[str, Any]:
     """Return every run of one load and sink."""
-    return {"load": asdict(load), "sink": sink, "runs": {source: [asdict(run) for run in each] for source, each in found.items()}}
+    runs = [
+        {"source": source, "columns": columns, "runs": [asdict(run) for run in each]} for (source, columns), each in found.items()
+    ]
+    return {"load": asdict(load), "sink": sink, "peers": runs}
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyspark
 
 
-def environment(cores: int) -> dict[str, Any]:
+def environment() -> dict[str, Any]:
     """Return what the numbers depend on."""
     return {
         "python": platform.python_version(),
@@ -21,5 +21,4 @@ def environment(cores: int) -> dict[str, Any]:
         "pyarrow": pa.__version__,
         "system": platform.platform(),
         "cpus": os.cpu_count(),
-        "spark cores": cores,
     }

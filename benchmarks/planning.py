@@ -196,7 +196,7 @@ def main(partitions: Sequence[int], output: Path) -> None:
         table.add_row(f"{row['partitions']:,}", row["news"], *times, f"{row['offset_bytes'] / 1000:.0f} kB")
     console.print(table)
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"environment": environment(2), "rows": found}, indent=1) + "\n", encoding="utf-8")
+    output.write_text(json.dumps({"environment": environment(), "rows": found}, indent=1) + "\n", encoding="utf-8")
     console.print(f"written to {output}")
 
 

@@ -17,8 +17,11 @@ if TYPE_CHECKING:
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _SAMPLE_S = 0.5
-# A worker's Python thread copies and sends what the threads of librdkafka have fetched; the JVM's tasks take it.
-PARTS_OF_WORK = ("broker", "librdkafka", "Python", "JVM tasks", "JVM compiler, GC", "JVM other")
+# A worker's Python thread copies and sends what the threads of librdkafka have fetched; the JVM's tasks take it. The driver's
+# Python is the query's runner, with its clients.
+PARTS_OF_WORK = ("broker", "librdkafka", "worker", "JVM tasks", "JVM GC", "JVM compiler", "JVM other", "driver's Python")
+EXECUTOR = ("librdkafka", "worker", "JVM tasks", "JVM GC")
+"""The parts that an executor and its workers have, when the JVM's compilers have done their work."""
 _KB = 1024
 _PROC = Path("/proc")
 
@@ -61,7 +64,7 @@ class CpuByPart:
     def _threads(self) -> dict[Path, tuple[str, int]]:
         found = {}
         for pid in _tree(set()) - {os.getpid()}:
-            process = _name(_PROC / str(pid))
+            process = "worker" if _is_worker(pid) else _name(_PROC / str(pid))
             for task in _tasks(pid):
                 part = "broker" if pid in self._brokers else _part(process, _name(task))
                 found[task] = part, sum(int(field) for field in _fields(task)[11:13])
@@ -72,8 +75,20 @@ def _part(process: str, thread: str) -> str:
     if process == "java":
         if thread.startswith("Executor task"):
             return "JVM tasks"
-        return "JVM compiler, GC" if thread.startswith(("C1 ", "C2 ", "GC ", "G1 ", "VM ", "Sweeper")) else "JVM other"
-    return "librdkafka" if thread.startswith("rdk:") else "Python"
+        if thread.startswith(("C1 ", "C2 ", "Sweeper")):
+            return "JVM compiler"
+        return "JVM GC" if thread.startswith(("GC ", "G1 ", "VM ")) else "JVM other"
+    if process != "worker":
+        return "driver's Python"
+    return "librdkafka" if thread.startswith("rdk:") else "worker"
+
+
+def _is_worker(pid: int) -> bool:
+    """Return whether it is one of Spark's Python workers, or the daemon that forks them."""
+    try:
+        return b"pyspark.daemon" in (_PROC / str(pid) / "cmdline").read_bytes()
+    except OSError:
+        return False
 
 
 class PeakMemory:

@@ -1,4 +1,4 @@
-"""One run of one source: a streaming query over a topic, measured when it is warm."""
+"""One run of one source: a streaming query over a topic, its first micro-batch and its later ones apart."""
 
 from __future__ import annotations
 
@@ -15,35 +15,41 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.processes import CpuByPart, PeakMemory, Peaks, cpu_seconds
+from benchmarks.processes import EXECUTOR, CpuByPart, PeakMemory, Peaks, cpu_seconds
 from benchmarks.topics import Load
 from spark_groupsource.dev_broker import Cluster
 
-# Name in the tables: format. In this order they run in each round.
-SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka"}
-# How fast Spark is when reading costs nothing.
-CEILING = {"ceiling": "groupkafka_ceiling"}
-# The number of micro-batches of a load. The first starts the query, the workers and the connections, and does not count.
-# They are large: the trickle measures what Spark does once in each, its logs and its plan.
-BATCHES = 2
-# These read only a part of the load, since they are slow.
-PARTS = {"pure": 8, "plain": 2}
+ALL, VALUE = "all columns", "value STRING"
+COLUMNS = (ALL, VALUE)
+"""What a query asks the source for. Spark's own source has no `.schema()`: its query casts the value and drops the others."""
+
+SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka", "ceiling": "groupkafka_ceiling"}
+"""Name in the tables: format. In this order they run in each round. The ceiling is Spark's speed when reading costs nothing."""
+
+BATCHES = 4
+"""The number of micro-batches of a load. The first starts the query, its consumers and its connections."""
+
+_PARTS = {"pure": 8, "plain": 2}
+"""These read only a part of the load, since they are slow."""
+
 _LIMIT_S = 600.0
-# Looking more often would disturb the measurement.
 _LOOK_S = 0.02
+"""Looking more often would disturb the measurement."""
 
 _numbers = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Throughput:
-    """The micro-batches after the first (`BATCHES`): their rows, time from trigger to trigger, CPU time and peaks of memory."""
+class Cost:
+    """What some micro-batches took: rows, seconds from trigger to trigger, and CPU seconds.
+
+    `cpu_seconds` are those of all of Spark's processes, or of the consume loop. `parts` has them by part of the work.
+    Threads that ended meanwhile count in `cpu_seconds` only.
+    """
 
     rows: int
     seconds: float
     cpu_seconds: float
-    peaks: Peaks
-    # CPU seconds by part of the work. Threads that ended meanwhile count in `cpu_seconds` only.
     parts: dict[str, float] = field(default_factory=dict)
 
     @property
@@ -53,8 +59,18 @@ class Throughput:
 
     @property
     def cpu_s_per_million(self) -> float:
-        """CPU seconds of Spark's processes, or of the consume loop, for each million rows."""
-        return self.cpu_seconds / self.rows * 1e6
+        """CPU seconds of the executor and its workers, without the JVM's compilers, for each million rows."""
+        used = sum(self.parts[part] for part in EXECUTOR) if self.parts else self.cpu_seconds
+        return used / self.rows * 1e6
+
+
+@dataclass(frozen=True)
+class Throughput:
+    """The first micro-batch of a query, the later ones together, and the peaks of memory of all of them."""
+
+    first: Cost
+    later: Cost
+    peaks: Peaks
 
 
 class Runs:
@@ -66,37 +82,34 @@ class Runs:
         self._folder = folder
         self._broker = [node.pid for node in cluster.nodes]
 
-    def throughput(self, source: str, load: Load, sink: str) -> Throughput:
-        """Read the load, or its part, into `sink` (`noop` or `parquet`)."""
-        starts = load.last(load.records // PARTS.get(source, 1))
+    def throughput(self, source: str, columns: str, load: Load, sink: str) -> Throughput:
+        """Read these columns of the load, or of its part, into `sink` (`noop` or `parquet`)."""
+        starts = load.last(load.records // _PARTS.get(source, 1))
         records = load.records - sum(starts.values())
         options = {
             "startingOffsets": json.dumps({load.topic: {str(number): start for number, start in starts.items()}}),
             "maxOffsetsPerTrigger": str(-(-records // BATCHES)),
         }
         with PeakMemory(self._broker) as memory:
-            query = self._start(source, load.topic, sink, options)
+            meter = _Meter(self._broker)
+            query = self._start(source, columns, load.topic, sink, options)
             _until_batch(query, 0)
-            began, cpu, parts = time.monotonic(), cpu_seconds(self._broker), CpuByPart(self._broker)
+            first = meter.lap()
             _until_batch(query, BATCHES - 1)
             # Without the cost of ending a query.
-            cpu = cpu_seconds(self._broker) - cpu
-            by_part = parts.seconds()
+            later = meter.lap()
         _until_ended(query)
         batches = _progress_with_rows(query)
         # The limit is split into whole offsets: a few may be left for one more micro-batch.
         if not BATCHES <= len(batches) <= BATCHES + 1 or sum(each["numInputRows"] for each in batches) != records:
             raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {records} rows")
-        seconds = sum(each["durationMs"]["triggerExecution"] for each in batches[1:BATCHES]) / 1000
-        if seconds > time.monotonic() - began + 1:
-            raise RuntimeError(f"{source}: Spark says {seconds} s, which is more than has passed")
-        return Throughput(sum(each["numInputRows"] for each in batches[1:BATCHES]), seconds, cpu, memory.peaks, by_part)
+        return Throughput(first.cost(batches[:1]), later.cost(batches[1:BATCHES]), memory.peaks)
 
     def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
         """Write single records for so long, and return the time of each micro-batch with records, in ms."""
         topic = f"trickle-{next(_numbers)}"
         self._cluster.create_topic(topic, 4)
-        query = self._start(source, topic, "noop", {"startingOffsets": "earliest"}, endless=True)
+        query = self._start(source, ALL, topic, "noop", {"startingOffsets": "earliest"}, endless=True)
         stop = threading.Event()
         writer = threading.Thread(target=self._write, args=(topic, per_s, stop))
         writer.start()
@@ -111,9 +124,9 @@ class Runs:
             query.stop()
         return [each["durationMs"]["triggerExecution"] for each in _progress_with_rows(query)[warm:]]
 
-    def plain_consume(self, load: Load) -> Throughput:
+    def plain_consume(self, load: Load) -> Cost:
         """Run confluent-kafka's own `consume` in a loop, without Spark: the best case for a reader of `Message` objects."""
-        starts = load.last(load.records // PARTS["plain"])
+        starts = load.last(load.records // _PARTS["plain"])
         records = load.records - sum(starts.values())
         consumer = Consumer(
             {
@@ -133,9 +146,11 @@ class Runs:
                     rows += 1
         seconds, cpu = time.monotonic() - began, time.process_time() - cpu
         consumer.close()
-        return Throughput(rows, seconds, cpu, Peaks(0, 0))
+        return Cost(rows, seconds, cpu)
 
-    def _start(self, source: str, topic: str, sink: str, more: dict[str, str], *, endless: bool = False) -> StreamingQuery:
+    def _start(
+        self, source: str, columns: str, topic: str, sink: str, more: dict[str, str], *, endless: bool = False
+    ) -> StreamingQuery:
         # The group must be new: this source would go on at the group's committed offsets.
         name = f"run-{uuid.uuid4()}"
         options = {
@@ -146,8 +161,13 @@ class Runs:
         # Spark's source commits nothing, and warns if it is given a group.
         if source != "spark":
             options["kafka.group.id"] = name
-        writer = self._spark.readStream.format((SOURCES | CEILING)[source]).options(**options).load().writeStream.format(sink)
-        writer = writer.option("checkpointLocation", str(self._folder / name / "checkpoint"))
+        reader = self._spark.readStream.format(SOURCES[source]).options(**options)
+        if columns == VALUE and source != "spark":
+            reader = reader.schema(VALUE)
+        frame = reader.load()
+        if columns == VALUE and source == "spark":
+            frame = frame.selectExpr("CAST(value AS STRING) AS value")
+        writer = frame.writeStream.format(sink).option("checkpointLocation", str(self._folder / name / "checkpoint"))
         if sink != "noop":
             writer = writer.option("path", str(self._folder / name / "out"))
         return (writer if endless else writer.trigger(availableNow=True)).start()
@@ -160,6 +180,36 @@ class Runs:
             producer.produce(topic, b"x" * 100, b"%d" % number, number % 4)
             producer.poll(0)
         producer.flush(10)
+
+
+@dataclass(frozen=True)
+class _Lap:
+    """What passed between two looks at the clocks."""
+
+    seconds: float
+    cpu_seconds: float
+    parts: dict[str, float]
+
+    def cost(self, batches: list[dict[str, Any]]) -> Cost:
+        """Return the cost of these micro-batches, which ran in this lap."""
+        seconds = sum(each["durationMs"]["triggerExecution"] for each in batches) / 1000
+        if seconds > self.seconds + 1:
+            raise RuntimeError(f"Spark says {seconds} s, which is more than has passed")
+        return Cost(sum(each["numInputRows"] for each in batches), seconds, self.cpu_seconds, self.parts)
+
+
+class _Meter:
+    """The clocks, lap by lap."""
+
+    def __init__(self, broker: list[int]) -> None:
+        self._broker = broker
+        self._began, self._cpu, self._parts = time.monotonic(), cpu_seconds(broker), CpuByPart(broker)
+
+    def lap(self) -> _Lap:
+        """Return what has passed since the last call, or since this object was created."""
+        lap = _Lap(time.monotonic() - self._began, cpu_seconds(self._broker) - self._cpu, self._parts.seconds())
+        self._began, self._cpu, self._parts = time.monotonic(), cpu_seconds(self._broker), CpuByPart(self._broker)
+        return lap
 
 
 def _progress_with_rows(query: StreamingQuery) -> list[dict[str, Any]]:

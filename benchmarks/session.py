@@ -74,7 +74,11 @@ class _CeilingTaskReader(TaskReader):
             yield ready.slice(0, offsets.end - begin)
 
 
-def open_session(cores: int, folder: Path) -> SparkSession:
+UNSAFE_ARROW = "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+"""Java options with which Arrow checks neither bounds nor nulls on each access."""
+
+
+def open_session(cores: int, folder: Path, java_options: str) -> SparkSession:
     """Start Spark on so many local cores; `folder` is for its files."""
     if pyspark.__version__ != SPARK:
         raise SystemExit(
@@ -89,6 +93,7 @@ def open_session(cores: int, folder: Path) -> SparkSession:
         .appName("spark_groupsource benchmarks")
         .config("spark.driver.extraClassPath", f"{spark_kafka_jars()}/*")
         .config("spark.driver.memory", "2g")
+        .config("spark.driver.extraJavaOptions", java_options)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")

@@ -1,4 +1,4 @@
-"""The topics that are read: records of one size, one codec, a number of partitions."""
+"""The topics that are read: records of one size, one codec, batches of one size, a number of partitions."""
 
 from __future__ import annotations
 
@@ -17,17 +17,21 @@ _ALPHABET = "0123456789abcdef"
 
 @dataclass(frozen=True)
 class Load:
-    """The records of a benchmark: `records` records of `size` bytes (the value), in `partitions` partitions."""
+    """The records of a benchmark: `records` records of `size` bytes (the value), in `partitions` partitions.
+
+    The log has them in record batches of at most `batch_kb` KiB. Java's producers write 16 KiB by default.
+    """
 
     size: int
     records: int
     codec: str = "none"
     partitions: int = 4
+    batch_kb: int = 64
 
     @property
     def topic(self) -> str:
         """The topic's name."""
-        return f"bench-{self.size}-{self.codec}-{self.partitions}"
+        return f"bench-{self.size}-{self.codec}-{self.partitions}-{self.batch_kb}"
 
     def last(self, records: int) -> dict[int, int]:
         """Return where to start, by partition, to read about the last `records` records, as many of each partition."""
@@ -36,7 +40,7 @@ class Load:
 
     def __str__(self) -> str:
         size = f"{self.size // 1000} KB" if self.size >= 1000 else f"{self.size} B"
-        return f"{size}, {self.codec}, {self.partitions} partitions"
+        return f"{size}, {self.codec}, {self.partitions} partitions, batches of {self.batch_kb} KB"
 
 
 def fill(cluster: Cluster, load: Load) -> None:
@@ -55,6 +59,7 @@ def fill(cluster: Cluster, load: Load) -> None:
             "bootstrap.servers": cluster.bootstrap_servers,
             "compression.codec": load.codec,
             "linger.ms": 50,
+            "batch.size": load.batch_kb * 1024,
             "queue.buffering.max.kbytes": 256 * 1024,
         }
     )

@@ -18,7 +18,7 @@ RELEASE_STAMP := $(RELEASE_VENV)/.installed
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning clean
+.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -125,13 +125,17 @@ $(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_
 	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e '.[cli]' 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }
 	@touch $@
 
-# This source, native and pure, and Spark's own, in turn; make bench BENCH=--help says what can be chosen.
+# This source and Spark's own, in turn, with a busy core; make bench BENCH=--help says what can be chosen.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 
 # Planning with 1,000 and 10,000 partitions, beside the broker's own answers.
 bench-planning: $(STAMP)
 	@$(BIN)/python -m benchmarks.planning
+
+# What a group's commits cost its coordinator, beside a Java consumer's.
+bench-coordinator: $(STAMP)
+	@$(BIN)/python -m benchmarks.coordinator $(BENCH)
 
 clean:
 	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) $(RELEASE_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

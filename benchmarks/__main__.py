@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 
 from benchmarks.environment import environment
+from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
 from benchmarks.report import Runs as Found
 from benchmarks.report import print_goals, print_parts, print_throughput, print_trickle
@@ -31,18 +32,6 @@ WARM_UP = 1
 
 FIRST_WARM_UP = 4
 """A session's first load needs more of them: the JVM's compiler is busy until about the fourth."""
-
-STOCK_FLAGS = (
-    "-Xms1G",
-    "-Xmx1G",
-    "-XX:TieredStopAtLevel=4",
-    "-XX:-UseSerialGC",
-    "-XX:+UseG1GC",
-    "-XX:MaxGCPauseMillis=20",
-    "-XX:InitiatingHeapOccupancyPercent=35",
-    "-XX:+ExplicitGCInvokesConcurrent",
-)
-"""The options of kafka-server-start.sh. They undo those of the development broker, which is tuned for a short life."""
 
 
 @click.command()

@@ -99,7 +99,7 @@ spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
 print("other:", spark.read.format("other").load().count())
 options = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
 try:
-    spark.read.format("groupkafka").options(**options).load()
+    spark.read.format("groupkafka").options(**options).load().count()
 except Exception as error:
     print("groupkafka:", " ".join(str(error).split()))
 """

@@ -380,7 +380,7 @@ def test_commits_that_may_have_been_left_for_too_long(
         """Write one more record, commit this offset, leave the group, and check."""
         send(producer, name, "x", partition=0, timestamp=written_ms)
         assert producer.flush(30) == 0
-        with joined(cluster, group, name, 1) as consumer:
+        with joined(cluster, group, name, 1, enable_auto_commit="false") as consumer:
             commit(consumer, name, 0, offset)
             assert "it has members" in check(options).of("retention")[0][2]
         return check(options)

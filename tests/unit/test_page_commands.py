@@ -24,7 +24,7 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "groupkafka broker": ("tests/spark/test_readme.py::test_the_broker_prints_its_address_and_ends_with_ctrl_c",),
     "groupkafka check --conf billing.properties": (
-        "tests/kafka/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
+        "tests/kafka/check/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
     "groupkafka top --bootstrap-server localhost:9092 --group billing": (
         "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",

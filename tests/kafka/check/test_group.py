@@ -1,0 +1,193 @@
+"""`groupkafka check` on a group: its members, their sessions, its commits and claims."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+import pytest
+from confluent_kafka import Consumer, Producer
+
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.errors import GroupNotFound
+from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.check.conftest import Check, Checked, query
+from tests.support.consumers import commit, joined
+from tests.support.producing import send
+from tests.support.waiting import until
+
+
+def refusal(cluster: Cluster, topic: str, **settings: str) -> str:
+    """Return the name of the error with which the topic's group refuses a member."""
+    member = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": f"group-of-{topic}",
+            "log_level": 0,
+            **{name.replace("_", "."): value for name, value in settings.items()},
+        }
+    )
+    member.subscribe([topic])
+    message = member.poll(30)
+    member.close()
+    error = message.error() if message is not None else None
+    assert error is not None
+    return str(error.name())
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_live_member_with_another_assignor_is_reported_and_not_disturbed(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str], protocol: str
+) -> None:
+    name = topic(partitions=2)
+    group = f"group-of-{name}"
+    options = query(name, plain, kafka_group_id=group, kafka_group_protocol=protocol)
+    if protocol == "classic":
+        options["kafka.partition.assignment.strategy"] = "range"
+    with joined(cluster, group, name, 2, partition_assignment_strategy="cooperative-sticky") as member:
+        before = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
+        changed: list[object] = []
+        member.subscribe([name], on_assign=lambda *all_: changed.append(all_), on_revoke=lambda *all_: changed.append(all_))
+        checked = check(options)
+        member.poll(3)
+        assert not changed
+        assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["assignor"]
+    assert "the group's member is classic, assignor cooperative-sticky" in checked.errors[0][2]
+    advice = (
+        "set kafka.partition.assignment.strategy=cooperative-sticky" if protocol == "classic" else "kafka.group.protocol=classic"
+    )
+    assert advice in checked.errors[0][2]
+
+
+def test_the_group_refuses_what_the_finding_says(topic: MakeTopic, cluster: Cluster) -> None:
+    """What the finding of the test above says of the classic protocol."""
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, partition_assignment_strategy="cooperative-sticky"):
+        assert refusal(cluster, name, partition_assignment_strategy="range") == "INCONSISTENT_GROUP_PROTOCOL"
+
+
+def test_members_with_range_may_offer_more_which_is_a_warning(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, group_instance_id="spare"):
+        checked = check(query(name, plain, kafka_group_id=f"group-of-{name}", kafka_group_instance_id="spare"))
+    assert checked.exit_code == 0, checked.output
+    assert checked.level("assignor") == "warning"
+    assert "all others offer cooperative-sticky too" in checked.of("assignor")[0][2]
+    assert checked.level("instance id") == "warning"
+    assert "a member at 127.0.0.1 uses it" in checked.of("instance id")[0][2]
+
+
+def test_the_new_protocol_is_tried_without_a_member(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    checked = check(query(name, plain, kafka_group_protocol="consumer"))
+    assert checked.exit_code == 0, checked.output
+    assert checked.level("protocol") == "ok"
+    with pytest.raises(GroupNotFound):
+        GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
+
+
+def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic(partitions=2)
+    produce(name, [(None, "x")] * 10, 0)
+    record = CommitRecord(stream="alpha", logged=7, done=7, next=9, owed=(OwedRange("beta", 3, 2, 4),))
+    with joined(cluster, f"group-of-{name}", name, 2) as consumer:
+        commit(consumer, name, 0, record.offset, record.metadata())
+        commit(consumer, name, 1, 3)
+    checked = check(query(name, plain, kafka_group_id=f"group-of-{name}"))
+    assert checked.exit_code == 1
+    assert "starts 2 at the group's commits; 1 offsets to read" in checked.of("start")[0][2]
+    assert [line[1] for line in checked.errors] == ["data loss"]
+    assert f"{name}-1" in checked.errors[0][2]
+    assert f"{name}-0 [2, 4) of stream beta" in checked.of("claims")[0][2]
+    assert "fails after 120 s (outstandingClaims.grace)" in checked.of("claims")[0][2]
+    held = check(query(name, plain, kafka_group_id=f"group-of-{name}", failOnDataLoss="false", outstandingClaims="reread"))
+    assert held.exit_code == 0
+    assert held.level("data loss") == held.level("claims") == "warning"
+    assert "reads them; records may be duplicated" in held.of("claims")[0][2]
+
+
+def test_a_session_that_the_brokers_refuse_is_an_error(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    longer = {"kafka_session_timeout_ms": "1800001", "kafka_max_poll_interval_ms": "1800001"}
+    checked = check(query(name, plain, **longer))
+    assert checked.exit_code == 1
+    assert [line[1] for line in checked.errors] == ["session"]
+    assert "kafka.session.timeout.ms=1800001 is above group.max.session.timeout.ms (1800000)" in checked.errors[0][2]
+    assert "Set it to 1000 to 1800000" in checked.errors[0][2]
+    fits = check(query(name, plain))
+    assert "kafka.session.timeout.ms=45000: the brokers accept 1000 to 1800000" in fits.of("session")[0][2]
+    theirs = check(query(name, plain, kafka_group_protocol="consumer"))
+    assert "group.consumer.session.timeout.ms is 6000" in theirs.of("session")[0][2]
+
+    # What the finding says of the group.
+    over = {"session_timeout_ms": "1800001", "max_poll_interval_ms": "1800001"}
+    assert refusal(cluster, name, **over) == "INVALID_SESSION_TIMEOUT"
+
+
+def test_commits_that_may_have_been_left_for_too_long(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name, day_ms = topic(), 86_400_000
+    group, now_ms = f"group-of-{name}", round(time.time() * 1000)
+    options = query(name, plain, kafka_group_id=group)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+
+    def left_at(offset: int, written_ms: int) -> Checked:
+        """Write one more record, commit this offset, leave the group, and check."""
+        send(producer, name, "x", partition=0, timestamp=written_ms)
+        assert producer.flush(30) == 0
+        with joined(cluster, group, name, 1, enable_auto_commit="false") as consumer:
+            commit(consumer, name, 0, offset)
+            assert "it has members" in check(options).of("retention")[0][2]
+        return check(options)
+
+    assert not check(options).of("retention"), "the group has no commits"
+    old = left_at(1, now_ms - 9 * day_ms)
+    assert old.level("retention") == "ok"
+    assert "since when it is idle is not known" in old.of("retention")[0][2]
+    unread = left_at(1, now_ms - day_ms)
+    assert (unread.level("retention"), unread.exit_code) == ("warning", 0)
+    assert "kept for 7 days without members" in unread.of("retention")[0][2]
+    assert f"in {name}-0 for example" in unread.of("retention")[0][2]
+    read = left_at(2, now_ms)
+    assert read.level("retention") == "ok"
+    assert "has read within this time" in read.of("retention")[0][2]
+
+
+def test_more_members_than_partitions_is_a_warning(
+    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+) -> None:
+    name = topic()
+    options = query(name, plain, kafka_group_id=f"group-of-{name}", kafka_partition_assignment_strategy="range")
+    with joined(cluster, f"group-of-{name}", name, 1) as first:
+        alone = check(options)
+        other = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
+        other.subscribe([name])
+        try:
+
+            def both() -> bool:
+                first.poll(0.1)
+                other.poll(0.1)
+                now = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}")
+                return now.state == "stable" and len(now.members) == 2
+
+            until(both, "both are members")
+            checked = check(options)
+        finally:
+            other.close()
+    assert alone.level("members") == "ok"
+    assert "1 member for 1 partition; one more member would be a standby" in alone.of("members")[0][2]
+    assert (checked.level("members"), checked.exit_code) == ("warning", 0)
+    assert "2 members for 1 partition: 1 of them can have none" in checked.of("members")[0][2]

@@ -1,0 +1,147 @@
+"""Records that are gone when they should be planned: expired, or cut off."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+from spark_groupsource.errors import DataLossError
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.kafka.losses.conftest import GOES_ON, QUICK, Brokers, ended
+from tests.support.waiting import until
+
+
+def test_what_expired_before_it_was_planned_ends_the_query_or_is_passed_over(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    assert a.run_batch() == {0: (0, 10)}
+    produce(name, [(None, b"x")] * 20)
+    brokers.expire(name, 25)
+    lost = rf"{name}-0 \[10, 25\) \(15 offsets\): the next offset to read was 10, and the log starts at 25"
+    assert re.search(lost, ended(a))
+    assert "failOnDataLoss to false" in ended(a)
+    a.cycle.stop()
+    b = query(name, **GOES_ON)
+    b.done = b.logged = a.done
+    assert b.run_batch() == {0: (25, 30)}, "each record that is there, once"
+    assert re.search(lost + r".*the query goes on at 25", caplog.text)
+    assert not b.plan()
+
+
+def test_a_range_that_is_held_stays_held_when_it_expires(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a, b = query(name), query(name, **GOES_ON)
+    assert a.plan()
+    assert a.claim() == {0: (0, 10)}
+    a.cycle.stop()
+    b.until_planning(1)
+    produce(name, [(None, b"x")] * 10)
+    brokers.expire(name, 15)
+    assert b.run_batch() == {0: (15, 20)}
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert [entry.range for entry in record.owed] == [(0, 10)]
+    a.restart()
+    assert a.claim() == {0: (0, 10)}, "its tasks tell what is left of it"
+
+
+def test_partitions_that_are_added_while_a_query_runs_are_read_from_their_beginning(
+    topic: MakeTopic, query: MakeQuery, admin: AdminClient, brokers: Brokers, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name, startingOffsets="latest", **QUICK)
+    a.until_planning(1)
+    assert not a.plan()
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
+    until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 2, "the new partition")
+    brokers.append(name, 4, partition=1)
+    assert a.run_batch() == {1: (0, 4)}
+
+
+class TestTheFixedTargetOfAvailableNow:
+    @pytest.fixture
+    def begun(self, topic: MakeTopic, produce: Produce, query: MakeQuery) -> tuple[str, Query]:
+        """A topic, and a query on it whose target is ten records and which has read four of them."""
+        name = topic()
+        produce(name, [(None, b"x")] * 10)
+        a = query(name, maxOffsetsPerTrigger="4", **GOES_ON)
+        a.cycle.fix_target()
+        assert a.run_batch() == {0: (0, 4)}
+        return name, a
+
+    @pytest.mark.parametrize("records", [3, 10], ids=["with less", "with as many"])
+    def test_is_gone_with_its_topic_whatever_failOnDataLoss_says(  # noqa: N802
+        self, begun: tuple[str, Query], brokers: Brokers, records: int
+    ) -> None:
+        name, a = begun
+        brokers.recreate(name, records)
+        with pytest.raises(DataLossError, match=rf"AvailableNow(.|\n)*{name}-0 \[4, 10\) \(6 offsets\): .*created again"):
+            a.plan()
+
+    def test_is_gone_when_the_topic_is_deleted(self, begun: tuple[str, Query], brokers: Brokers) -> None:
+        name, a = begun
+        brokers.delete(name)
+        with pytest.raises(DataLossError, match=r"AvailableNow(.|\n)*does not exist any more"):
+            a.plan()
+
+    def test_is_read_as_far_as_it_has_not_expired(self, begun: tuple[str, Query], brokers: Brokers) -> None:
+        name, a = begun
+        brokers.expire(name, 8)
+        assert a.run_batch() == {0: (8, 10)}
+        assert not a.plan()
+
+
+def test_a_position_beyond_the_log_of_the_same_topic_is_a_log_that_was_cut(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    brokers.restore_commit(name, CommitRecord(stream="another", logged=4, done=4, next=30))
+    loss = rf"{name}-0 \[10, 30\) \(20 offsets\): the next offset to read was 30, and the log ends at 10"
+    a = query(name)
+    assert re.search(loss, ended(a))
+    a.cycle.stop()
+    b = query(name, **GOES_ON)
+    b.until_planning(1)
+    assert re.search(loss + ".*the query goes on at 10", caplog.text)
+    produce(name, [(None, b"x")] * 5)
+    assert b.run_batch() == {0: (10, 15)}
+
+
+def test_the_ids_of_topics_stand_in_the_plan_and_in_the_commit_record(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    a.run_batch()
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert a.done.topics == {name: record.topic_id}
+    assert PlanOffset.parse(a.done.to_json(), f"group-of-{name}") == a.done
+
+
+def test_a_record_and_a_checkpoint_without_an_id_are_accepted(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    a = query(name)
+    a.done = a.logged = a.done.model_copy(update={"plan": 3, "ranges": {name: {"0": ((0, 4),)}}})
+    brokers.restore_commit(name, CommitRecord(stream=a.done.stream, logged=3, done=3, next=4))
+    assert a.run_batch() == {0: (4, 10)}
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert record.topic_id == a.done.topics[name]

@@ -119,7 +119,7 @@ def test_a_topic_that_does_not_exist_is_named(plan: Plan) -> None:
 
 class TestWhatTheGroupHasNotProcessed:
     @pytest.mark.parametrize(
-        ("record", "told", "left"),
+        ("record", "message", "left"),
         [
             (
                 CommitRecord(stream="alpha", logged=7, done=6, next=8, open=(OpenRange(6, 8),), topic_id="A" * 22),
@@ -135,11 +135,11 @@ class TestWhatTheGroupHasNotProcessed:
         ids=["of a topic that was made anew", "of a log that was cut"],
     )
     def test_is_an_error_or_what_is_there(
-        self, plan: Plan, tens: str, cluster: Cluster, record: CommitRecord, told: str, left: list[tuple[int, int, int]]
+        self, plan: Plan, tens: str, cluster: Cluster, record: CommitRecord, message: str, left: list[tuple[int, int, int]]
     ) -> None:
         with joined(cluster, f"group-of-{tens}", tens, 2) as consumer:
             commit(consumer, tens, 0, record.offset, record.metadata())
-        with pytest.raises(DataLossError, match=told):
+        with pytest.raises(DataLossError, match=message):
             plan(tens, startingOffsets="committed")
         assert bounds(plan(tens, startingOffsets="committed", failOnDataLoss="false")) == left
 

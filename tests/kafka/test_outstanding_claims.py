@@ -152,8 +152,8 @@ def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confir
     def stopped() -> bool:
         try:
             b.plan()
-        except ClaimsOutstanding as told:
-            text = str(told)
+        except ClaimsOutstanding as raised:
+            text = str(raised)
             assert f"{name}-0 [0, 10) 10 offsets: stream {a.done.stream}, plan 0" in text
             assert re.search(r"restart the query .* every record reaches the output once", text)
             assert re.search(r"outstandingClaims=reread: .* duplicated", text)
@@ -170,15 +170,15 @@ def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_ch
     name = topic()
     produce(name, [(None, b"x")] * 10)
     grace = {"outstandingClaims.grace": "1ms"}
-    a, told = query(name), query(name, outstandingClaims="hold", **grace)
+    a, holding = query(name), query(name, outstandingClaims="hold", **grace)
     dead_with_a_claim(a)
-    told.until_planning(1)
-    assert not told.plan()
-    report = told.cycle.report()
+    holding.until_planning(1)
+    assert not holding.plan()
+    report = holding.cycle.report()
     assert report is not None
     assert (report["held"], report["totalHeld"]) == ({name: {"0": 10}}, 10)
     assert re.search(rf"{name}-0 \[0, 10\) \(10 offsets\) is held back: stream {a.done.stream}", caplog.text)
-    told.cycle.stop()
+    holding.cycle.stop()
     with_checkpoint = query(name, **grace)
     with_checkpoint.done = with_checkpoint.logged = with_checkpoint.done.model_copy(update={"plan": 3})
     with_checkpoint.until_planning(1)

@@ -14,6 +14,7 @@ from tests.conftest import MakeTopic, Produce
 from tests.support.frames import assert_rows, assert_same_rows
 from tests.support.group_offsets import committed_offsets
 from tests.support.queries import Queries
+from tests.support.spark_conf import setting
 
 Read = Callable[..., DataFrame]
 
@@ -68,13 +69,10 @@ def test_names_are_accepted_in_any_case_even_where_spark_distinguishes_them(
 ) -> None:
     name = topic()
     produce(name, NUMBERED)
-    spark.conf.set("spark.sql.caseSensitive", "true")
-    try:
+    with setting(spark, "spark.sql.caseSensitive", "true"):
         frame = read(name, "VALUE STRING, timestamptype INT")
         assert frame.columns == ["VALUE", "timestamptype"]
         assert_rows(frame.select("VALUE"), [(value,) for _, value in NUMBERED])
-    finally:
-        spark.conf.unset("spark.sql.caseSensitive")
 
 
 def test_a_count_of_a_stream_needs_one_column_only(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
@@ -140,9 +138,9 @@ def test_what_cannot_be_had_is_an_error_that_lists_what_can(
         read(name, schema).collect()
     query = queries("a", name, schema)
     query.transform = lambda frame: frame.selectExpr("1 AS one")
-    for told in (str(refused.value), query.start(availableNow=True).failure()):
-        assert f"SchemaError: {problem}" in told
-        assert listed in told
+    for text in (str(refused.value), query.start(availableNow=True).failure()):
+        assert f"SchemaError: {problem}" in text
+        assert listed in text
     assert committed_offsets(cluster, f"group-of-{name}", name) == {}
 
 
@@ -151,9 +149,9 @@ def test_a_null_in_a_column_that_is_not_null_stops_the_query_and_is_read_without
 ) -> None:
     name = topic()
     produce(name, [(b"k", b"v"), (b"k", None), (b"k", b"w")])
-    told = queries("a", name, "offset LONG, value STRING NOT NULL").start(availableNow=True).failure()
-    assert f"SchemaError: Reading {name}-0 [0, 3): a record before offset 3 has no value" in told
-    assert "remove NOT NULL from the schema" in told
+    text = queries("a", name, "offset LONG, value STRING NOT NULL").start(availableNow=True).failure()
+    assert f"SchemaError: Reading {name}-0 [0, 3): a record before offset 3 has no value" in text
+    assert "remove NOT NULL from the schema" in text
     assert sorted(queries("a", name, "offset LONG, value STRING").run()) == [(0, "v"), (1, None), (2, "w")]
 
 
@@ -162,11 +160,8 @@ def test_the_default_schema_does_not_depend_on_what_a_timestamp_is_in_ddl(
 ) -> None:
     name = topic()
     produce(name, NUMBERED)
-    spark.conf.set("spark.sql.timestampType", "TIMESTAMP_NTZ")
-    try:
+    with setting(spark, "spark.sql.timestampType", "TIMESTAMP_NTZ"):
         assert dict(read(name).dtypes)["timestamp"] == "timestamp"
         assert read(name).count() == read(name, "timestamp TIMESTAMP_LTZ").count() == 10
         with pytest.raises(AnalysisException, match="timestamp cannot be TIMESTAMP_NTZ: write timestamp TIMESTAMP_LTZ"):
             read(name, "timestamp TIMESTAMP").count()
-    finally:
-        spark.conf.unset("spark.sql.timestampType")

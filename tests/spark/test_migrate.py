@@ -21,6 +21,7 @@ from tests.support.frames import assert_rows
 from tests.support.group_offsets import end_offsets
 from tests.support.producing import send
 from tests.support.queries import Pipeline, Queries
+from tests.support.spark_conf import setting
 from tests.support.waiting import until
 
 Migrate = Callable[..., Result]
@@ -131,11 +132,8 @@ def test_the_second_format_of_the_offset_log_is_read_too(
     name = topic(partitions=2)
     produce(name, [(None, "x")] * 40)
     old = queries.made("old", "kafka", {"subscribe": name, "startingOffsets": "earliest"})
-    spark.conf.set("spark.sql.streaming.offsetLog.formatVersion", "2")
-    try:
+    with setting(spark, "spark.sql.streaming.offsetLog.formatVersion", "2"):
         old.run()
-    finally:
-        spark.conf.unset("spark.sql.streaming.offsetLog.formatVersion")
     if not (old.folder / "checkpoint" / "offsets" / "0").read_text().startswith("v2\n"):
         pytest.skip("this Spark knows the first format only")
     shown = migrate(old, name, "--execute", "--json")

@@ -293,7 +293,7 @@ WRONG: dict[str, tuple[dict[str, str], str, str]] = {
 @pytest.mark.parametrize(("wrong", "theirs", "ours"), WRONG.values(), ids=WRONG)
 def test_wrong_options_of_a_stream(pair: MakePair, cluster: Cluster, wrong: dict[str, str], theirs: str, ours: str) -> None:
     both = pair("wrong", **{"subscribe": "any", **wrong})
-    for one, told in ((both.theirs, theirs), (both.ours, ours)):
+    for one, text in ((both.theirs, theirs), (both.ours, ours)):
         with pytest.raises(Exception, match=r"(?s).") as caught:
             one.start(availableNow=True).running.awaitTermination()
-        assert told in str(caught.value)
+        assert text in str(caught.value)

@@ -126,10 +126,10 @@ class TestBatch:
 
     @pytest.mark.parametrize(("wrong", "theirs", "ours"), REFUSED.values(), ids=REFUSED)
     def test_refusals(self, read: Read, hours: str, wrong: Callable[[str], dict[str, str]], theirs: str, ours: str) -> None:
-        for source, told in (("kafka", theirs), ("groupkafka", ours)):
+        for source, text in (("kafka", theirs), ("groupkafka", ours)):
             with pytest.raises(Exception, match=r"(?s).") as caught:
                 read(source, hours, **wrong(hours)).collect()
-            assert told in str(caught.value)
+            assert text in str(caught.value)
 
     @plans_a_batch_read_once
     def test_a_frame_that_is_read_twice_reads_the_same_here_and_what_is_new_there(

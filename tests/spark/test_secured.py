@@ -59,7 +59,7 @@ def test_a_query_under_kip_848(secured_queries: Queries, secured: Secured, secur
 
 
 @pytest.mark.parametrize(
-    ("prefix", "group", "told"),
+    ("prefix", "group", "text"),
     [
         ("open-", "closed", "READ on the group"),
         ("closed-", "open-any", "READ on the topic"),
@@ -67,7 +67,7 @@ def test_a_query_under_kip_848(secured_queries: Queries, secured: Secured, secur
     ],
 )
 def test_a_query_without_an_acl_says_which(
-    secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, prefix: str, group: str, told: str
+    secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, prefix: str, group: str, text: str
 ) -> None:
     topic = secured_topic(prefix)
     options = {
@@ -78,8 +78,8 @@ def test_a_query_without_an_acl_says_which(
     }
     failure = secured_queries("a", topic, **options).start(availableNow=True).failure()
     assert "NotAuthorized" in failure
-    assert told in failure
-    assert (group if told.endswith("group") else topic) in failure
+    assert text in failure
+    assert (group if text.endswith("group") else topic) in failure
     assert shown_secrets(secured, failure) == []
 
 

@@ -21,6 +21,7 @@ from spark_groupsource.spark.startless_reader import StartlessReader
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
 from tests.support.queries import Pipeline, Queries
+from tests.support.spark_conf import setting
 from tests.support.waiting import until
 
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"
@@ -66,9 +67,8 @@ def startless(spark: SparkSession, queries: Queries, armed: Path) -> StartlessQu
 
 @pytest.fixture
 def wrapped(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set(WRAPPER, "true")
-    yield
-    spark.conf.unset(WRAPPER)
+    with setting(spark, WRAPPER, "true"):
+        yield
 
 
 class Batches:

@@ -123,9 +123,9 @@ class TestAPartitionIsAcquired:
             adopted(LOGGED, record("me", 8, done=7, at=300))
 
     def test_that_knows_a_newer_plan_lists_each_way_out_and_what_it_costs(self) -> None:
-        with pytest.raises(CheckpointBehindGroup) as told:
+        with pytest.raises(CheckpointBehindGroup) as raised:
             adopted(LOGGED, record("me", 8, done=7, at=300))
-        what, *ways = str(told.value).splitlines()
+        what, *ways = str(raised.value).splitlines()
         assert "second driver" in what
         assert "restored" in what
         assert len(ways) == 3

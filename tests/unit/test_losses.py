@@ -196,9 +196,9 @@ def test_nothing_lost_is_no_error() -> None:
 
 def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     losses = [PartitionLoss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
-    with pytest.raises(DataLossError) as told:
+    with pytest.raises(DataLossError) as raised:
         refuse(losses)
-    text = str(told.value)
+    text = str(raised.value)
     assert "orders-0 [5, 9) (4 offsets): the next offset to read was 9, and the log ends at 5" in text
     assert "orders-19 " in text
     assert "orders-20 " not in text

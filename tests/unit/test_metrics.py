@@ -138,8 +138,8 @@ class TestTheOptions:
             f"running = reader.GroupKafkaStreamReader(Options.parse({NEEDED!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"
         )
-        told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-        assert told.stdout.strip() == "[]"
+        printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+        assert printed.stdout.strip() == "[]"
 
 
 class Clock:

@@ -29,7 +29,7 @@ def raised(name: str) -> tuple[str, float]:
 
 
 @pytest.mark.parametrize(
-    ("give", "told"),
+    ("give", "message"),
     [
         (lambda: Token(SECRET, time.time() - 1), "librdkafka does not accept the token"),
         (lambda: Token(SECRET + "\x7f", time.time() + 60), "librdkafka does not accept the token"),  # librdkafka's text quotes it
@@ -38,7 +38,7 @@ def raised(name: str) -> tuple[str, float]:
     ],
 )
 def test_what_librdkafka_does_not_take_is_reported_and_not_shown(
-    give: Callable[[], Token], told: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    give: Callable[[], Token], message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(native_tokens, "TokenCallback", lambda _name, _config: lambda _again: give())
     consumer = NativeConsumer(with_callback("any:any", log_level="7", debug="security"))
@@ -52,8 +52,8 @@ def test_what_librdkafka_does_not_take_is_reported_and_not_shown(
         (error,) = [error for error in consumer.errors.values() if "OAUTHBEARER" in error.str()]
     finally:
         consumer.close()
-    assert f"kafka.oauth_cb: {told}" in error.str()
-    assert f"kafka.oauth_cb = 'any:any': {told}" in caplog.text
+    assert f"kafka.oauth_cb: {message}" in error.str()
+    assert f"kafka.oauth_cb = 'any:any': {message}" in caplog.text
     assert SECRET not in caplog.text + error.str()
 
 

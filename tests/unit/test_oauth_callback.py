@@ -51,15 +51,15 @@ def test_the_function_gets_the_config_and_its_token_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "told"),
+    ("name", "message"),
     [
         ("no.such.module:token", "No module named 'no'"),
         (f"{__name__}:no_such", "no_such"),
         (f"{__name__}:SECRET", "it is a str"),
     ],
 )
-def test_a_name_without_a_function_is_an_error_that_names_the_option(name: str, told: str) -> None:
-    with pytest.raises(OptionError, match=rf"^kafka\.oauth_cb = '{name}': .*{told}"):
+def test_a_name_without_a_function_is_an_error_that_names_the_option(name: str, message: str) -> None:
+    with pytest.raises(OptionError, match=rf"^kafka\.oauth_cb = '{name}': .*{message}"):
         function_named(name)
 
 
@@ -72,7 +72,7 @@ def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize(
-    ("token", "told"),
+    ("token", "message"),
     [
         (SECRET, "no tuple"),
         ((SECRET, None), "no tuple"),
@@ -97,8 +97,8 @@ def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monk
         ((SECRET, 4e9, "", {}, SECRET), "no tuple"),
     ],
 )
-def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: object, told: str) -> None:
-    with pytest.raises(AuthenticationFailed, match=told) as caught:
+def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: object, message: str) -> None:
+    with pytest.raises(AuthenticationFailed, match=message) as caught:
         giving(token)
     assert "kafka.oauth_cb" in str(caught.value)
     assert SECRET not in f"{caught.value!r}"

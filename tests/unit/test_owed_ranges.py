@@ -64,9 +64,9 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
     assert not holding.needs_earlier_claims, "it is called once"
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
-    with pytest.raises(ClaimsOutstanding) as told:
+    with pytest.raises(ClaimsOutstanding) as raised:
         holding.to_reread({ORDERS: record(OWED)}, ME, 120.0)
-    text = str(told.value)
+    text = str(raised.value)
     assert "After 120 s (outstandingClaims.grace)" in text
     assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
     assert "restart the query of stream gone on its checkpoint" in text
@@ -108,9 +108,9 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
 ) -> None:
     with caplog.at_level(logging.WARNING):
         HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()})
-    (told,) = caplog.messages
-    assert told.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
-    assert fate in told
+    (warning,) = caplog.messages
+    assert warning.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
+    assert fate in warning
 
 
 class TestAStreamThatIsAlive:

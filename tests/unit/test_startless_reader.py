@@ -1,4 +1,4 @@
-"""Where a Spark stands that does not say it, told from the order of its calls (Spark 4.0 and 4.1)."""
+"""Where a Spark stands that does not say it, known from the order of its calls (Spark 4.0 and 4.1)."""
 
 from __future__ import annotations
 

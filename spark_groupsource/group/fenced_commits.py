@@ -108,11 +108,10 @@ class FencedCommits:
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        metadata = {partition: self._encoded(partition, records[partition]) for partition in sorted(records)}
         offsets = [
-            KafkaTopicPartition(
-                *partition, offset=records[partition].offset, metadata=self._encoded(partition, records[partition])
-            )
-            for partition in sorted(records)
+            KafkaTopicPartition(*partition, offset=records[partition].offset, metadata=text)
+            for partition, text in metadata.items()
         ]
         doing = f"committing {_named(records)} to group {self._group_id}"
         try:
@@ -122,6 +121,7 @@ class FencedCommits:
         for written in answer or ():
             if written.error is not None:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
+        self._observer.committed(metadata)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
         """Explain a refused commit. librdkafka does not name the refused partition, so the records are read back."""

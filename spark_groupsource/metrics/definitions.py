@@ -122,6 +122,13 @@ COMMIT_ERRORS = Metric(
     "Commits that were not taken, by the error's name (errors.py). `GenerationChanged` is a rebalance and passes; "
     "`CommitOutcomeUnknown` and `CommitRefused` end the query.",
 )
+COMMIT_BYTES = Metric(
+    "groupkafka_commit_bytes_total",
+    Kind.COUNTER,
+    QUERY,
+    "About the bytes that the group's coordinator has written to the log of `__consumer_offsets` for this query's commits, "
+    "before replication. They grow with the micro-batches, the partitions that have news, and the length of names.",
+)
 REBALANCES = Metric(
     "groupkafka_rebalances_total",
     Kind.COUNTER,
@@ -184,6 +191,7 @@ METRICS = (
     CLAIMED,
     COMMITTING,
     COMMIT_ERRORS,
+    COMMIT_BYTES,
     REBALANCES,
     DRAINING,
     DRAIN_TIMEOUTS,

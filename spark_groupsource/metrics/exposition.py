@@ -61,6 +61,7 @@ def _series(tally: Tally) -> Iterator[tuple[m.Metric, Series]]:
     yield m.CLAIMED, [((), tally.claimed_offsets)]
     errors = dict.fromkeys(ERRORS, 0) | dict(tally.commit_errors)
     yield m.COMMIT_ERRORS, [((error,), count) for error, count in sorted(errors.items())]
+    yield m.COMMIT_BYTES, [((), tally.commit_bytes)]
     yield m.REBALANCES, [((kind,), tally.rebalances.get(kind, 0)) for kind in ("assigned", "revoked", "lost")]
     yield m.DRAIN_TIMEOUTS, [((), tally.drain_timeouts)]
     yield from _unconfirmed(records.values())

@@ -21,6 +21,16 @@ from spark_groupsource.metrics.definitions import DURATION_BUCKETS_S
 from spark_groupsource.observer import Observer
 from spark_groupsource.partition import Ranges, TopicPartition
 
+COMMIT_BYTES = 61
+"""The bytes of a commit in the log of `__consumer_offsets`, besides its offsets: the header of a record batch."""
+
+OFFSET_BYTES = 44
+"""The bytes of one committed offset there, besides its metadata and the names of the group and the topic.
+
+Key (OffsetCommitKey) and value (OffsetCommitValue) take 34, the frame of their record 9, and the NUL after the metadata, which
+confluent-kafka sends, 1.
+"""
+
 NONE: Mapping[str, int] = MappingProxyType({})
 
 
@@ -67,6 +77,7 @@ class Tally(Observer):
         self.assignment = Assignment()
         self.records: Mapping[TopicPartition, CommitRecord] = MappingProxyType({})
         self.committing = Durations()
+        self.commit_bytes = 0
         self.commit_errors = NONE
         self.rebalances = NONE
         self.draining = Durations()
@@ -116,6 +127,12 @@ class Tally(Observer):
             raise
         finally:
             self.committing = self.committing.and_(self._clock() - began)
+
+    def committed(self, metadata: Mapping[TopicPartition, str]) -> None:
+        """Count the bytes that the coordinator writes for a commit."""
+        names = sum(len(partition.topic) for partition in metadata) + len(metadata) * len(self.group.encode())
+        texts = sum(len(text.encode()) for text in metadata.values())
+        self.commit_bytes += COMMIT_BYTES + len(metadata) * OFFSET_BYTES + names + texts
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
         """Count a callback of the group."""

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.tally import Tally
@@ -71,6 +73,33 @@ def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic
 
     a.cycle.stop()
     assert not scraped(tally).series("groupkafka_partition_owned")
+
+
+def test_count_the_bytes_that_the_coordinator_writes_for_commits(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
+) -> None:
+    name = topic(partitions=20)
+    for partition in range(20):
+        produce(name, [(None, b"x")] * 10, partition)
+    a = query(name, maxOffsetsPerTrigger="40")
+    tally = counted(a)
+    until(a.plan, "something to read")
+    group = 0
+    for letter in a.cycle._options.group_id:  # Java's String.hashCode chooses the partition
+        group = (31 * group + ord(letter)) & 0xFFFFFFFF
+    log = Path(cluster.nodes[0]._folder, "data", f"__consumer_offsets-{(group & 0x7FFFFFFF) % 50}")
+
+    def written() -> int:
+        return sum(file.stat().st_size for file in log.glob("*.log"))
+
+    before, counted_before = written(), scraped(tally).value("groupkafka_commit_bytes_total")
+    for _ in range(5):
+        assert a.claim()
+        a.finish()
+        a.plan()
+    bytes_written = written() - before
+    assert bytes_written > 5 * 20 * 100
+    assert scraped(tally).value("groupkafka_commit_bytes_total") - counted_before == pytest.approx(bytes_written, rel=0.05)
 
 
 def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(

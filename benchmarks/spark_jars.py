@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka source, which this one is compared with."""
+"""The jars of Spark's own Kafka source, which this one is compared with, and of Spark's formats."""
 
 from __future__ import annotations
 
@@ -15,30 +15,52 @@ from spark_groupsource.dev_broker.java import find_java
 SPARK = "4.2.0"
 """The newest version in Maven Central; it runs on 4.3.0 too."""
 _BEFORE = {"4.0": "4.0.2", "4.1": "4.1.1"}
+FORMATS = "4.1.1"
+"""The newest `spark-avro` that was found in Maven Central; it runs on 4.2 and 4.3 too."""
+_FORMATS = {"4.0": "4.0.2"}
 
 
 def spark_kafka_jars() -> Path:
     """Return the folder with its jars for the installed Spark, resolved at the first run."""
     version = _BEFORE.get(pyspark.__version__.rpartition(".")[0], SPARK)
-    target = default_cache().parent / f"spark-kafka-{version}"
+    return _resolved(
+        f"spark-kafka-{version}",
+        Dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, transitive=False),
+        # The newest version of the token provider in Maven Central is 4.0.0.
+        Dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
+        Dependency("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
+        Dependency("org.apache.commons", "commons-pool2", "2.12.1", transitive=False),
+    )
+
+
+def spark_format_jars(name: str) -> Path:
+    """Return the folder with the jar of `spark-avro` or `spark-protobuf`; it is empty if the repository has none.
+
+    The jar is resolved at the first run. Delete an empty folder to ask the repository again.
+    """
+    before = _FORMATS.get(pyspark.__version__.rpartition(".")[0], FORMATS)
+    for version in dict.fromkeys((pyspark.__version__, before)):
+        folder = _resolved(
+            f"{name}-{version}", Dependency("org.apache.spark", f"{name}_2.13", version, transitive=False), optional=True
+        )
+        if any(folder.iterdir()):
+            break
+    return folder
+
+
+def _resolved(name: str, *dependencies: Dependency, optional: bool = False) -> Path:
+    target = default_cache().parent / name
     if target.is_dir():
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        partial = Path(name)
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        partial = Path(folder)
         jars = partial / "jars"
         jars.mkdir()
-        dependencies = (
-            Dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, transitive=False),
-            # The newest version of the token provider in Maven Central is 4.0.0.
-            Dependency("org.apache.spark", "spark-token-provider-kafka-0-10_2.13", "4.0.0", transitive=False),
-            Dependency("org.apache.kafka", "kafka-clients", "3.9.2", transitive=False),
-            Dependency("org.apache.commons", "commons-pool2", "2.12.1", transitive=False),
-        )
         with open(partial / "ivy.log", "w", encoding="utf-8") as log:
             answer = run_ivy(find_java(), dependencies, partial, jars, log, lambda line: print(line, file=sys.stderr))
-        if not answer.succeeded:
-            raise RuntimeError(f"The jars of Spark's Kafka source cannot be resolved: {'; '.join(answer.unresolved)}")
+        if not (answer.succeeded or (optional and answer.missing_in_repository)):
+            raise RuntimeError(f"{name} cannot be resolved: {'; '.join(answer.unresolved)}")
         try:
             jars.rename(target)
         except OSError:

@@ -1,0 +1,86 @@
+"""A real schema registry for the tests: Apicurio Registry with its storage in memory, and its API that is Confluent's.
+
+It listens on a free port of 127.0.0.1, and ends with the process that runs the tests.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import tarfile
+import tempfile
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from spark_groupsource.dev_broker.jars import default_cache
+from spark_groupsource.dev_broker.java import find_java
+from spark_groupsource.dev_broker.ports import free_ports
+from tests.support.spark_process import START_LIMIT_S, SparkProcess, running
+from tests.support.waiting import until
+
+VERSION = "3.0.9"
+"""The newest in Maven Central that runs on Java 17."""
+ARCHIVE = f"https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
+SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
+SILENCE_LIMIT_S = 120.0
+
+
+class Registry:
+    """A running registry: where it is, and what it was asked for."""
+
+    def __init__(self, url: str, process: SparkProcess) -> None:
+        self.url = url
+        self._process = process
+
+    def fetched(self) -> Counter[int]:
+        """Return how often the schema of each id was fetched, by the registry's access log."""
+        return Counter(map(int, re.findall(r'method="GET" path="/apis/ccompat/v7/schemas/ids/(\d+)', self._process.log())))
+
+    def stop(self) -> None:
+        self._process.close()
+
+
+@contextmanager
+def registry(folder: Path) -> Iterator[Registry]:
+    """Start a registry, with its log in the folder, and wait until it answers."""
+    port = free_ports(1)[0]
+    home = _unpacked()
+    listen = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}")
+    command = [find_java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *listen]
+    with running("registry", folder, [*command, "-jar", str(home / f"apicurio-registry-app-{VERSION}-runner.jar")]) as process:
+        url = f"http://127.0.0.1:{port}/apis/ccompat/v7"
+        until(lambda: _answers(f"{url}/subjects"), "the registry answers", START_LIMIT_S)
+        yield Registry(url, process)
+
+
+def _answers(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def _unpacked() -> Path:
+    """Return the folder with the registry, downloaded at the first run."""
+    target = default_cache().parent / f"apicurio-{VERSION}"
+    if target.is_dir():
+        return target
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=target.parent) as name:
+        archive, unpacked = Path(name) / "registry.tar.gz", Path(name) / "registry"
+        with urllib.request.urlopen(ARCHIVE, timeout=SILENCE_LIMIT_S) as answer:
+            archive.write_bytes(answer.read())
+        found = hashlib.sha256(archive.read_bytes()).hexdigest()
+        assert found == SHA256, f"{ARCHIVE} is not what it was: {found}"
+        with tarfile.open(archive) as tar:
+            tar.extractall(unpacked, filter="data")
+        try:
+            unpacked.rename(target)
+        except OSError:
+            if not target.is_dir():  # another process was faster
+                raise
+    return target

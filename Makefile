@@ -18,7 +18,7 @@ RELEASE_STAMP := $(RELEASE_VENV)/.installed
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
+.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
 
 # pip's own output goes to a log, which is shown when the installation fails.
 # The C of the native reader is compiled by the installation.
@@ -81,6 +81,10 @@ test-versions: $(STAMP)
 # The tests that run Spark, on the newest patch of Spark 4.0, 4.1, 4.2 and 4.3; make test-matrix SPARKS="4.0 4.1" chooses.
 test-matrix: $(STAMP)
 	@$(BIN)/python -m tools.matrix $(SPARKS)
+
+# The ways of docs/guide.md to write to Iceberg, which has no jars for a later Spark than 4.1.
+test-iceberg: $(STAMP)
+	@$(BIN)/python -m tools.matrix 4.1 tests/spark/test_iceberg.py
 
 # Tests with the oldest versions of what the source needs that pyproject.toml allows.
 test-lower-bounds: $(STAMP)

@@ -1,4 +1,4 @@
-"""The jars of Spark's own Kafka source, which this one is compared with, and of Spark's formats."""
+"""Jars that Spark is started with: its own Kafka source, which this one is compared with, its formats, and Iceberg."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ _BEFORE = {"4.0": "4.0.2", "4.1": "4.1.1"}
 FORMATS = "4.1.1"
 """The newest `spark-avro` that was found in Maven Central; it runs on 4.2 and 4.3 too."""
 _FORMATS = {"4.0": "4.0.2"}
+_ICEBERG = {"4.0": "1.11.0", "4.1": "1.12.0"}
+"""The newest version for each Spark in Maven Central. There is none for a later Spark."""
 
 
 def spark_kafka_jars() -> Path:
-    """Return the folder with its jars for the installed Spark, resolved at the first run."""
-    version = _BEFORE.get(pyspark.__version__.rpartition(".")[0], SPARK)
+    """Return the folder with the jars of Spark's Kafka source for the installed Spark."""
+    version = _BEFORE.get(_minor_version(), SPARK)
     return _resolved(
         f"spark-kafka-{version}",
         Dependency("org.apache.spark", "spark-sql-kafka-0-10_2.13", version, transitive=False),
@@ -36,19 +38,32 @@ def spark_kafka_jars() -> Path:
 def spark_format_jars(name: str) -> Path:
     """Return the folder with the jar of `spark-avro` or `spark-protobuf`; it is empty if the repository has none.
 
-    The jar is resolved at the first run. Delete an empty folder to ask the repository again.
+    Delete an empty folder to ask the repository again.
     """
-    before = _FORMATS.get(pyspark.__version__.rpartition(".")[0], FORMATS)
+    before = _FORMATS.get(_minor_version(), FORMATS)
     for version in dict.fromkeys((pyspark.__version__, before)):
-        folder = _resolved(
-            f"{name}-{version}", Dependency("org.apache.spark", f"{name}_2.13", version, transitive=False), optional=True
-        )
+        jar = Dependency("org.apache.spark", f"{name}_2.13", version, transitive=False)
+        folder = _resolved(f"{name}-{version}", jar, optional=True)
         if any(folder.iterdir()):
             break
     return folder
 
 
+def iceberg_jars() -> Path | None:
+    """Return the folder with the jar of Iceberg for the installed Spark, or `None` if there is none for it."""
+    spark = _minor_version()
+    if spark not in _ICEBERG:
+        return None
+    jar = Dependency("org.apache.iceberg", f"iceberg-spark-runtime-{spark}_2.13", _ICEBERG[spark], transitive=False)
+    return _resolved(f"iceberg-{_ICEBERG[spark]}-spark-{spark}", jar)
+
+
+def _minor_version() -> str:
+    return pyspark.__version__.rpartition(".")[0]
+
+
 def _resolved(name: str, *dependencies: Dependency, optional: bool = False) -> Path:
+    """Return the folder `name` of the cache with these jars, resolved at the first run."""
     target = default_cache().parent / name
     if target.is_dir():
         return target

@@ -1,6 +1,7 @@
 """`make test-matrix`: the tests that run Spark, on the newest patch of each Spark that the source supports.
 
-Each Spark has an environment of its own, which is brought up to date. The log of its tests is there too.
+Versions such as 4.1 and paths of tests choose among them, as in `make test-iceberg`. Each Spark has an environment of its own,
+which is brought up to date. The log of its tests is there too.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ print(f"Spark {pyspark.__version__}, Python {platform.python_version()}, pyarrow
 
 
 def main(chosen: Sequence[str]) -> int:
-    """Test on the chosen versions, such as 4.1, or on all; print one line for each, and return the exit status."""
-    passed = [test_on(spark) for spark in chosen or SPARKS]
+    """Run the chosen tests on the chosen versions, or all; print one line for each version, and return the exit status."""
+    tests = [one for one in chosen if one.startswith("tests/")]
+    sparks = [one for one in chosen if one not in tests]
+    passed = [test_on(spark, tests or TESTS) for spark in sparks or SPARKS]
     return 0 if all(passed) else 1
 
 
-def test_on(spark: str) -> bool:
+def test_on(spark: str, tests: Sequence[str]) -> bool:
     """Install, test, print the result, and return whether all tests passed."""
     folder = PROJECT / f".venv-spark-{spark}"
     python = folder / "bin" / "python"
@@ -41,7 +44,7 @@ def test_on(spark: str) -> bool:
         return False
     there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
     log = folder / "tests.log"
-    failed = run((str(python), "-m", "pytest", *(LEFT_OPEN if spark < "4.2" else ()), *TESTS), log)
+    failed = run((str(python), "-m", "pytest", *(LEFT_OPEN if spark < "4.2" else ()), *tests), log)
     *_, summary = (line for line in log.read_text().splitlines() if line.startswith("="))
     print(f"{there}: {summary.strip('= ')}" + (f"; see {log}" if failed else ""), flush=True)
     return not failed

@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from benchmarks.spark_jars import spark_format_jars, spark_kafka_jars
+from benchmarks.spark_jars import iceberg_jars, spark_format_jars, spark_kafka_jars
 from spark_groupsource.dev_broker import Cluster
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
@@ -24,12 +24,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two local cores. The source is found as it is installed."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
-    jars = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"))
+    jars = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"), iceberg_jars())
     session = (
         SparkSession.builder.master("local[2]")
         .appName("spark_groupsource tests")
-        # Spark's own Kafka source, to compare with, and its formats for conf/registry.py.
-        .config("spark.driver.extraClassPath", ":".join(f"{folder}/*" for folder in jars))
+        # Spark's own Kafka source, to compare with; its formats for conf/registry.py; Iceberg, if there is one for this Spark.
+        .config("spark.driver.extraClassPath", ":".join(f"{folder}/*" for folder in jars if folder))
         .config("spark.ui.enabled", "false")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import subprocess
 import tarfile
 import tempfile
 import urllib.request
@@ -15,6 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from spark_groupsource.dev_broker.ivy import find_ivy
 from spark_groupsource.dev_broker.jars import default_cache
 from spark_groupsource.dev_broker.java import find_java
 from spark_groupsource.dev_broker.ports import free_ports
@@ -23,9 +25,18 @@ from tests.support.waiting import until
 
 VERSION = "3.0.9"
 """The newest in Maven Central that runs on Java 17."""
-ARCHIVE = f"https://repo1.maven.org/maven2/io/apicurio/apicurio-registry-app/{VERSION}/apicurio-registry-app-{VERSION}-all.tar.gz"
+IVY_FILE = f"""<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">
+<info organisation="spark_groupsource" module="registry"/>
+<dependencies><dependency org="io.apicurio" name="apicurio-registry-app" rev="{VERSION}" transitive="false">
+<artifact name="apicurio-registry-app" type="tar.gz" ext="tar.gz" m:classifier="all"/>
+</dependency></dependencies></ivy-module>
+"""
+IVY_SETTINGS = """<ivysettings><settings defaultResolver="central"/>
+<resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers></ivysettings>
+"""
+"""Maven Central, without the metadata of modules: the archive has everything in it."""
 SHA256 = "2b28181501a20cbf6efcd77f9b7153908fc01f3d3a7c32024c0bd9e1b04c8a43"
-SILENCE_LIMIT_S = 120.0
+DOWNLOAD_LIMIT_S = 600.0
 
 
 class Registry:
@@ -71,11 +82,10 @@ def _unpacked() -> Path:
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        archive, unpacked = Path(name) / "registry.tar.gz", Path(name) / "registry"
-        with urllib.request.urlopen(ARCHIVE, timeout=SILENCE_LIMIT_S) as answer:
-            archive.write_bytes(answer.read())
+        folder, unpacked = Path(name), Path(name) / "unpacked"
+        archive = _downloaded(folder)
         found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert found == SHA256, f"{ARCHIVE} is not what it was: {found}"
+        assert found == SHA256, f"{archive.name} is not what it was: {found}"
         with tarfile.open(archive) as tar:
             tar.extractall(unpacked, filter="data")
         try:
@@ -84,3 +94,26 @@ def _unpacked() -> Path:
             if not target.is_dir():  # another process was faster
                 raise
     return target
+
+
+def _downloaded(folder: Path) -> Path:
+    """Return the registry's archive, which PySpark's Ivy has downloaded into the folder."""
+    file, settings, archive = folder / "ivy.xml", folder / "ivysettings.xml", folder / "apicurio-registry-app.tar.gz"
+    file.write_text(IVY_FILE, encoding="utf-8")
+    settings.write_text(IVY_SETTINGS, encoding="utf-8")
+    ivy = [find_java(), f"-Divy.default.ivy.user.dir={folder / 'home'}", "-jar", str(find_ivy()), "-cache", str(folder / "cache")]
+    ivy += [
+        "-settings",
+        str(settings),
+        "-ivy",
+        str(file),
+        "-confs",
+        "default",
+        "-retrieve",
+        f"{folder}/[artifact].[ext]",
+        "-types",
+        "tar.gz",
+    ]
+    answer = subprocess.run(ivy, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DOWNLOAD_LIMIT_S, check=False)
+    assert archive.is_file(), answer.stdout[-2000:] + answer.stderr
+    return archive

@@ -1,4 +1,4 @@
-"""A query that runs until it is stopped: the records of a topic into Parquet files, each once.
+"""A query that runs until it is stopped: the records of a topic into Parquet files.
 
 python orders.py OPTIONS CHECKPOINT OUTPUT
 

@@ -76,14 +76,19 @@ def build(into: Path) -> list[Path]:
     with tempfile.TemporaryDirectory(prefix="groupsource-wheels-") as folder:
         sdist = build_sdist(Path(folder), into)
         built = [sdist]
+        # A wheel that fails its check does not get into the folder.
+        unchecked = Path(folder) / "unchecked"
+        unchecked.mkdir()
         for platform in PLATFORMS:
             source = unpacked(sdist, Path(folder) / platform.tag)
-            built.append(run_build("wheel", source, into, platform.environment, f"--plat-name={platform.tag}"))
-            check(built[-1], platform)
-        pure = run_build("wheel", unpacked(sdist, Path(folder) / "any"), into, {"CC": "false"})
+            wheel = run_build("wheel", source, unchecked, platform.environment, f"--plat-name={platform.tag}")
+            check(wheel, platform)
+            built.append(Path(shutil.move(wheel, into)))
+        pure = run_build("wheel", unpacked(sdist, Path(folder) / "any"), unchecked, {"CC": "false"})
         assert pure.name.endswith("-py3-none-any.whl"), pure
         assert LIBRARY not in zipfile.ZipFile(pure).namelist()
-    return [*built, pure]
+        built.append(Path(shutil.move(pure, into)))
+    return built
 
 
 def build_sdist(folder: Path, into: Path) -> Path:

@@ -6,6 +6,7 @@ Spark also sends the data source to each task, for its name. So what only the dr
 from __future__ import annotations
 
 import importlib.util
+import logging
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
@@ -16,6 +17,8 @@ from pyspark.sql.types import StructType
 if TYPE_CHECKING:
     from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
     from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+
+log = logging.getLogger(__name__)
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this Spark passes the start and the limit of a micro-batch: true since 4.2."""
@@ -78,7 +81,8 @@ class GroupKafkaDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Register `format("groupkafka")` with a Spark session.
 
-    Needed only where Spark does not find the installed package by itself. It can be called everywhere.
+    Needed only where Spark does not find the installed package by itself, or where tasks need what a found source does not
+    get (docs/api.md). It can be called everywhere.
     """
     try:
         spark.dataSource.register(GroupKafkaDataSource)
@@ -86,3 +90,4 @@ def register(spark: SparkSession) -> None:
         # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
         if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
             raise
+        log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")

@@ -12,7 +12,7 @@ import os
 from spark_groupsource.errors import OptionError
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
-"""The environment variable with the level. Spark's `spark.executorEnv.*` sets it for the runner and the workers."""
+"""The environment variable with the level. For a registered source, `spark.executorEnv.*` sets it in all these processes."""
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 

@@ -59,7 +59,7 @@ def main() -> int:
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
     """Return a small Spark session. It writes only below `folder`."""
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return (

@@ -27,7 +27,11 @@ SOURCES = {"native": "groupkafka", "pure": "groupkafka_pure", "spark": "kafka", 
 """Name in the tables: format. In this order they run in each round. The ceiling is Spark's speed when reading costs nothing."""
 
 BATCHES = 4
-"""The number of micro-batches of a load. The first starts the query, its consumers and its connections."""
+"""The number of micro-batches of a load.
+
+The first starts the query, its consumers and its connections. The last ends at the end of the log, where Spark's source waits up
+to half a second for each partition. It does not count.
+"""
 
 _PARTS = {"pure": 8, "plain": 2}
 """These read only a part of the load, since they are slow."""
@@ -66,7 +70,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Throughput:
-    """The first micro-batch of a query, the later ones together, and the peaks of memory of all of them."""
+    """The first micro-batch of a query, the later ones but the last together, and the peaks of memory of all of them."""
 
     first: Cost
     later: Cost
@@ -95,15 +99,14 @@ class Runs:
             query = self._start(source, columns, load.topic, sink, options)
             _until_batch(query, 0)
             first = meter.lap()
-            _until_batch(query, BATCHES - 1)
-            # Without the cost of ending a query.
+            _until_batch(query, BATCHES - 2)
             later = meter.lap()
         _until_ended(query)
         batches = _progress_with_rows(query)
         # The limit is split into whole offsets: a few may be left for one more micro-batch.
         if not BATCHES <= len(batches) <= BATCHES + 1 or sum(each["numInputRows"] for each in batches) != records:
             raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {records} rows")
-        return Throughput(first.cost(batches[:1]), later.cost(batches[1:BATCHES]), memory.peaks)
+        return Throughput(first.cost(batches[:1]), later.cost(batches[1 : BATCHES - 1]), memory.peaks)
 
     def trickle(self, source: str, seconds: float, per_s: float) -> list[int]:
         """Write single records for so long, and return the time of each micro-batch with records, in ms."""

@@ -20,7 +20,7 @@
 #endif
 
 /* Raise it with every change of the structs or functions below: native_api.py refuses any other. */
-#define GS_ABI 2
+#define GS_ABI 3
 
 #define NO_ERROR 0
 #define ERR_BAD_MSG (-199)
@@ -29,6 +29,10 @@
 #define EVENT_TEXT 512
 /* The most messages to consume at once. librdkafka refills its queue meanwhile. */
 #define MOST_AT_ONCE 1024
+/* After the first record of a call, how long to wait for the next one, in ms, and how often. While records flow, a call then
+ * fills the batch: returning to Python for each response costs more than the copies, if a record is large. */
+#define FLOW_WAIT_MS 5
+#define MOST_FLOW_WAITS 100
 /* The bytes of one header in offsets, bitmap and rounding, besides its key and value. */
 #define HEADER_OVERHEAD 16
 /* Arrow needs 8; 64 is a cache line. */
@@ -300,26 +304,29 @@ static int64_t most_wanted(const struct intake *in, int64_t end) {
     return most;
 }
 
-/* Takes in records of [next, end) until the batch is full, an event comes, or librdkafka has no more. If it has none at first,
- * waits for one message, and then takes in those that came with it. */
+/* Takes in records of [next, end) until the batch is full, an event comes, or no record has come within FLOW_WAIT_MS. Waits up to
+ * `timeout_ms` for the first one. With a timeout of 0 it never waits. */
 EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms) {
     in->next = next;
     in->first = -1;
     in->full = 0;
     in->event = 0;
+    int waits = 0;
     while (!look(in, end)) {
         int64_t wanted = most_wanted(in, end);
         if (wanted <= 0)
             return;
         in->seen = in->fetched = in->rows;
-        /* librdkafka waits until it has as many as it was asked for. */
-        if (timeout_ms > 0)
-            wanted = 1;
-        ptrdiff_t got = in->library.consume_batch_queue(in->queue, timeout_ms, in->messages + in->rows, (size_t)wanted);
+        ptrdiff_t got = in->library.consume_batch_queue(in->queue, 0, in->messages + in->rows, (size_t)wanted);
+        if (got <= 0 && timeout_ms > 0 && waits < MOST_FLOW_WAITS) {
+            int is_first = waits++ == 0 && in->first < 0;
+            int wait_ms = is_first || timeout_ms < FLOW_WAIT_MS ? timeout_ms : FLOW_WAIT_MS;
+            /* One: librdkafka waits until it has as many as it was asked for. */
+            got = in->library.consume_batch_queue(in->queue, wait_ms, in->messages + in->rows, 1);
+        }
         if (got <= 0)
             return;
         in->fetched = in->rows + got;
-        timeout_ms = 0;
     }
 }
 

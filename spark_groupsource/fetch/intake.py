@@ -58,13 +58,13 @@ class Intake(Protocol):
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
 
-        Drops records before `next_offset`. If nothing was fetched, waits for one record only. Never asks librdkafka for more
-        records than the range has offsets.
+        Drops records before `next_offset`. If nothing was fetched, waits for a record, and may then wait some ms for each of
+        the following ones. Never asks librdkafka for more records than the range has offsets.
 
         Args:
             next_offset: The first offset, inclusive.
             end: The last offset, exclusive.
-            wait_s: The longest wait, in s.
+            wait_s: The longest wait for the first record, in s. 0: it never waits.
         """
 
     def forget_fetched(self) -> None:

@@ -21,7 +21,7 @@ _OLDEST = 0x02000000
 _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
 
-_OUR_ABI = 2
+_OUR_ABI = 3
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")

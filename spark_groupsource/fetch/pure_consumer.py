@@ -107,9 +107,9 @@ class _PureIntake:
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
         if not self._fetched:
-            # `consume` waits until it has as many as it was asked for.
-            wanted = 1 if wait_s > 0 else min(BATCH_ROWS - len(self._rows), end - next_offset)
-            self._fetched.extend(self._consumer.consume(wanted, wait_s))
+            wanted = min(BATCH_ROWS - len(self._rows), end - next_offset)
+            # One: `consume` waits until it has as many as it was asked for.
+            self._fetched.extend(self._consumer.consume(wanted, 0) or (self._consumer.consume(1, wait_s) if wait_s else ()))
         first = None
         # Nothing after the last record of the range counts, not even an error.
         while self._fetched and next_offset < end:

@@ -37,6 +37,9 @@ log = logging.getLogger(__name__)
 _WAIT_S = 0.5
 """The longest single wait in librdkafka, which no signal interrupts."""
 
+_FLOW_S = 0.005
+"""The wait for the next record, while records flow."""
+
 _ASK_S = 1.0
 """The limit of a request for the log's bounds while the task waits for records."""
 
@@ -137,8 +140,8 @@ class _Reading:
             self._consumer.assign(self._partition, self._next)
 
     def _take(self) -> Taken:
-        # Wait last: the rest of the range may be without records.
-        taken = self._intake.take(self._next, self._end, 0)
+        # Wait long last: the rest of the range may be without records.
+        taken = self._intake.take(self._next, self._end, _FLOW_S)
         if taken.nothing and not self._moved_past_hidden():
             taken = self._intake.take(self._next, self._end, _WAIT_S)
         return taken

@@ -7,6 +7,7 @@ AddressSanitizer, which sees each byte read or written beyond it.
 from __future__ import annotations
 
 import ctypes
+import itertools
 from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -249,14 +250,24 @@ def test_a_null_in_a_column_that_has_none_is_found(column: str, nulls: bytes) ->
     assert null_of(full, other) == column
 
 
-def test_waits_for_one_record_and_then_takes_what_came_with_it() -> None:
-    played = Played([Record(offset) for offset in range(10, 15)], iter([9] * 9))
+def test_waits_for_a_record_and_then_for_some_ms_for_each_of_the_next_ones() -> None:
+    played = Played([Record(offset) for offset in range(10, 15)], iter([0, 1, 2, 0, 1, 1, 0, 0]))
     intake = intake_of(played)
 
     taken = intake.take(10, 30, 0.5)
 
     assert taken == Taken(10, 15)
-    assert played.waits == [(500, 1), (0, 6), (0, 2)]
+    assert played.waits == [(0, 7), (500, 1), (0, 6), (0, 4), (5, 1), (0, 3), (0, 2), (5, 1)]
+    intake.close()
+
+
+def test_records_that_drip_do_not_keep_a_call_for_ever() -> None:
+    played = Played([Record(offset) for offset in range(300)], itertools.cycle([0, 1]))
+    intake = intake_of(played)
+
+    assert intake.take(300, 310, 0.5).nothing, "all of them are before the range"
+
+    assert [wait for wait, _ in played.waits if wait] == [500, *[5] * 99]
     intake.close()
 
 

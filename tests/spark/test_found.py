@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from spark_groupsource import register
 from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
 from tests.support.running_page import PAGE
 from tests.support.spark_process import ROOT, SPARK_HOME, START_LIMIT_S, running
@@ -138,3 +139,35 @@ def test_a_broken_client_library_fails_no_other_format(tmp_path: Path) -> None:
         log = process.finish()
     assert "other: 3" in log
     assert re.search(r"groupkafka: .*librdkafka is for another machine", log)
+
+
+OTHER_PYTHON = """
+from pyspark.sql import SparkSession
+
+from spark_groupsource import register
+
+local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+options = {"kafka.bootstrap.servers": "SERVERS", "kafka.group.id": "TOPIC", "subscribe": "TOPIC"}
+print("found:", len(spark.read.format("groupkafka").options(**options).load().collect()))
+register(spark)
+try:
+    spark.read.format("groupkafka").options(**options).load().collect()
+except Exception as error:
+    print("registered:", " ".join(str(error).split()))
+"""
+
+
+def test_tasks_of_a_found_source_run_with_the_python_that_found_it(
+    cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    name = topic()
+    produce(name, [(None, b"a"), (None, b"b")])
+    program = tmp_path / "program.py"
+    program.write_text(OTHER_PYTHON.replace("SERVERS", cluster.bootstrap_servers).replace("TOPIC", name))
+    pythons = {"PYSPARK_DRIVER_PYTHON": sys.executable, "PYSPARK_PYTHON": "/no/such/python"}
+    with running("program", tmp_path, [sys.executable, str(program)], pythons) as process:
+        log = process.finish()
+    assert "found: 2" in log
+    if ADMISSION_CONTROL:  # Spark 4.0 keeps the source that it has found
+        assert re.search(r"registered: .*/no/such/python", log)

@@ -24,11 +24,11 @@ from spark_groupsource.partition import Ranges, TopicPartition
 COMMIT_BYTES = 61
 """The bytes of a commit in the log of `__consumer_offsets`, besides its offsets: the header of a record batch."""
 
-OFFSET_BYTES = 44
+OFFSET_BYTES = 64
 """The bytes of one committed offset there, besides its metadata and the names of the group and the topic.
 
-Key (OffsetCommitKey) and value (OffsetCommitValue) take 34, the frame of their record 9, and the NUL after the metadata, which
-confluent-kafka sends, 1.
+As Kafka 4.3 writes them: key (OffsetCommitKey) and value (OffsetCommitValue) take 53, the frame of their record 10, and the NUL
+after the metadata, which confluent-kafka sends, 1. A broker that stores no topic id with an offset writes 19 less.
 """
 
 NONE: Mapping[str, int] = MappingProxyType({})

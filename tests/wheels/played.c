@@ -66,7 +66,7 @@ int main(int given, char **arguments) {
     struct message *room[10];
     int64_t begins[SECTIONS], sizes[SECTIONS];
     struct intake in = {.library = {consume, destroy, errstr, timestamp, headers_of, count, get}};
-    in.messages = room, in.row_limit = 10, in.byte_limit = 1000, in.with_headers = 1;
+    in.messages = room, in.row_limit = 10, in.byte_limit = 1000, in.columns = KEY | VALUE | OFFSET | TIMESTAMP | HEADERS;
 
     take(&in, 5, 20, 0);
     CHECK(in.rows == 2 && in.first == 7 && in.next == 10 && !in.full);
@@ -76,7 +76,7 @@ int main(int given, char **arguments) {
     fill(&in, block, begins, sizes);
     CHECK(in.rows == 0 && destroyed == 3);
 
-    const int64_t *offsets = (int64_t *)(block + begins[OFFSET]), *times = (int64_t *)(block + begins[TIMESTAMP]);
+    const int64_t *offsets = (int64_t *)(block + begins[OFFSETS]), *times = (int64_t *)(block + begins[TIMESTAMPS]);
     const int32_t *ends = (int32_t *)(block + begins[VALUE_OFFSETS]), *lists = (int32_t *)(block + begins[HEADERS_OFFSETS]);
     CHECK(offsets[0] == 7 && offsets[1] == 9 && times[0] == 7000000 && times[1] == 9000000);
     CHECK(block[begins[KEY_VALID]] == 2 && sizes[KEY_DATA] == 1 && block[begins[KEY_DATA]] == 'k');

@@ -36,6 +36,7 @@ LIMIT_S = 1200.0
 
 READ = """
 import platform, sys
+from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.choice import installed_reader
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
@@ -45,7 +46,7 @@ servers, topic = sys.argv[1:]
 found = installed_reader()
 print(platform.machine(), found.name, found.reason)
 client = consumer_settings({"bootstrap.servers": servers, "group.id": "wheels"}, BUFFER_BYTES)
-for batch in found.read(FetchRange(topic, 0, 0, 2), FetchSettings(client)):
+for batch in found.read(FetchRange(topic, 0, 0, 2), FetchSettings(client, arrow_schema(include_headers=False))):
     print(batch.column("value").to_pylist())
 """
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import sys
-import tempfile
 from pathlib import Path
 
 import pyspark
 
+from benchmarks.downloads import downloaded
 from spark_groupsource.dev_broker.ivy import Dependency, run_ivy
-from spark_groupsource.dev_broker.jars import default_cache
 from spark_groupsource.dev_broker.java import find_java
 
 SPARK = "4.2.0"
@@ -64,21 +63,14 @@ def _minor_version() -> str:
 
 def _resolved(name: str, *dependencies: Dependency, optional: bool = False) -> Path:
     """Return the folder `name` of the cache with these jars, resolved at the first run."""
-    target = default_cache().parent / name
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
-        partial = Path(folder)
-        jars = partial / "jars"
+
+    def resolve(folder: Path) -> Path:
+        jars = folder / "jars"
         jars.mkdir()
-        with open(partial / "ivy.log", "w", encoding="utf-8") as log:
-            answer = run_ivy(find_java(), dependencies, partial, jars, log, lambda line: print(line, file=sys.stderr))
+        with open(folder / "ivy.log", "w", encoding="utf-8") as log:
+            answer = run_ivy(find_java(), dependencies, folder, jars, log, lambda line: print(line, file=sys.stderr))
         if not (answer.succeeded or (optional and answer.missing_in_repository)):
             raise RuntimeError(f"{name} cannot be resolved: {'; '.join(answer.unresolved)}")
-        try:
-            jars.rename(target)
-        except OSError:
-            if not target.is_dir():  # another process was faster
-                raise
-    return target
+        return jars
+
+    return downloaded(name, resolve)

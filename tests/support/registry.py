@@ -9,15 +9,14 @@ import hashlib
 import re
 import subprocess
 import tarfile
-import tempfile
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchmarks.downloads import downloaded
 from spark_groupsource.dev_broker.ivy import find_ivy
-from spark_groupsource.dev_broker.jars import default_cache
 from spark_groupsource.dev_broker.java import find_java
 from spark_groupsource.dev_broker.ports import free_ports
 from tests.support.spark_process import START_LIMIT_S, SparkProcess, running
@@ -58,7 +57,7 @@ class Registry:
 def registry(folder: Path) -> Iterator[Registry]:
     """Start a registry, with its log in the folder, and wait until it answers."""
     port = free_ports(1)[0]
-    home = _unpacked()
+    home = downloaded(f"apicurio-{VERSION}", _unpacked)
     listen = ("-Dquarkus.http.host=127.0.0.1", f"-Dquarkus.http.port={port}")
     command = [find_java(), "-Xmx256m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", *listen]
     with running("registry", folder, [*command, "-jar", str(home / f"apicurio-registry-app-{VERSION}-runner.jar")]) as process:
@@ -75,45 +74,18 @@ def _answers(url: str) -> bool:
         return False
 
 
-def _unpacked() -> Path:
-    """Return the folder with the registry, downloaded at the first run."""
-    target = default_cache().parent / f"apicurio-{VERSION}"
-    if target.is_dir():
-        return target
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent) as name:
-        folder, unpacked = Path(name), Path(name) / "unpacked"
-        archive = _downloaded(folder)
-        found = hashlib.sha256(archive.read_bytes()).hexdigest()
-        assert found == SHA256, f"{archive.name} is not what it was: {found}"
-        with tarfile.open(archive) as tar:
-            tar.extractall(unpacked, filter="data")
-        try:
-            unpacked.rename(target)
-        except OSError:
-            if not target.is_dir():  # another process was faster
-                raise
-    return target
-
-
-def _downloaded(folder: Path) -> Path:
-    """Return the registry's archive, which PySpark's Ivy has downloaded into the folder."""
+def _unpacked(folder: Path) -> Path:
+    """Return the unpacked registry, whose archive PySpark's Ivy has downloaded into the folder."""
     file, settings, archive = folder / "ivy.xml", folder / "ivysettings.xml", folder / "apicurio-registry-app.tar.gz"
     file.write_text(IVY_FILE, encoding="utf-8")
     settings.write_text(IVY_SETTINGS, encoding="utf-8")
     ivy = [find_java(), f"-Divy.default.ivy.user.dir={folder / 'home'}", "-jar", str(find_ivy()), "-cache", str(folder / "cache")]
-    ivy += [
-        "-settings",
-        str(settings),
-        "-ivy",
-        str(file),
-        "-confs",
-        "default",
-        "-retrieve",
-        f"{folder}/[artifact].[ext]",
-        "-types",
-        "tar.gz",
-    ]
+    ivy += ["-settings", str(settings), "-ivy", str(file), "-confs", "default", "-types", "tar.gz"]
+    ivy += ["-retrieve", f"{folder}/[artifact].[ext]"]
     answer = subprocess.run(ivy, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DOWNLOAD_LIMIT_S, check=False)
     assert archive.is_file(), answer.stdout[-2000:] + answer.stderr
-    return archive
+    found = hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert found == SHA256, f"{archive.name} is not what it was: {found}"
+    with tarfile.open(archive) as tar:
+        tar.extractall(folder / "unpacked", filter="data")
+    return folder / "unpacked"

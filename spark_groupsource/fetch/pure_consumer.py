@@ -108,8 +108,11 @@ class _PureIntake:
         """See `Intake`."""
         if not self._fetched:
             wanted = min(BATCH_ROWS - len(self._rows), end - next_offset)
-            # One: `consume` waits until it has as many as it was asked for.
-            self._fetched.extend(self._consumer.consume(wanted, 0) or (self._consumer.consume(1, wait_s) if wait_s else ()))
+            fetched = self._consumer.consume(wanted, 0)
+            if not fetched and wait_s > 0:
+                # One: `consume` waits until it has as many as it was asked for.
+                fetched = self._consumer.consume(1, wait_s)
+            self._fetched.extend(fetched)
         first = None
         # Nothing after the last record of the range counts, not even an error.
         while self._fetched and next_offset < end:

@@ -99,7 +99,7 @@ class Run:
         done = sorted((self._folder / "output" / table).glob("batch=*/_SUCCESS"))
         rows = [row for one in done for row in pq.read_table(one.parent, partitioning=None).to_pylist()]
         found = {row["offset"]: row for row in rows}
-        assert len(found) == len(rows), "a record is there twice"
+        assert len(found) == len(rows), "a record is duplicated"
         return found
 
     def until(self, query: StreamingQuery, count: int) -> None:

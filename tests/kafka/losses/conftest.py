@@ -34,7 +34,7 @@ class Brokers:
 
     def delete(self, topic: str) -> None:
         self._admin.delete_topics([topic])[topic].result(30)
-        until(lambda: topic not in self._admin.list_topics(timeout=30).topics, "the topic is gone")
+        until(lambda: topic not in self._admin.list_topics(timeout=30).topics, "the topic is deleted")
 
     def recreate(self, topic: str, records: int, partitions: int = 1) -> None:
         """Delete the topic and create it again, with so many records in each partition."""

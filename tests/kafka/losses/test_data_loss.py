@@ -1,4 +1,4 @@
-"""Records that are gone when they should be planned: expired, or cut off."""
+"""Records that do not exist any more when they should be planned: expired, or cut off."""
 
 from __future__ import annotations
 

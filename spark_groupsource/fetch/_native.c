@@ -1,16 +1,18 @@
-/* Copies the records that librdkafka has fetched into the buffers of an Arrow record batch. No record becomes a Python object.
+/* Makes Arrow record batches of the records that librdkafka has fetched. No record becomes a Python object.
  *
  * A plain shared library for ctypes, without Python's API. It is not linked to librdkafka: it gets pointers to the functions
  * of the copy that confluent-kafka has loaded (native_api.py). Only one thread may use an intake at a time.
  *
- * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_fill` copies them
- * into one block of memory of exactly that size, which Python has allocated (native_arrow.py), and frees them one by one.
+ * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_batch` copies them
+ * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
+ * as one array of structs: a Python object for each buffer costs more than the copies, if a batch has few records.
  *
  * All messages of an intake are of one partition, the only one that is assigned. So no message's partition is compared.
  */
 
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #if defined(_WIN32)
@@ -20,7 +22,7 @@
 #endif
 
 /* Raise it with every change of the structs or functions below: native_api.py refuses any other. */
-#define GS_ABI 3
+#define GS_ABI 4
 
 #define NO_ERROR 0
 #define ERR_BAD_MSG (-199)
@@ -41,14 +43,17 @@
  * LARGEST_TIMESTAMP_MS in arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
-/* The columns to copy, as bits of `intake.columns`; native_arrow.py has the same. Topic and partition need no copy. */
+/* The columns, as bits of `intake.columns` and as elements of `intake.order`; native_arrow.py has the same. */
 enum column {
-    KEY = 1,
-    VALUE = 2,
-    OFFSET = 4,
-    TIMESTAMP = 8,
-    TIMESTAMP_TYPE = 16,
-    HEADERS = 32
+    KEY,
+    VALUE,
+    TOPIC,
+    PARTITION,
+    OFFSET,
+    TIMESTAMP,
+    TIMESTAMP_TYPE,
+    HEADERS,
+    COLUMNS
 };
 
 /* rd_kafka_message_t, which is public. */
@@ -82,7 +87,14 @@ struct intake {
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
+    /* The columns of the batch: as a set, and in their order. */
     int64_t columns;
+    int64_t column_count;
+    int32_t order[COLUMNS];
+    /* The same in each row. */
+    const char *topic;
+    int64_t topic_size;
+    int32_t partition;
     int64_t rows;
     int64_t seen;
     int64_t fetched;
@@ -108,7 +120,7 @@ struct intake {
     char event_text[EVENT_TEXT];
 };
 
-/* The buffers in the block of a batch, in this order; native_arrow.py uses the indexes. */
+/* The buffers of a batch. */
 enum section {
     KEY_VALID,
     KEY_OFFSETS,
@@ -116,6 +128,9 @@ enum section {
     VALUE_VALID,
     VALUE_OFFSETS,
     VALUE_DATA,
+    TOPIC_OFFSETS,
+    TOPIC_DATA,
+    PARTITIONS,
     OFFSETS,
     TIMESTAMPS,
     TIMESTAMP_TYPES,
@@ -127,6 +142,33 @@ enum section {
     HEADER_VALUE_OFFSETS,
     HEADER_VALUE_DATA,
     SECTIONS
+};
+
+/* struct ArrowArray of Arrow's C data interface, which is stable. */
+struct array {
+    int64_t length;
+    int64_t null_count;
+    int64_t offset;
+    int64_t n_buffers;
+    int64_t n_children;
+    const void **buffers;
+    struct array **children;
+    struct array *dictionary;
+    void (*release)(struct array *);
+    void *private_data;
+};
+
+/* The arrays of a batch: one for each column, and three within the headers. */
+enum { HEADER_ELEMENT = COLUMNS, HEADER_KEY, HEADER_VALUE, ARRAYS };
+
+/* The begin of a batch's block of memory. The buffers follow. Arrow frees all of it at once. */
+struct block {
+    struct array arrays[ARRAYS];
+    const void *buffers[ARRAYS][3];
+    struct array *columns[COLUMNS];
+    struct array *header_element[1];
+    struct array *header_fields[2];
+    const void *no_bitmap[1];
 };
 
 /* The sizes of one record. `headers` is NULL if there are none. */
@@ -176,7 +218,7 @@ static int is_utf8(const unsigned char *text, size_t size) {
     return 1;
 }
 
-static int wants(const struct intake *in, enum column column) { return (in->columns & column) != 0; }
+static int wants(const struct intake *in, enum column column) { return (int)(in->columns >> column & 1); }
 
 /* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. The total has the key and the value even if no
  * column needs them: librdkafka holds them in memory until the message is freed. */
@@ -330,12 +372,12 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
     }
 }
 
-/* Computes where in the block each buffer begins and how long it is, in bytes. A column that is not wanted has no buffers.
- * Returns the size of the block. */
-EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *sizes) {
+static int64_t aligned(int64_t size) { return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT; }
+
+/* Computes how long each buffer is, in bytes. A column that is not wanted has no buffers. */
+static void measure_buffers(const struct intake *in, int64_t *sizes) {
     int64_t rows = in->rows;
     int64_t bits = (rows + 7) / 8;
-    int64_t at = 0;
     memset(sizes, 0, SECTIONS * sizeof(*sizes));
     if (wants(in, KEY)) {
         sizes[KEY_VALID] = in->null_keys > 0 ? bits : 0;
@@ -347,6 +389,11 @@ EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *size
         sizes[VALUE_OFFSETS] = (rows + 1) * 4;
         sizes[VALUE_DATA] = in->value_bytes;
     }
+    if (wants(in, TOPIC)) {
+        sizes[TOPIC_OFFSETS] = (rows + 1) * 4;
+        sizes[TOPIC_DATA] = rows * in->topic_size;
+    }
+    sizes[PARTITIONS] = wants(in, PARTITION) ? rows * 4 : 0;
     sizes[OFFSETS] = wants(in, OFFSET) ? rows * 8 : 0;
     sizes[TIMESTAMPS] = wants(in, TIMESTAMP) ? rows * 8 : 0;
     sizes[TIMESTAMP_TYPES] = wants(in, TIMESTAMP_TYPE) ? rows * 4 : 0;
@@ -359,11 +406,31 @@ EXPORT int64_t gs_layout(const struct intake *in, int64_t *begins, int64_t *size
         sizes[HEADER_VALUE_OFFSETS] = (in->headers + 1) * 4;
         sizes[HEADER_VALUE_DATA] = in->header_value_bytes;
     }
+}
+
+/* Allocates a block for buffers of these sizes, and sets where each begins. A bitmap of size 0 is NULL: nothing is null.
+ * Returns NULL if there is no memory. */
+static struct block *new_block(const int64_t *sizes, uint8_t **sections) {
+    int64_t head = aligned((int64_t)sizeof(struct block)), total = 0;
+    for (int section = 0; section < SECTIONS; section++)
+        total += aligned(sizes[section]);
+    struct block *block = malloc((size_t)(head + total + ALIGNMENT));
+    if (block == NULL)
+        return NULL;
+    uint8_t *at = (uint8_t *)aligned((int64_t)(uintptr_t)block + head);
     for (int section = 0; section < SECTIONS; section++) {
-        begins[section] = at;
-        at += (sizes[section] + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+        sections[section] = at;
+        at += aligned(sizes[section]);
     }
-    return at;
+    static const enum section bitmaps[] = {KEY_VALID, VALUE_VALID, HEADERS_VALID, HEADER_VALUE_VALID};
+    for (size_t index = 0; index < sizeof(bitmaps) / sizeof(*bitmaps); index++) {
+        enum section section = bitmaps[index];
+        if (sizes[section] == 0)
+            sections[section] = NULL;
+        else
+            memset(sections[section], 0, (size_t)sizes[section]);
+    }
+    return block;
 }
 
 /* One column of bytes that is being written. `valid` is NULL if the column has no null. */
@@ -374,11 +441,6 @@ struct bytes_column {
     int64_t count;
     int64_t size;
 };
-
-/* Returns the bitmap of a column with no bit set, NULL if the column needs none. */
-static uint8_t *bitmap(uint8_t *block, const int64_t *begins, const int64_t *sizes, enum section section) {
-    return sizes[section] > 0 ? memset(block + begins[section], 0, (size_t)sizes[section]) : NULL;
-}
 
 static struct bytes_column bytes_column(uint8_t *valid, uint8_t *offsets, uint8_t *data) {
     struct bytes_column column = {valid, (int32_t *)offsets, data, 0, 0};
@@ -425,24 +487,34 @@ static int64_t to_us(int64_t ms) {
     return ms * 1000;
 }
 
-/* Copies the wanted columns of the rows into the block as gs_layout has computed, and frees the rows. The next batch begins with
- * the other messages. */
-EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, const int64_t *sizes) {
+static void fill_topics(const struct intake *in, int32_t *offsets, uint8_t *data) {
+    for (int64_t row = 0; row <= in->rows; row++)
+        offsets[row] = (int32_t)(row * in->topic_size);
+    for (int64_t row = 0; row < in->rows; row++)
+        memcpy(data + row * in->topic_size, in->topic, (size_t)in->topic_size);
+}
+
+/* Copies the wanted columns of the rows into their buffers, and frees the messages. */
+static void fill(struct intake *in, uint8_t **sections) {
     int want_key = wants(in, KEY), want_value = wants(in, VALUE), want_headers = wants(in, HEADERS);
     struct bytes_column keys, values, header_keys, header_values;
-    int64_t *offsets = wants(in, OFFSET) ? (int64_t *)(block + begins[OFFSETS]) : NULL;
-    int64_t *timestamps = wants(in, TIMESTAMP) ? (int64_t *)(block + begins[TIMESTAMPS]) : NULL;
-    int32_t *types = wants(in, TIMESTAMP_TYPE) ? (int32_t *)(block + begins[TIMESTAMP_TYPES]) : NULL;
-    uint8_t *headers_valid = bitmap(block, begins, sizes, HEADERS_VALID);
-    int32_t *headers_offsets = (int32_t *)(block + begins[HEADERS_OFFSETS]);
+    int64_t *offsets = wants(in, OFFSET) ? (int64_t *)sections[OFFSETS] : NULL;
+    int64_t *timestamps = wants(in, TIMESTAMP) ? (int64_t *)sections[TIMESTAMPS] : NULL;
+    int32_t *types = wants(in, TIMESTAMP_TYPE) ? (int32_t *)sections[TIMESTAMP_TYPES] : NULL;
+    int32_t *headers_offsets = (int32_t *)sections[HEADERS_OFFSETS];
+    if (wants(in, TOPIC))
+        fill_topics(in, (int32_t *)sections[TOPIC_OFFSETS], sections[TOPIC_DATA]);
+    if (wants(in, PARTITION))
+        for (int64_t row = 0; row < in->rows; row++)
+            ((int32_t *)sections[PARTITIONS])[row] = in->partition;
     if (want_key)
-        keys = bytes_column(bitmap(block, begins, sizes, KEY_VALID), block + begins[KEY_OFFSETS], block + begins[KEY_DATA]);
+        keys = bytes_column(sections[KEY_VALID], sections[KEY_OFFSETS], sections[KEY_DATA]);
     if (want_value)
-        values = bytes_column(bitmap(block, begins, sizes, VALUE_VALID), block + begins[VALUE_OFFSETS], block + begins[VALUE_DATA]);
+        values = bytes_column(sections[VALUE_VALID], sections[VALUE_OFFSETS], sections[VALUE_DATA]);
     if (want_headers) {
-        header_keys = bytes_column(NULL, block + begins[HEADER_KEY_OFFSETS], block + begins[HEADER_KEY_DATA]);
-        header_values = bytes_column(bitmap(block, begins, sizes, HEADER_VALUE_VALID), block + begins[HEADER_VALUE_OFFSETS],
-                                     block + begins[HEADER_VALUE_DATA]);
+        header_keys = bytes_column(NULL, sections[HEADER_KEY_OFFSETS], sections[HEADER_KEY_DATA]);
+        header_values =
+            bytes_column(sections[HEADER_VALUE_VALID], sections[HEADER_VALUE_OFFSETS], sections[HEADER_VALUE_DATA]);
         headers_offsets[0] = 0;
     }
     for (int64_t row = 0; row < in->rows; row++) {
@@ -467,16 +539,102 @@ EXPORT void gs_fill(struct intake *in, uint8_t *block, const int64_t *begins, co
             append_headers(in, message, &header_keys, &header_values);
             headers_offsets[row + 1] = (int32_t)header_keys.count;
             if (headers_offsets[row + 1] > headers_offsets[row])
-                set_valid(headers_valid, row);
+                set_valid(sections[HEADERS_VALID], row);
         }
         in->library.message_destroy(message);
     }
+}
+
+/* Within a batch: the block is freed with the batch. */
+static void release_part(struct array *array) { array->release = NULL; }
+
+static void release_batch(struct array *array) {
+    free(array->private_data);
+    array->release = NULL;
+}
+
+/* Sets an array of the block: its length, its nulls, and `count` buffers. */
+static struct array *set_array(struct block *block, int index, int64_t length, int64_t nulls, int count, const void *first,
+                               const void *second, const void *third) {
+    const void **buffers = block->buffers[index];
+    buffers[0] = first;
+    buffers[1] = second;
+    buffers[2] = third;
+    struct array *array = &block->arrays[index];
+    *array = (struct array){.length = length, .null_count = nulls, .n_buffers = count, .buffers = buffers, .release = release_part};
+    return array;
+}
+
+static struct array *header_lists(const struct intake *in, struct block *block, uint8_t **sections) {
+    struct array *lists =
+        set_array(block, HEADERS, in->rows, in->without_headers, 2, sections[HEADERS_VALID], sections[HEADERS_OFFSETS], NULL);
+    struct array *element = set_array(block, HEADER_ELEMENT, in->headers, 0, 1, NULL, NULL, NULL);
+    lists->n_children = 1;
+    lists->children = block->header_element;
+    lists->children[0] = element;
+    element->n_children = 2;
+    element->children = block->header_fields;
+    element->children[0] = set_array(block, HEADER_KEY, in->headers, 0, 3, NULL, sections[HEADER_KEY_OFFSETS],
+                                     sections[HEADER_KEY_DATA]);
+    element->children[1] = set_array(block, HEADER_VALUE, in->headers, in->null_header_values, 3, sections[HEADER_VALUE_VALID],
+                                     sections[HEADER_VALUE_OFFSETS], sections[HEADER_VALUE_DATA]);
+    return lists;
+}
+
+static struct array *column_array(const struct intake *in, enum column column, struct block *block, uint8_t **at) {
+    int64_t rows = in->rows;
+    switch (column) {
+    case KEY:
+        return set_array(block, KEY, rows, in->null_keys, 3, at[KEY_VALID], at[KEY_OFFSETS], at[KEY_DATA]);
+    case VALUE:
+        return set_array(block, VALUE, rows, in->null_values, 3, at[VALUE_VALID], at[VALUE_OFFSETS], at[VALUE_DATA]);
+    case TOPIC:
+        return set_array(block, TOPIC, rows, 0, 3, NULL, at[TOPIC_OFFSETS], at[TOPIC_DATA]);
+    case PARTITION:
+        return set_array(block, PARTITION, rows, 0, 2, NULL, at[PARTITIONS], NULL);
+    case OFFSET:
+        return set_array(block, OFFSET, rows, 0, 2, NULL, at[OFFSETS], NULL);
+    case TIMESTAMP:
+        return set_array(block, TIMESTAMP, rows, 0, 2, NULL, at[TIMESTAMPS], NULL);
+    case TIMESTAMP_TYPE:
+        return set_array(block, TIMESTAMP_TYPE, rows, 0, 2, NULL, at[TIMESTAMP_TYPES], NULL);
+    default:
+        return header_lists(in, block, at);
+    }
+}
+
+static void begin_next_batch(struct intake *in) {
     memmove(in->messages, in->messages + in->seen, (size_t)(in->fetched - in->seen) * sizeof(*in->messages));
     in->fetched -= in->seen;
     in->seen = in->rows = 0;
     in->bytes = in->key_bytes = in->null_keys = in->value_bytes = in->null_values = 0;
     in->without_headers = in->headers = in->header_key_bytes = in->header_value_bytes = 0;
     in->null_header_values = in->odd_header_keys = 0;
+}
+
+/* Sets `batch` to the rows, as an array of structs with a field for each column of `order`, and frees their messages. The next
+ * batch begins with the other messages. Who gets the batch releases it as a whole, and moves no part of it elsewhere.
+ * Returns 0, and changes nothing, if there is no memory. */
+EXPORT int64_t gs_batch(struct intake *in, struct array *batch) {
+    int64_t sizes[SECTIONS];
+    uint8_t *sections[SECTIONS];
+    measure_buffers(in, sizes);
+    struct block *block = new_block(sizes, sections);
+    if (block == NULL)
+        return 0;
+    for (int64_t index = 0; index < in->column_count; index++)
+        block->columns[index] = column_array(in, (enum column)in->order[index], block, sections);
+    block->no_bitmap[0] = NULL;
+    *batch = (struct array){.length = in->rows,
+                            .n_buffers = 1,
+                            .n_children = in->column_count,
+                            .buffers = block->no_bitmap,
+                            .children = block->columns,
+                            .release = release_batch,
+                            .private_data = block};
+    fill(in, sections);
+    begin_next_batch(in);
+    return 1;
 }
 
 /* Frees all messages, those of the batch included. */

@@ -42,6 +42,12 @@ def column_names(schema: pa.Schema) -> list[str]:
     return [name.lower() for name in schema.names]
 
 
+def has_not_null(schema: pa.Schema) -> bool:
+    """Return whether any column of this schema, or the value of a header, must not be null."""
+    headers = [field.type.value_type for field in schema if pa.types.is_list(field.type)]
+    return not all(field.nullable for field in [*schema, *(each.field(1) for each in headers)])
+
+
 def null_not_allowed(batch: pa.RecordBatch) -> str | None:
     """Return the first column that has a null although its field is not nullable, or None if there is none.
 

@@ -21,7 +21,7 @@ _OLDEST = 0x02000000
 _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
 
-_OUR_ABI = 3
+_OUR_ABI = 4
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -29,6 +29,9 @@ _OUR_FILE = Path(__file__).with_name("_native.so")
 
 _EVENT_TEXT = 512
 """`EVENT_TEXT` of _native.c."""
+
+MOST_COLUMNS = 8
+"""`COLUMNS` of _native.c."""
 
 CONSUMER = 1
 CONF_OK = 0
@@ -126,6 +129,11 @@ class IntakeStruct(ctypes.Structure):
         ("row_limit", c_int64),
         ("byte_limit", c_int64),
         ("columns", c_int64),
+        ("column_count", c_int64),
+        ("order", c_int32 * MOST_COLUMNS),
+        ("topic", c_char_p),
+        ("topic_size", c_int64),
+        ("partition", c_int32),
         ("rows", c_int64),
         ("seen", c_int64),
         ("fetched", c_int64),
@@ -147,6 +155,23 @@ class IntakeStruct(ctypes.Structure):
         ("event_offset", c_int64),
         ("event_error", c_int32),
         ("event_text", c_char * _EVENT_TEXT),
+    ]
+
+
+class ArrayStruct(ctypes.Structure):
+    """`struct ArrowArray` of Arrow's C data interface."""
+
+    _fields_ = [
+        ("length", c_int64),
+        ("null_count", c_int64),
+        ("offset", c_int64),
+        ("n_buffers", c_int64),
+        ("n_children", c_int64),
+        ("buffers", c_void_p),
+        ("children", c_void_p),
+        ("dictionary", c_void_p),
+        ("release", c_void_p),
+        ("private_data", c_void_p),
     ]
 
 
@@ -202,8 +227,7 @@ _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "abi": (c_int64, ()),
     "size_of_intake": (c_int64, ()),
     "take": (None, (POINTER(IntakeStruct), c_int64, c_int64, c_int)),
-    "layout": (c_int64, (POINTER(IntakeStruct), POINTER(c_int64), POINTER(c_int64))),
-    "fill": (None, (POINTER(IntakeStruct), c_void_p, POINTER(c_int64), POINTER(c_int64))),
+    "batch": (c_int64, (POINTER(IntakeStruct), POINTER(ArrayStruct))),
     "forget_fetched": (None, (POINTER(IntakeStruct),)),
     "close": (None, (POINTER(IntakeStruct),)),
 }

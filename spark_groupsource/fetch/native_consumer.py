@@ -29,7 +29,7 @@ from spark_groupsource.fetch.native_api import (
     PartitionListStruct,
     native,
 )
-from spark_groupsource.fetch.native_arrow import NativeBatches, copied_columns
+from spark_groupsource.fetch.native_arrow import NativeBatches
 from spark_groupsource.fetch.native_tokens import refresh_callback
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
@@ -218,9 +218,9 @@ class _NativeIntake:
             messages=ctypes.addressof(self._messages),
             row_limit=BATCH_ROWS,
             byte_limit=batch_bytes,
-            columns=copied_columns(schema),
         )
         self._batches = NativeBatches(both.ours, partition, schema)
+        self._batches.prepare(self._state)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""

@@ -22,7 +22,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError
 
 from spark_groupsource.errors import SchemaError
-from spark_groupsource.fetch.arrow_schema import null_not_allowed
+from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
 from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
@@ -73,6 +73,7 @@ class _Reading:
         self._range = fetch_range
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
+        self._has_not_null = has_not_null(settings.schema)
         self._intake = consumer.intake(self._partition, settings.schema, settings.batch_bytes)
         self._doing = f"Reading {fetch_range}"
         self._next = fetch_range.start
@@ -123,7 +124,7 @@ class _Reading:
 
     def _batch(self) -> pa.RecordBatch | None:
         batch = self._intake.batch()
-        if batch is not None and (column := null_not_allowed(batch)) is not None:
+        if batch is not None and self._has_not_null and (column := null_not_allowed(batch)) is not None:
             raise SchemaError(
                 f"{self._doing}: a record before offset {self._next} has no {column}, and the schema says that it is NOT NULL. "
                 "Kafka allows such records: remove NOT NULL from the schema."

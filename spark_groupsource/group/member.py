@@ -41,6 +41,9 @@ T = TypeVar("T")
 POLL_INTERVAL_S = 0.05
 """Longest time between two polls when no command comes. Commands are served at once."""
 
+JOIN_INTERVAL_S = 0.005
+"""How often a query that starts looks whether it has joined."""
+
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
 
@@ -126,7 +129,7 @@ class Member:
         Raises:
             GroupKafkaError: the member failed instead.
         """
-        for _ in Deadline(timeout_s, clock=self._clock).attempts(POLL_INTERVAL_S):
+        for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
             joined = self._has_joined
             self._raise_failure()
             if joined:
@@ -185,8 +188,9 @@ class Member:
                 self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             while not self._closing and self._failure is None:
-                self._commands.serve(POLL_INTERVAL_S)
-                self._poll()
+                # Who starts a query waits for the first assignment, and gives no command: `poll` returns as soon as it is there.
+                self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
+                self._poll(0 if self._has_joined else POLL_INTERVAL_S)
                 self._read_epoch()
                 self._keeper.idle()
         except GroupKafkaError as error:
@@ -216,8 +220,8 @@ class Member:
         if self._failure is None:
             self._failure = error
 
-    def _poll(self) -> None:
-        message = self.consumer.poll(0)
+    def _poll(self, timeout_s: float) -> None:
+        message = self.consumer.poll(timeout_s)
         if message is None:
             return
         error = message.error()

@@ -14,7 +14,7 @@ from spark_groupsource.errors import AssignmentTimeout, MemberFenced
 from spark_groupsource.group.adoption import look_up
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member
+from spark_groupsource.group.member import JOIN_INTERVAL_S, Member
 from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.losses import changed
@@ -143,7 +143,7 @@ class Joining:
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline) -> None:
         if member.wait_joined(deadline.left):
-            for _ in deadline.attempts():
+            for _ in deadline.attempts(JOIN_INTERVAL_S):
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble

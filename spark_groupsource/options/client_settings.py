@@ -15,11 +15,16 @@ EVERY_CLIENT: Mapping[str, str] = {
     "client.id": "groupkafka",
     "isolation.level": "read_uncommitted",
     "log_level": "4",
+    "reconnect.backoff.ms": "20",
 }
 """Our defaults for every client.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
 4 is warnings; by default librdkafka writes more to stderr.
+
+A new client first connects to a bootstrap server, and then to the brokers that this one names. librdkafka pauses between the two
+for half of `reconnect.backoff.ms`, which is 100 by default. A query starts three clients, and each worker one. After a failure
+the pause still doubles, up to `reconnect.backoff.max.ms`.
 """
 
 EVERY_MEMBER: Mapping[str, str] = {

@@ -105,7 +105,7 @@ OFFSETS = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.
 
 def test_each_client_gets_exactly_these_settings() -> None:
     options = Options.parse(ALL_KINDS)
-    assert options.client_settings() == {**OF_THE_USER, "log_level": "4"}
+    assert options.client_settings() == {**OF_THE_USER, "log_level": "4", "reconnect.backoff.ms": "20"}
     assert options.member_settings() == {
         **OF_THE_USER,
         **OFFSETS,
@@ -119,6 +119,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "cooperative-sticky",
         "queued.min.messages": "7",
+        "reconnect.backoff.ms": "20",
         "session.timeout.ms": "20000",
         "topic.metadata.refresh.interval.ms": "10000",
     }
@@ -133,6 +134,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "max.partition.fetch.bytes": "32768",
         "queued.max.messages.kbytes": "2048",
         "queued.min.messages": "7",
+        "reconnect.backoff.ms": "20",
     }
 
 

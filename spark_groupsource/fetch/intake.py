@@ -83,6 +83,9 @@ class FetchConsumer(Protocol):
     errors: dict[int, KafkaError]
     """The errors that librdkafka has reported by callback since this was cleared, the last one of each code."""
 
+    answered: set[TopicPartition]
+    """The partitions whose leader has answered this consumer, without an error since. A task does not ask them for bounds again."""
+
     pid: int
     """The process that made the consumer. No other process may use it."""
 
@@ -109,7 +112,7 @@ class FetchConsumer(Protocol):
         """Begin to fetch this partition, and no other, from `offset` (inclusive)."""
 
     def unassign(self) -> None:
-        """Stop fetching."""
+        """Stop fetching, if anything is assigned."""
 
     def position(self, partition: TopicPartition) -> int:
         """Return the offset after the last one passed, with a record or without; below 0 if there is none."""

@@ -71,6 +71,8 @@ class NativeConsumer:
     def __init__(self, client: Mapping[str, str]) -> None:
         self._kafka = native().kafka
         self.pid = os.getpid()
+        self.answered: set[TopicPartition] = set()
+        self._assigned = False
         # The callback must not refer to `self`: a cycle would keep the consumer from being freed.
         errors: dict[int, KafkaError] = {}
         self.errors = errors
@@ -126,11 +128,14 @@ class NativeConsumer:
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """See `FetchConsumer`."""
+        self._assigned = True
         self._with_list(self._kafka.assign, partition, offset)
 
     def unassign(self) -> None:
         """See `FetchConsumer`."""
-        self._raise_for(self._kafka.assign(self._handle, None))
+        if self._assigned:
+            self._raise_for(self._kafka.assign(self._handle, None))
+            self._assigned = False
 
     def position(self, partition: TopicPartition) -> int:
         """See `FetchConsumer`."""

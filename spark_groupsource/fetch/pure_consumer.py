@@ -40,6 +40,8 @@ class PureConsumer:
         errors: dict[int, KafkaError] = {}
         self.errors = errors
         self.pid = os.getpid()
+        self.answered: set[TopicPartition] = set()
+        self._assigned = False
         self.consumer = make_client(
             Consumer,
             client,
@@ -68,11 +70,14 @@ class PureConsumer:
 
     def assign(self, partition: TopicPartition, offset: int) -> None:
         """See `FetchConsumer`."""
+        self._assigned = True
         self.consumer.assign([ConfluentPartition(partition.topic, partition.partition, offset)])
 
     def unassign(self) -> None:
         """See `FetchConsumer`."""
-        self.consumer.unassign()
+        if self._assigned:
+            self.consumer.unassign()
+            self._assigned = False
 
     def position(self, partition: TopicPartition) -> int:
         """See `FetchConsumer`."""

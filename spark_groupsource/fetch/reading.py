@@ -1,7 +1,9 @@
 """How both readers read one range: where it ends, what is lost, and how long to wait.
 
-One consumer reads one partition. First it asks for the bounds of the partition's log, because librdkafka reports nothing about a
-topic that does not exist. Nothing is assigned then, because a Fetch that waits at the end of a log delays all other requests.
+One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the partition's log,
+because librdkafka reports nothing about a topic that does not exist. Nothing is assigned then, because a Fetch that waits at the
+end of a log delays all other requests. Later ranges begin with their Fetch: each partition of each micro-batch saves a request.
+If something is wrong with the range, an error, an early end or silence shows it, and then the task asks.
 
 Then the range is read from its start. One of these shows that it is at its end:
 
@@ -99,7 +101,8 @@ class _Reading:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range; see the module."""
         timeout_ms = self._settings.poll_timeout_ms
-        self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
+        if self._partition not in self._consumer.answered:
+            self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
         self._assign()
         while self._next < self._end:
             before = self._next
@@ -181,6 +184,7 @@ class _Reading:
             else:
                 self._look_at = min(self._look_at, time.monotonic() + _EARLY_END_S)
             return
+        self._consumer.answered.discard(self._partition)
         self._last_error = event.error
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
@@ -239,6 +243,10 @@ class _Reading:
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
         """Report the lost part of the rest of the range, and skip it; return whether anything is lost."""
+        if bounds is None:
+            self._consumer.answered.discard(self._partition)
+        else:
+            self._consumer.answered.add(self._partition)
         found = lost_ranges(self._next, self._end, bounds)
         self._report(found)
         self._next, self._end = remaining(found, self._next, self._end)

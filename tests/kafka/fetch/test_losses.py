@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 
 import pytest
@@ -93,6 +94,38 @@ def test_an_end_beyond_the_log_is_loss(
     assert offsets(read, FetchRange(name, 0, 15, 50), using(fail_on_data_loss=False)) == [15, 16, 17, 18, 19]
     assert "[20, 50)" in warnings_of(caplog)
     assert offsets(read, FetchRange(name, 0, 30, 50), using(fail_on_data_loss=False)) == []
+
+
+@pytest.mark.parametrize(("what", "lost"), [("deleted", "[5, 10)"), ("cut", "[20, 50)"), ("no topic", "[5, 15)")])
+def test_a_consumer_that_has_read_the_partition_before_sees_what_is_lost(
+    what: str, lost: str, read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+) -> None:
+    """It does not ask for the log's bounds first."""
+    name, how = topic(), using()
+    produce(name, numbered(20), 0)
+    assert offsets(read, FetchRange(name, 0, 0, 3), how) == [0, 1, 2]
+    if what == "deleted":
+        delete_before(admin, name, 10)
+    elif what == "no topic":
+        delete_topic(admin, name)
+
+    with pytest.raises(DataLossError, match=re.escape(lost)):
+        list(read(FetchRange(name, 0, 5, 50 if what == "cut" else 15), how))
+
+
+def test_bounds_are_asked_for_once_by_each_consumer(
+    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, how, asked = topic(2), using({"client.id": "once"}), []
+    for partition in (0, 1):
+        produce(name, numbered(20), partition)
+    ask = reading.wait_for_bounds
+    monkeypatch.setattr(reading, "wait_for_bounds", lambda *given: (asked.append(given[1]), ask(*given))[1])
+
+    for partition in (0, 1, 0, 1, 1):
+        assert offsets(read, FetchRange(name, partition, 5, 8), how) == [5, 6, 7]
+
+    assert asked == [(name, 0), (name, 1)]
 
 
 def test_a_recreated_topic_is_loss(

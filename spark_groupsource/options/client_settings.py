@@ -129,9 +129,9 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
     librdkafka fetches up to a quarter of the buffer ahead, and exceeds that by one response at most. It drops what it fetched
     beyond the range's end.
 
-    One response has at most a 256th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
-    larger. This limit keeps memory small: librdkafka decompresses a whole response at once. With 1 MiB of well compressed small
-    records a worker grew to hundreds of MB.
+    One response has at most a 128th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
+    larger. This limit keeps memory small: librdkafka decompresses a whole response at once, and makes a structure for each
+    record. A smaller limit costs speed, because there is one Fetch at a time for each partition.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
@@ -142,7 +142,7 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
         **EVERY_CLIENT,
         **CONSUMER,
         "queued.max.messages.kbytes": str(buffer_bytes // 4 // 1024),
-        "max.partition.fetch.bytes": str(buffer_bytes // 256),
+        "max.partition.fetch.bytes": str(buffer_bytes // 128),
         **theirs,
         **OFFSETS_ARE_OURS,
         **FIXED_OF_A_CONSUMER,

@@ -65,6 +65,7 @@ class Played:
     def __init__(self, _client: Mapping[str, str]) -> None:
         self.errors: dict[int, KafkaError] = {}
         self.pid = os.getpid()
+        self.answered: set[TopicPartition] = set()
         self.closed = False
         self.fails = False
 

@@ -12,8 +12,11 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch import reading
+from spark_groupsource.fetch.bounds import wait_for_bounds
 from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
+from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
+from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
 from tests.support.fetching import (
     MEGABYTE,
@@ -116,11 +119,16 @@ def test_a_consumer_that_has_read_the_partition_before_sees_what_is_lost(
 def test_bounds_are_asked_for_once_by_each_consumer(
     read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, how, asked = topic(2), using({"client.id": "once"}), []
+    name, how = topic(2), using({"client.id": "once"})
+    asked: list[TopicPartition] = []
     for partition in (0, 1):
         produce(name, numbered(20), partition)
-    ask = reading.wait_for_bounds
-    monkeypatch.setattr(reading, "wait_for_bounds", lambda *given: (asked.append(given[1]), ask(*given))[1])
+
+    def ask(consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str) -> LogBounds | None:
+        asked.append(partition)
+        return wait_for_bounds(consumer, partition, end, timeout_ms, doing)
+
+    monkeypatch.setattr(reading, "wait_for_bounds", ask)
 
     for partition in (0, 1, 0, 1, 1):
         assert offsets(read, FetchRange(name, partition, 5, 8), how) == [5, 6, 7]

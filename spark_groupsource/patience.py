@@ -45,17 +45,23 @@ class Deadline:
         """Whether the deadline has been reached."""
         return self._clock() >= self._at
 
-    def attempts(self, interval_s: float = RETRY_INTERVAL_S) -> Iterator[int]:
+    def attempts(self, interval_s: float = RETRY_INTERVAL_S, first_s: float | None = None) -> Iterator[int]:
         """Yield 0, 1, 2 and so on, `interval_s` seconds apart: at least once, and for the last time when the deadline is over.
 
         In `for ... else` the `else` runs when the deadline came first.
+
+        Args:
+            interval_s: seconds between two attempts.
+            first_s: seconds after the first attempt. The pause then grows by a tenth each time, up to `interval_s`.
         """
         attempt = 0
+        pause_s = interval_s if first_s is None else first_s
         while True:
             yield attempt
             if self.over:
                 return
-            self._sleep(interval_s)
+            self._sleep(pause_s)
+            pause_s = min(interval_s, 1.1 * pause_s)
             attempt += 1
 
     def retry(self, step: Callable[[], T], passes: Callable[[Exception], bool], interval_s: float = RETRY_INTERVAL_S) -> T:

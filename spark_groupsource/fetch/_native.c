@@ -5,7 +5,7 @@
  *
  * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_batch` copies them
  * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
- * as one array of structs: a Python object for each buffer costs more than the copies, if a batch has few records.
+ * as one array of structs. A Python object for each buffer would cost more than the copies, if a batch has few records.
  *
  * All messages of an intake are of one partition, the only one that is assigned. So no message's partition is compared.
  */

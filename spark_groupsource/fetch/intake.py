@@ -84,7 +84,7 @@ class FetchConsumer(Protocol):
     """The errors that librdkafka has reported by callback since this was cleared, the last one of each code."""
 
     answered: set[TopicPartition]
-    """The partitions whose leader has answered this consumer, without an error since. No task asks it for bounds again."""
+    """The partitions whose leader has answered this consumer, without an error since. Tasks begin with their Fetch."""
 
     pid: int
     """The process that made the consumer. No other process may use it."""

@@ -23,6 +23,8 @@ class NativeBatches:
         self._partition = partition
         self._schema = schema
         self._names = column_names(schema)
+        self._with_binary_keys = _with_binary_keys(schema)
+        """The schema for a batch with a header's key that is not UTF-8."""
 
     def prepare(self, state: IntakeStruct) -> None:
         """Set which columns this intake makes, and what is the same in each row."""
@@ -51,13 +53,20 @@ class NativeBatches:
 
     def _with_text_keys(self, array: int) -> pa.RecordBatch:
         """Return the batch with each byte of a header's key that is not UTF-8 replaced, as Java, and so Spark, reads it."""
+        batch = pa.RecordBatch._import_from_c(array, self._with_binary_keys)
         at = self._names.index("headers")
         field = self._schema.field(at)
-        _, value = field.type.value_type
-        as_bytes = pa.list_(pa.struct([pa.field("key", pa.binary()), value]))
-        batch = pa.RecordBatch._import_from_c(array, self._schema.set(at, field.with_type(as_bytes)))
         lists = batch.column(at)
         keys = pa.array([key.decode("utf-8", "replace") for key in lists.values.field(0).to_pylist()], pa.string())
         each = pa.Array.from_buffers(field.type.value_type, len(keys), [None], 0, children=[keys, lists.values.field(1)])
         texts = pa.Array.from_buffers(field.type, len(lists), lists.buffers()[:2], lists.null_count, children=[each])
         return batch.set_column(at, field, texts)
+
+
+def _with_binary_keys(schema: pa.Schema) -> pa.Schema:
+    for at, name in enumerate(column_names(schema)):
+        if name == "headers":
+            field = schema.field(at)
+            _, value = field.type.value_type
+            schema = schema.set(at, field.with_type(pa.list_(pa.struct([pa.field("key", pa.binary()), value]))))
+    return schema

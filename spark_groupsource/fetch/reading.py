@@ -1,9 +1,9 @@
 """How both readers read one range: where it ends, what is lost, and how long to wait.
 
-One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the partition's log,
-because librdkafka reports nothing about a topic that does not exist. Nothing is assigned then, because a Fetch that waits at the
-end of a log delays all other requests. Later ranges begin with their Fetch: each partition of each micro-batch saves a request.
-If something is wrong with the range, an error, an early end or silence shows it, and then the task asks.
+One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log, because
+librdkafka reports nothing about a topic that does not exist. Nothing is assigned then, because a Fetch that waits at the end of a
+log delays all other requests. Later ranges begin with their Fetch, which saves a request for each partition and micro-batch. The
+task then asks only if there is an error, an early end, silence, or a gap at the start.
 
 Then the range is read from its start. One of these shows that it is at its end:
 
@@ -96,6 +96,8 @@ class _Reading:
         self._look_at = 0.0
         """When to ask for the log's bounds, if there is no progress until then."""
         self._pause_s = _FIRST_PAUSE_S
+        self._silences = 0
+        """How often in a row no broker has answered."""
         self._progress()
 
     def batches(self) -> Iterator[pa.RecordBatch]:
@@ -208,6 +210,7 @@ class _Reading:
                 bounds = ask_bounds(self._consumer, self._partition, 0, timeout_ms / 1000, self._doing, 0)
             except NoAnswer as silence:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
+            self._note_answer(bounds)
             if bounds is not None:
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
             self._report(lost_ranges(self._assigned_at, first, bounds))
@@ -225,6 +228,12 @@ class _Reading:
         except NoAnswer as silence:
             answers = False
             self._last_error = silence.error
+            self._silences += 1
+            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a later one is accepted.
+            if self._silences > 1:
+                raise_if_refused(self._consumer, self._doing_at())
+            elif not overdue:
+                self._consumer.errors.clear()
         else:
             if self._leave_out_lost(bounds):
                 self._progress()
@@ -233,7 +242,7 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._look_at = time.monotonic() + _SILENCE_S
+        self._look_at = time.monotonic() + (_SILENCE_S if answers else _ASK_S)
         if self._in_doubt:
             # The log has these offsets: its leader has moved, or the log was cut and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
@@ -243,20 +252,26 @@ class _Reading:
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
         """Report the lost part of the rest of the range, and skip it; return whether anything is lost."""
-        if bounds is None:
-            self._consumer.answered.discard(self._partition)
-        else:
-            self._consumer.answered.add(self._partition)
+        self._note_answer(bounds)
         found = lost_ranges(self._next, self._end, bounds)
         self._report(found)
         self._next, self._end = remaining(found, self._next, self._end)
         return bool(found)
+
+    def _note_answer(self, bounds: LogBounds | None) -> None:
+        answered = self._consumer.answered
+        if bounds is not None:
+            answered.add(self._partition)
+        else:
+            # The topic's other partitions are probably gone as well: their tasks would wait for records.
+            answered.difference_update([each for each in answered if each.topic == self._partition.topic])
 
     def _report(self, found: list[LostRange]) -> None:
         report(self._range, found, self._settings.fail_on_data_loss)
 
     def _progress(self) -> None:
         self._pause_s = _FIRST_PAUSE_S
+        self._silences = 0
         self._progress_at = time.monotonic()
         self._look_at = self._progress_at + _SILENCE_S
 

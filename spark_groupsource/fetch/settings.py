@@ -16,7 +16,7 @@ BATCH_BYTES = 7 * 1024 * 1024 // 8
 """The most bytes of keys, values and headers in one record batch, except for a single larger record.
 
 With its other columns such a batch has about 1 MiB. The JVM then finds most of it in the processor's caches, also when it shares
-the core with this process. The allocators, here and in the JVM, reuse the same memory. The batch's 32-bit offsets cannot
+the core with this process. glibc's allocator and Arrow's in the JVM reuse the same memory. The batch's 32-bit offsets cannot
 overflow: only a single record makes a larger batch, and Kafka has no record of 2 GiB.
 """
 

@@ -42,7 +42,7 @@ POLL_INTERVAL_S = 0.05
 """Longest time between two polls when no command comes. Commands are served at once."""
 
 JOIN_INTERVAL_S = 0.005
-"""How often a query that starts looks whether it has joined."""
+"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
@@ -188,9 +188,10 @@ class Member:
                 self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
             )
             while not self._closing and self._failure is None:
-                # Who starts a query waits for the first assignment, and gives no command: `poll` returns as soon as it is there.
+                # The first assignment comes in `poll`, which serves callbacks and does not return for them. No command comes
+                # before it.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
-                self._poll(0 if self._has_joined else POLL_INTERVAL_S)
+                self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
                 self._keeper.idle()
         except GroupKafkaError as error:

@@ -347,7 +347,7 @@ CLASSIC_ONLY = ("heartbeat.interval.ms", "partition.assignment.strategy", "sessi
 AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("heartbeat.interval.ms", 1_000, "session.timeout.ms", 45_000),
     ("session.timeout.ms", 45_000, "max.poll.interval.ms", 300_000),
-    ("reconnect.backoff.ms", 100, "reconnect.backoff.max.ms", 10_000),
+    ("reconnect.backoff.ms", 20, "reconnect.backoff.max.ms", 10_000),
     ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1_000),
 )
-"""Pairs of durations (ms), each with its default, of which the first may not exceed the second."""
+"""Pairs of durations (ms), each with the default of its clients here, of which the first may not exceed the second."""

@@ -143,7 +143,7 @@ class Joining:
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline) -> None:
         if member.wait_joined(deadline.left):
-            for _ in deadline.attempts(JOIN_INTERVAL_S):
+            for _ in deadline.attempts(first_s=JOIN_INTERVAL_S):
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble

@@ -6,7 +6,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.options.client_settings import CONSUMER, FOR_CONSUMERS_ONLY, FOR_MEMBERS_ONLY
+from spark_groupsource.kafka_settings.tables import AT_MOST
+from spark_groupsource.options.client_settings import CONSUMER, FOR_CONSUMERS_ONLY, FOR_MEMBERS_ONLY, member_settings
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse
 
@@ -141,3 +142,9 @@ def test_each_client_gets_exactly_these_settings() -> None:
 def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:
     assert not FOR_MEMBERS_ONLY & FOR_CONSUMERS_ONLY
     assert set(CONSUMER) <= FOR_CONSUMERS_ONLY
+
+
+@pytest.mark.parametrize(("name", "default"), sorted({*(pair[:2] for pair in AT_MOST), *(pair[2:] for pair in AT_MOST)}))
+def test_durations_are_compared_with_the_defaults_that_the_clients_have(name: str, default: int) -> None:
+    """Where we have no default, librdkafka's is in the table."""
+    assert member_settings({}).get(name, str(default)) == str(default)

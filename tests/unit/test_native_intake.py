@@ -270,6 +270,19 @@ def test_a_null_in_a_column_that_has_none_is_found(column: str, nulls: bytes) ->
     assert null_of(full, other) == column
 
 
+def test_a_key_that_is_not_utf_8_is_replaced_under_the_names_of_the_user() -> None:
+    strict = pa.struct([pa.field("Key", pa.string(), False), pa.field("VALUE", pa.binary(), False)])
+    schema = pa.schema([ALL.field("value"), pa.field("Headers", pa.list_(pa.field("element", strict, False)), False)])
+    intake = intake_of(Played([Record(10, None, b"v", [(b"a\xff", b"1"), (b"b", b"2")])], iter([9] * 9)), schema)
+    intake.take(10, 30, 0)
+    batch = intake.batch()
+
+    assert batch is not None
+    assert batch.schema.equals(schema, check_metadata=True)
+    batch.validate(full=True)
+    assert batch.column(1).to_pylist() == [[{"Key": "a\N{REPLACEMENT CHARACTER}", "VALUE": b"1"}, {"Key": "b", "VALUE": b"2"}]]
+
+
 def test_waits_for_a_record_and_then_for_some_ms_for_each_of_the_next_ones() -> None:
     played = Played([Record(offset) for offset in range(10, 15)], iter([0, 1, 2, 0, 1, 1, 0, 0]))
     intake = intake_of(played)

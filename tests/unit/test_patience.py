@@ -97,3 +97,11 @@ def test_the_patience_counts_from_the_first_failure_in_a_row(time: Time) -> None
     assert retries.failed()
     time.now += 1
     assert not retries.failed()
+
+
+def test_pauses_between_attempts_grow_from_a_short_first_one(time: Time) -> None:
+    began = time.now
+    at = [time.now - began for _ in deadline(time, 10).attempts(interval_s=1, first_s=0.5)]
+
+    assert at[:3] == pytest.approx([0, 0.5, 1.05])
+    assert at[-1] - at[-2] == pytest.approx(1)

@@ -16,8 +16,10 @@ from spark_groupsource.errors import (
     NotAuthorized,
     OptionError,
 )
+from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import refusal
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
@@ -53,18 +55,31 @@ def test_no_broker_at_all_is_an_error_in_time(read: Reader) -> None:
         list(read(FetchRange("any", 0, 7, 8), nowhere))
 
 
-def test_refused_credentials_are_named_without_the_password(read: Reader, using: MakeSettings, topic: MakeTopic) -> None:
-    # The broker of the tests does no SASL: it refuses every mechanism.
-    sasl = {
-        "security.protocol": "SASL_PLAINTEXT",
-        "sasl.mechanism": "PLAIN",
-        "sasl.username": "me",
-        "sasl.password": "open-sesame",
-    }
+REFUSED = {
+    "security.protocol": "SASL_PLAINTEXT",
+    "sasl.mechanism": "PLAIN",
+    "sasl.username": "me",
+    "sasl.password": "open-sesame",
+}
+"""The broker of the tests does no SASL: it refuses every mechanism."""
 
+
+def test_refused_credentials_are_named_without_the_password(read: Reader, using: MakeSettings, topic: MakeTopic) -> None:
     with pytest.raises(AuthenticationFailed, match="sasl") as caught:
-        list(read(FetchRange(topic(), 0, 0, 1), using(sasl)))
+        list(read(FetchRange(topic(), 0, 0, 1), using(REFUSED)))
     assert "open-sesame" not in str(caught.value)
+
+
+def test_credentials_that_are_refused_after_the_partition_has_answered_are_named_soon(
+    read: Reader, using: MakeSettings, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The task begins with its Fetch then: a password may have changed since."""
+    monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
+    began = time.monotonic()
+
+    with pytest.raises(AuthenticationFailed, match="sasl"):
+        list(read(FetchRange(topic(), 0, 0, 10), using(REFUSED, poll_timeout_ms=300_000)))
+    assert time.monotonic() - began < 100
 
 
 def test_settings_that_librdkafka_refuses_are_named_without_secrets(read: Reader, using: MakeSettings) -> None:

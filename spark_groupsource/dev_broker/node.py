@@ -151,8 +151,14 @@ class Node:
         self._forget()
 
     def pause(self) -> None:
-        """Send SIGSTOP: connections stay open, and nothing is answered."""
+        """Send SIGSTOP, and return when every thread has stopped: connections stay open, and nothing is answered.
+
+        On a busy machine the signal takes effect late. Only Linux shows the threads; elsewhere this returns at once.
+        """
         self._signal(signal.SIGSTOP)
+        for _ in Deadline(STOP_LIMIT_S).attempts(0.01):
+            if all(state in "TXZ" for state in self._thread_states()):
+                return
 
     def resume(self) -> None:
         """Send SIGCONT: the node continues."""
@@ -192,6 +198,14 @@ class Node:
         if self.running and self._pid:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self._pid, number)
+
+    def _thread_states(self) -> list[str]:
+        """Return the state of each thread, as /proc has it: T is stopped."""
+        states = []
+        for stat in Path(f"/proc/{self._pid}/task").glob("*/stat"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                states.append(stat.read_text().rpartition(")")[2].split()[0])
+        return states
 
     def _forget(self) -> None:
         """Wait for the watcher, which ends with the JVM, and close the pipes."""

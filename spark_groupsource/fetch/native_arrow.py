@@ -16,26 +16,23 @@ _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timest
 
 
 class NativeBatches:
-    """The record batches of one partition, with the columns of `schema`."""
+    """The record batches of one intake, whose messages are of `partition`, with the columns of `schema`."""
 
-    def __init__(self, ours: Any, partition: TopicPartition, schema: pa.Schema) -> None:
+    def __init__(self, ours: Any, state: IntakeStruct, partition: TopicPartition, schema: pa.Schema) -> None:
         self._ours = ours
-        self._partition = partition
+        self._state = state
         self._schema = schema
         self._names = column_names(schema)
         self._with_binary_keys = _with_binary_keys(schema)
         """The schema for a batch with a header's key that is not UTF-8."""
-
-    def prepare(self, state: IntakeStruct) -> None:
-        """Set which columns this intake makes, and what is the same in each row."""
         order = [_COLUMNS.index(name) for name in self._names]
         state.columns = sum(1 << column for column in order)
         state.column_count = len(order)
         state.order[: len(order)] = order
-        topic = self._partition.topic.encode()
-        state.topic, state.topic_size, state.partition = topic, len(topic), self._partition.partition
+        topic = partition.topic.encode()
+        state.topic, state.topic_size, state.partition = topic, len(topic), partition.partition
 
-    def batch(self, state: IntakeStruct) -> pa.RecordBatch:
+    def batch(self) -> pa.RecordBatch:
         """Return the rows that `gs_take` has taken in, free their messages and begin the next batch. There must be a row.
 
         Bytes that are to be a text are not checked to be UTF-8 (see `as_type`).
@@ -43,10 +40,11 @@ class NativeBatches:
         Raises:
             MemoryError: There is no memory for the batch.
         """
-        odd_header_keys = state.odd_header_keys
+        # Read first: the C sets it to 0.
+        odd_header_keys = self._state.odd_header_keys
         array = ArrayStruct()
-        if not self._ours.batch(state, array):
-            raise MemoryError(f"no memory for a batch of {state.bytes} bytes of records")
+        if not self._ours.batch(self._state, array):
+            raise MemoryError(f"no memory for a batch of {self._state.bytes} bytes of records")
         if odd_header_keys:
             return self._with_text_keys(ctypes.addressof(array))
         return pa.RecordBatch._import_from_c(ctypes.addressof(array), self._schema)

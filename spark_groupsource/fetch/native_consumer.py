@@ -224,8 +224,7 @@ class _NativeIntake:
             row_limit=BATCH_ROWS,
             byte_limit=batch_bytes,
         )
-        self._batches = NativeBatches(both.ours, partition, schema)
-        self._batches.prepare(self._state)
+        self._batches = NativeBatches(both.ours, self._state, partition, schema)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
@@ -243,7 +242,7 @@ class _NativeIntake:
 
     def batch(self) -> pa.RecordBatch | None:
         """See `Intake`."""
-        return self._batches.batch(self._state) if self._state.rows else None
+        return self._batches.batch() if self._state.rows else None
 
     def close(self) -> None:
         """See `Intake`. A forked child frees nothing: another thread of the parent may hold the locks that this needs."""

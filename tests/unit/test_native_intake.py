@@ -24,7 +24,7 @@ from spark_groupsource.fetch import native_api as librdkafka
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type, null_not_allowed
 from spark_groupsource.fetch.intake import Taken
-from spark_groupsource.fetch.native_api import IntakeStruct, Native, NativeUnavailable, why_unavailable
+from spark_groupsource.fetch.native_api import ArrayStruct, IntakeStruct, Native, NativeUnavailable, why_unavailable
 from spark_groupsource.partition import TopicPartition
 from tests.support.played_librdkafka import BAD_HEADERS, Headers, Played, Record
 
@@ -53,6 +53,14 @@ def intake_of(played: Played, schema: pa.Schema = ALL) -> native._NativeIntake:
 def memory_bytes() -> int:
     """The memory of this process, from Linux's /proc."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def allocated(block: int) -> int:
+    """How many bytes malloc has given for this block."""
+    malloc_usable_size = ctypes.CDLL(None).malloc_usable_size
+    malloc_usable_size.restype, malloc_usable_size.argtypes = ctypes.c_size_t, [ctypes.c_void_p]
+    size: int = malloc_usable_size(block)
+    return size
 
 
 def cost(record: Record) -> int:
@@ -213,6 +221,23 @@ def test_librdkafka_is_asked_for_nothing_that_is_not_in_the_schema(wanted: str) 
     assert batch is not None
     assert rows_of(batch) == [row_of(each, batch.schema) for each in (record, Record(11))]
     assert played.asked == {"timestamp": {"timestamp"}, "timestampType": {"timestamp"}, "headers": {"headers"}}.get(wanted, set())
+
+
+@pytest.mark.parametrize("wanted", ALL.names)
+def test_nothing_is_copied_that_was_not_asked_for(wanted: str) -> None:
+    """Of a column that is not in the schema there is no buffer."""
+    large = 100_000
+    record = Record(10, b"k" * large, b"v" * large, [(b"a", b"h" * large)])
+    intake = intake_of(Played([record], iter([9] * 9)), pa.schema([ALL.field(wanted)]))
+    intake.take(10, 30, 0)
+    made = ArrayStruct()
+
+    assert librdkafka.native().ours.batch(intake._state, made)
+
+    size = allocated(made.private_data)
+    assert pa.RecordBatch._import_from_c(ctypes.addressof(made), pa.schema([ALL.field(wanted)])).num_rows == 1
+    least = large if wanted in ("key", "value", "headers") else 0
+    assert least <= size < least + 10_000
 
 
 def test_a_batch_and_its_parts_stay_when_the_intake_is_closed() -> None:

@@ -126,12 +126,13 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
 def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, str]:
     """Return the settings of a task's consumer. They contain secrets.
 
-    librdkafka fetches up to a quarter of the buffer ahead, and exceeds that by one response at most. It drops what it fetched
-    beyond the range's end.
+    librdkafka fetches up to a 32nd of the buffer ahead, and exceeds that by one response at most. That is enough: there is one
+    Fetch at a time for each partition. Records that were fetched further ahead would fall out of the processor's caches, and
+    librdkafka drops those beyond the range's end.
 
-    One response has at most a 128th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
+    One response has at most a 64th of the buffer, compressed as it is in the log. Only a single batch of a producer may be
     larger. This limit keeps memory small: librdkafka decompresses a whole response at once, and makes a structure for each
-    record. A smaller limit costs speed, because there is one Fetch at a time for each partition.
+    record. A smaller limit costs speed.
 
     Args:
         kafka: The user's `kafka.*`, translated for librdkafka.
@@ -141,8 +142,8 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
     return {
         **EVERY_CLIENT,
         **CONSUMER,
-        "queued.max.messages.kbytes": str(buffer_bytes // 4 // 1024),
-        "max.partition.fetch.bytes": str(buffer_bytes // 128),
+        "queued.max.messages.kbytes": str(buffer_bytes // 32 // 1024),
+        "max.partition.fetch.bytes": str(buffer_bytes // 64),
         **theirs,
         **OFFSETS_ARE_OURS,
         **FIXED_OF_A_CONSUMER,

@@ -132,8 +132,8 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "fetch.wait.max.ms": "33",
         "group.id": "billing",
         "log_level": "4",
-        "max.partition.fetch.bytes": "65536",
-        "queued.max.messages.kbytes": "2048",
+        "max.partition.fetch.bytes": "131072",
+        "queued.max.messages.kbytes": "256",
         "queued.min.messages": "7",
         "reconnect.backoff.ms": "20",
     }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,13 @@ FIRST_WARM_UP = 4
     show_default=True,
 )
 @click.option("--columns", type=click.Choice(COLUMNS), multiple=True, default=COLUMNS, show_default=True)
+@click.option(
+    "--variant",
+    "variants",
+    multiple=True,
+    callback=lambda _context, _option, texts: dict(named_options(text) for text in texts),
+    help="One more source: this one with other options, as NAME:OPTION=VALUE,OPTION=VALUE.",
+)
 @click.option("--trickle-seconds", default=10.0, show_default=True, help="How long single records are written; 0: not at all.")
 @click.option("--trickle-per-s", "rates", type=float, multiple=True, default=(20.0, 200.0), show_default=True)
 @click.option("--unsafe-arrow", is_flag=True, help="Arrow in the JVM checks neither bounds nor nulls.")
@@ -70,6 +77,7 @@ def main(
     sinks: Sequence[str],
     sources: Sequence[str],
     columns: Sequence[str],
+    variants: Mapping[str, Mapping[str, str]],
     trickle_seconds: float,
     rates: Sequence[float],
     unsafe_arrow: bool,
@@ -82,6 +90,7 @@ def main(
     With --placement shared the broker and Spark share all cores.
     """
     console = Console(width=140)
+    sources = [*sources, *variants]
     place = PLACEMENTS[placement]()
     about = environment() | {"placement": place.name, "spark cores": place.cores, "unsafe arrow": unsafe_arrow}
     results: dict[str, Any] = {"environment": about, "rounds": rounds, "throughput": [], "trickle": {}}
@@ -95,7 +104,7 @@ def main(
         with starting_on(place.spark):
             spark = open_session(place.cores, Path(name), UNSAFE_ARROW if unsafe_arrow else "")
         console.print(f"{place.name}: Spark local[{place.cores}] on {sorted(place.spark)}, broker on {sorted(place.broker)}")
-        runs = Runs(spark, cluster, Path(name))
+        runs = Runs(spark, cluster, Path(name), variants)
         warm_up = FIRST_WARM_UP
         by_size: dict[int, Found] = {}
         for load in loads(sizes, batches, codecs, partitions, scale):
@@ -123,6 +132,21 @@ def main(
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
     console.print(f"written to {output}")
+
+
+def named_options(text: str) -> tuple[str, dict[str, str]]:
+    """Return the name and the options of a variant.
+
+    Raises:
+        BadParameter: The text has another form, or the name is taken.
+    """
+    name, _, options = text.partition(":")
+    pairs = [pair.partition("=") for pair in options.split(",")]
+    if not all(equals for _, equals, _ in pairs):
+        raise click.BadParameter(f"{text!r} is not NAME:OPTION=VALUE,OPTION=VALUE")
+    if name in SOURCES:
+        raise click.BadParameter(f"{name} is a source already")
+    return name, {option: value for option, _, value in pairs}
 
 
 def loads(

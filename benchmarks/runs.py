@@ -7,6 +7,7 @@ import json
 import threading
 import time
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,12 +79,22 @@ class Throughput:
 
 
 class Runs:
-    """Runs queries in one session against one cluster; `folder` takes checkpoints and output."""
+    """Runs queries in one session against one cluster.
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, folder: Path) -> None:
+    Args:
+        spark: The session.
+        cluster: The brokers.
+        folder: Takes checkpoints and output.
+        variants: More sources, by name: this source with these options of its own.
+    """
+
+    def __init__(
+        self, spark: SparkSession, cluster: Cluster, folder: Path, variants: Mapping[str, Mapping[str, str]] | None = None
+    ) -> None:
         self._spark = spark
         self._cluster = cluster
         self._folder = folder
+        self._variants = variants or {}
         self._broker = [node.pid for node in cluster.nodes]
 
     def throughput(self, source: str, columns: str, load: Load, sink: str) -> Throughput:
@@ -160,11 +171,13 @@ class Runs:
             "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
             "subscribe": topic,
             **more,
+            **self._variants.get(source, {}),
         }
         # Spark's source commits nothing, and warns if it is given a group.
         if source != "spark":
             options["kafka.group.id"] = name
-        reader = self._spark.readStream.format(SOURCES[source]).options(**options)
+        name_of_format = SOURCES["native" if source in self._variants else source]
+        reader = self._spark.readStream.format(name_of_format).options(**options)
         if columns == VALUE and source != "spark":
             reader = reader.schema(VALUE)
         frame = reader.load()

@@ -188,6 +188,11 @@ class _Reading:
             return
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
+        if event.error.code() == KafkaError._AUTHENTICATION:
+            # A request of any kind waited on a connection that was refused, maybe while this consumer was kept, under a token
+            # that has been replaced since. A refusal that lasts ends in silence.
+            self._look_at = min(self._look_at, time.monotonic() + _EARLY_END_S)
+            return
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
             return

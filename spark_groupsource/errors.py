@@ -30,7 +30,10 @@ GroupKafkaError
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
 │   └── OffsetsInTheWay         a migration would replace what the group has committed
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
-│   └── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
+│   ├── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
+│   ├── CheckpointOfAnotherStream  `checkpointLocation` of the reader is not that of its query
+│   └── CheckpointUnreadable    the files of a checkpoint cannot be read
+├── ReportsUnavailable          the driver's program cannot report durable plans to the runner
 ├── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
 ├── BrokerStartError            the development broker cannot be resolved or started
 └── DemoFailed                  a process of `groupkafka demo` failed, or a step took too long
@@ -179,6 +182,18 @@ class OffsetError(GroupKafkaError):
 
 class UncommittedBatch(OffsetError):
     """The last micro-batch of a checkpoint that is to be migrated was planned and not committed."""
+
+
+class CheckpointOfAnotherStream(OffsetError):
+    """The reader's option `checkpointLocation` names the checkpoint of another stream."""
+
+
+class CheckpointUnreadable(OffsetError):
+    """The files of a checkpoint cannot be read."""
+
+
+class ReportsUnavailable(GroupKafkaError):
+    """The driver's program cannot report durable plans to the runner, or the runner cannot see the reports."""
 
 
 class DataLossError(GroupKafkaError):

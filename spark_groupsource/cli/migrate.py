@@ -19,8 +19,9 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import PartitionView, refuse_active
+from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.cli.as_json import Json, iso, json_text, place
-from spark_groupsource.cli.checkpoint_files import Checkpoint, without_password
+from spark_groupsource.cli.checkpoint_files import Checkpoint
 from spark_groupsource.cli.render import DRY_RUN, console_for, newer_lines, printable, time_and_age
 from spark_groupsource.cli.reset_offsets import OffsetReset, print_moves
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option

@@ -1,20 +1,11 @@
 """The content of a checkpoint of Spark's own Kafka source: its micro-batches, and the offset of each partition. Pure.
 
-Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` when the sink has committed it. A file of the offset log
-(Spark's OffsetSeqLog) has these lines:
-
-1. the version of its format
-2. Spark's own settings
-3. a line for each source with its offset; `-` if the source has no offset yet. In `v1` the lines are in the order of the query.
-   In `v2` (`spark.sql.streaming.offsetLog.formatVersion`) each line begins with the source's id and a colon
-
 The offset of Spark's Kafka source (KafkaSourceOffset) is `{topic:{partition:offset}}`. Each offset is the first one that is not
 part of the micro-batch.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -93,25 +84,6 @@ def batch_to_carry(last: LastBatches, uncommitted: str | None) -> int:
     )
 
 
-def source_lines(text: str) -> dict[str, str]:
-    """Return the offset of each source in a file of the offset log, by the source's id (in `v1`: its number, from 0).
-
-    Raises:
-        OffsetError: The format is not known.
-    """
-    version, _, rest = text.partition("\n")
-    _, _, sources = rest.partition("\n")
-    lines = [line.strip() for line in sources.split("\n") if line.strip()]
-    if version.strip() == "v1":
-        return {str(number): line for number, line in enumerate(lines)}
-    if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
-        return {match[1]: match[2] for match in named if match is not None}
-    raise OffsetError(
-        f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. A newer version of Spark may have "
-        "written it. Upgrade spark_groupsource."
-    )
-
-
 def kafka_offsets(text: str) -> dict[TopicPartition, int] | None:
     """Return the end of each partition (exclusive) if the text is an offset of Spark's Kafka source, else `None`."""
     try:
@@ -129,7 +101,7 @@ def choose_source(lines: Mapping[str, str], chosen: str | None) -> tuple[str, di
     """Return the id of the Kafka source to migrate, and its offsets.
 
     Args:
-        lines: as `source_lines` returns them.
+        lines: as `checkpoint.offset_log.source_lines` returns them.
         chosen: the id of the source; `None` if the query has only one.
 
     Raises:

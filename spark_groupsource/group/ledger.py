@@ -8,6 +8,7 @@ there are thousands. A decision for a partition counts only once its commit is a
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -41,7 +42,13 @@ BLOCKED_AFTER_S = 2.0
 """How long a claim may wait for another member to adopt a partition before this member stops draining others."""
 
 SETTLE_INTERVAL_S = 2.0
-"""How often a member that holds ranges for other streams checks whether those streams have confirmed them."""
+"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
+
+SETTLE_BETWEEN_TRIGGERS_S = 10.0
+"""The same between two polls: the next trigger may be an hour away."""
+
+CLOSE_AGAIN_AFTER_S = 1.0
+"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,13 @@ class Ledger:
         self._wall_clock = wall_clock
         self._observer = observer
         self._adoption = Retries(patience_s, clock=clock)
+        self._closing = Retries(math.inf, interval_s=CLOSE_AGAIN_AFTER_S, clock=clock)
+        self._claimed: int | None = None
+        """The newest plan, once all its claims are made."""
+        self._report: tuple[str, int] | None = None
+        """The newest report of a durable plan, and its stream. Another thread replaces it."""
+        self._unclosed = False
+        """Whether a plan was reported as durable, and its claims are still to be closed."""
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
         self._draining: set[TopicPartition] = set()
@@ -107,6 +121,18 @@ class Ledger:
         """The next offset to plan of each partition that new plans may have. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
         """How many offsets are held for other streams, for each owned partition with any. Any thread may read it."""
+        self.closed = -1
+        """The newest plan whose claims were closed because it was reported as durable. Any thread may read it."""
+
+    # Called from any thread.
+
+    def report_durable(self, stream: str, plan: int) -> None:
+        """Note a report that Spark has `plan` of `stream` in its commit log; `close_reported` acts on it.
+
+        Only a report of the newest plan that this ledger has claimed is believed. It may come late, twice or never. One that came
+        before the claims were made is ignored, because a plan is not durable before its tasks have begun.
+        """
+        self._report = (stream, plan)
 
     # Called by the member (record_keeper.RecordKeeper).
 
@@ -120,6 +146,7 @@ class Ledger:
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Leave the partitions out of new plans, and close the claims of durable plans."""
+        self._note_reported()
         self._draining |= partitions
         self._publish()
         self._confirm_if_possible(partitions)
@@ -139,6 +166,7 @@ class Ledger:
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
+        self._note_reported()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
@@ -154,12 +182,38 @@ class Ledger:
             self._adoption.succeeded()
         self._publish()
 
+    def close_reported(self) -> None:
+        """Close the claims of the newest claimed plan if it is reported as durable; else do nothing.
+
+        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass.
+
+        Raises:
+            CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
+        """
+        self._note_reported()
+        if not self._unclosed or not self._closing.due:
+            return
+        try:
+            self._write(self._settled({self._stream.name: self._stream.durable}))
+            self.confirm()
+        except CommitOutcomeUnknown:
+            raise
+        except GroupKafkaError as error:
+            self._unclosed = error.passing or isinstance(error, MemberUnknown)
+            self._closing.failed()
+            log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
+        else:
+            self._unclosed = False
+            self.closed = self._stream.durable
+
     def idle(self) -> None:
-        """Adopt the acquired partitions that the brokers have answered for; ask about the others.
+        """Close and settle what is confirmed. Adopt the acquired partitions that the brokers have answered for; ask about others.
 
         Raises:
             GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
         """
+        self.close_reported()
+        self._settle_between_triggers()
         if not self._acquired or not (self._adoption.due or self._survey.answered):
             return
         try:
@@ -229,6 +283,7 @@ class Ledger:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self._stream = stream
+        self._claimed = None
         wanted = _not_empty(stream.ranges)
         held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         verdicts = {
@@ -248,6 +303,8 @@ class Ledger:
         self._planned -= wanted.keys() - waiting
         blocked_at = self._clock() if self._blocked_at is None else self._blocked_at
         self._blocked_at = blocked_at if waiting else None
+        if not waiting:
+            self._claimed, self._report, self._unclosed = stream.logged, None, False
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
@@ -275,9 +332,7 @@ class Ledger:
         if self._clock() < self._settle_at or not any(record.owed for record in self._records.values()):
             return
         self._settle_at = self._clock() + SETTLE_INTERVAL_S
-        done = self._done(self._records.values())
-        settled = {partition: settle(record, done) for partition, record in self._records.items()}
-        self._write({partition: record for partition, record in settled.items() if record is not self._records[partition]})
+        self._write(self._settled(self._done(self._records.values())))
 
     def go_on(self, losses: Iterable[PartitionLoss]) -> None:
         """Continue behind what is lost.
@@ -304,6 +359,33 @@ class Ledger:
         self._acquired |= deleted - self._draining
         self._publish()
         self._write(writes)
+
+    def _note_reported(self) -> None:
+        if self._claimed is None or self._report != (self._stream.name, self._claimed) or self._claimed <= self._stream.durable:
+            return
+        self._stream = replace(self._stream, durable=self._claimed)
+        self._unclosed = True
+        self._closing.make_due()
+
+    def _settle_between_triggers(self) -> None:
+        """Settle although no plan asks for it. What fails is tried again later, or by the next plan.
+
+        Raises:
+            CommitOutcomeUnknown: as `close_reported`.
+        """
+        if self._clock() < self._settle_at + SETTLE_BETWEEN_TRIGGERS_S - SETTLE_INTERVAL_S:
+            return
+        try:
+            self.settle()
+        except CommitOutcomeUnknown:
+            raise
+        except GroupKafkaError as error:
+            log.info("whether other streams have confirmed their claims is asked later: %s", error)
+
+    def _settled(self, done: Mapping[str, int]) -> dict[TopicPartition, CommitRecord]:
+        """Return the records without the owed ranges of these plans; only those that change."""
+        settled = {partition: settle(record, done) for partition, record in self._records.items()}
+        return {partition: record for partition, record in settled.items() if record is not self._records[partition]}
 
     def _done(self, holding: Iterable[GroupCommit]) -> dict[str, int]:
         owned = self._records.keys() | self._acquired

@@ -343,6 +343,9 @@ class Member:
                 )
                 break
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
+            self._guarded(self._keeper.close_reported)
+            if self._failure is not None:
+                break
         self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(going))
         self._move(State.MEMBER)
 

@@ -29,5 +29,8 @@ class RecordKeeper(Protocol):
     def lost(self, partitions: frozenset[TopicPartition]) -> None:
         """Forget these: another member may own them by now."""
 
+    def close_reported(self) -> None:
+        """Close the claims of a plan that is reported as durable. Called while `on_revoke` waits for ranges in flight."""
+
     def idle(self) -> None:
-        """Adopt what the brokers have answered for, and try again what failed before. Called between polls."""
+        """Close what is reported, adopt what the brokers have answered for, try again what failed. Called between polls."""

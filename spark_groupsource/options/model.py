@@ -39,6 +39,7 @@ from spark_groupsource.options.values import (
     choice,
     duration_ms,
     host,
+    not_blank,
     offsets_value,
     outstanding_claims_value,
     times_value,
@@ -159,6 +160,11 @@ class Options(BaseModel):
         default=120_000, alias="outstandingClaims.grace"
     )
     """How long a new checkpoint waits for such a range before it stops, in ms. Only if `outstandingClaims` is not set."""
+
+    checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = Field(
+        default=None, alias="checkpointLocation", repr=False
+    )
+    """The checkpoint of the query, as the writer has it. The driver looks there whether a micro-batch is finished."""
 
     metrics_port: Annotated[int | None, BeforeValidator(whole_number(0, 65535))] = Field(default=None, alias="metrics.port")
     """The port at which the driver serves metrics of the query. 0 is any free port; with `None` there are no metrics."""

@@ -27,7 +27,10 @@ BATCH_ONLY: Mapping[str, str] = {
 }
 """Options that `spark.readStream` refuses, and why."""
 
-STREAM_ONLY = ("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay", "metrics.port", "metrics.host")
+STREAM_ONLY = (
+    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
+    *("checkpointLocation", "metrics.port", "metrics.host"),
+)
 """Options that `spark.read` ignores, with a warning."""
 
 REQUIRED: Mapping[str, str] = {

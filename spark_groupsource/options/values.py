@@ -66,6 +66,13 @@ def host(text: str) -> str:
     return text.strip()
 
 
+def not_blank(text: str) -> str:
+    """Read a text that is not empty."""
+    if not text.strip():
+        raise ValueError("a text is expected")
+    return text.strip()
+
+
 def outstanding_claims_value(text: str) -> str | int:
     """Read `hold`, or the time in ms after which to reread: 0 for `reread`."""
     words = text.strip().lower().split()

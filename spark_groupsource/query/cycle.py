@@ -3,7 +3,7 @@
     latestOffset(start, limit)   `start` is in the commit log: its claims are confirmed; the next plan is made from the positions
     (offset log written)
     partitions(start, end)       `end` is in the offset log: its ranges are claimed, live or on a replay
-    (tasks, sink, commit log)
+    (tasks, sink, commit log)    the claims are closed as soon as this process learns of the commit log (durable_watch.py)
     latestOffset(start=end) ...
 
 The first call that shows which stream this is joins the group.
@@ -27,6 +27,7 @@ from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
+from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.loss_watch import LossWatch, Target
@@ -63,10 +64,16 @@ class Cycle:
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
         self._settling = Settling(options, clock=clock)
         self._joined: Joined | None = None
+        self._durable_watch = DurableWatch(
+            options.checkpoint_location,
+            report=self._report_durable,
+            closed=lambda plan: self._joined is not None and self._joined.closed >= plan,
+            hurried=lambda: self._joined is not None and bool(self._joined.assignment.draining),
+            clock=clock,
+        )
         self._planned_at: float | None = None
-        self._claimed_at: float | None = None
         self._moved = False
-        self._warned_of_trigger = False
+        self._warned_of_claims = False
 
     def first(self) -> PlanOffset:
         """Return the offset before the first plan of a new stream, which begins with the partitions that exist now."""
@@ -107,6 +114,7 @@ class Cycle:
         """
         stream = self._stream(start, start.plan)
         joined = self._join(stream, start)
+        self._warn_of_long_claims(self._durable_watch.known(start.plan))
         joined.settle(start.plan)
         self._settling.await_partitions(joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)))
         while True:
@@ -127,7 +135,6 @@ class Cycle:
         records = self._watch.look(joined, stream)
         again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
-        self._warn_of_long_trigger()
         ends = self._watch.ends
         most = self._options.max_offsets_per_trigger if limited else None
         # Proposed also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
@@ -158,16 +165,18 @@ class Cycle:
             OffsetError: start and end are of two streams.
             DataLossError: a topic of the plan was deleted, or created again, and `failOnDataLoss` is true.
             ClaimTimeout: a partition was not adopted by its next owner within `assignmentTimeout`.
+            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
         """
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         stream = self._stream(end, max(-1, end.plan - 1))
         joined = self._join(stream, end)
+        self._durable_watch.claiming(end.stream, end.plan)
         began = self._clock()
         granted = joined.claim(stream, self._watch.remaining)
-        self._claimed_at = self._clock()
-        self._observer.claimed(end.plan, self._claimed_at - began, granted)
+        self._durable_watch.claimed(end.stream, end.plan)
+        self._observer.claimed(end.plan, self._clock() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in granted.get(partition, ()))
             if left:
@@ -193,28 +202,34 @@ class Cycle:
         }
 
     def stop(self) -> None:
-        """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
+        """Leave the group, if this driver has joined it or is joining. Safe in a signal handler.
+
+        If the last micro-batch is finished, its claims are closed first.
+        """
+        self._durable_watch.conclude()
         self._joining.leave()
+
+    def _report_durable(self, stream: str, plan: int) -> None:
+        if self._joined is not None:
+            self._joined.report_durable(stream, plan)
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Joined:
         if self._joined is None:
             self._joined = self._joining.join(stream, newest, self._watch.leave_deleted)
         return self._joined
 
-    def _warn_of_long_trigger(self) -> None:
+    def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
-        claimed_at, self._claimed_at = self._claimed_at, None
         limit_s = self._options.drain_timeout_ms / 1000
-        if claimed_at is None or self._warned_of_trigger or self._options.handoff != "drain":
+        if open_s <= limit_s or self._warned_of_claims or self._options.handoff != "drain":
             return
-        if (open_s := self._clock() - claimed_at) > limit_s:
-            self._warned_of_trigger = True
-            log.warning(
-                "group %s: the claims of a micro-batch stayed open for %.0f s, longer than handoff.drainTimeout (%.0f s). A "
-                "partition that moves meanwhile waits for all of that time, and its claim stays open until this query's next "
-                "trigger. Use a shorter trigger or smaller micro-batches, or raise handoff.drainTimeout",
-                *(self._options.group_id, open_s, limit_s),
-            )
+        self._warned_of_claims = True
+        log.warning(
+            "group %s: the claims of a micro-batch stayed open for %.0f s, longer than handoff.drainTimeout (%.0f s). A "
+            "partition that moves meanwhile is released with its claim open, and other clients of the group read it again. Use "
+            "smaller micro-batches, or raise handoff.drainTimeout",
+            *(self._options.group_id, open_s, limit_s),
+        )
 
     def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
         """Whether `minOffsetsPerTrigger` delays the next plan: not the first of a run, and not under AvailableNow."""

@@ -74,6 +74,17 @@ class Joined:
         """How many offsets are held for other streams, for each partition that has any."""
         return self._ledger.held
 
+    @property
+    def closed(self) -> int:
+        """The newest plan whose claims were closed because it was reported as durable; -1 if there was none."""
+        return self._ledger.closed
+
+    # Called on any thread.
+
+    def report_durable(self, stream: str, plan: int) -> None:
+        """Have the consumer's thread close the claims of a plan that is in Spark's commit log (`Ledger.report_durable`)."""
+        self._ledger.report_durable(stream, plan)
+
     # Steps.
 
     def ready(self) -> bool:

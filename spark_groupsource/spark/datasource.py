@@ -79,11 +79,15 @@ class GroupKafkaDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Register `format("groupkafka")` with a Spark session.
+    """Register `format("groupkafka")` with a Spark session, and have finished micro-batches reported to the source.
 
-    Needed only where Spark does not find the installed package by itself, or where tasks need what a found source does not
-    get (docs/api.md). It can be called everywhere.
+    A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
+    listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
+    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again.
     """
+    from spark_groupsource.spark.durable_listener import listen
+
+    listen(spark)
     try:
         spark.dataSource.register(GroupKafkaDataSource)
     except AnalysisException as refused:

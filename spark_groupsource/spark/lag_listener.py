@@ -7,7 +7,6 @@ batch left behind. Spark's own Kafka source has the same in `offsetsBehindLatest
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -15,18 +14,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import pyspark
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
+from spark_groupsource.spark.durable_listener import DurableListener, plans_in, progress_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -78,14 +71,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
     Args:
         progress: The progress as the JSON that Spark makes of it.
     """
-    for source in progress.get("sources", ()):
-        end = source.get("endOffset")
-        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
-            continue
-        try:
-            plan = PlanOffset.parse(end, group)
-        except OffsetError:
-            continue  # the offset of another source
+    for source, plan in plans_in(progress):
         latest = source.get("latestOffset")
         known = isinstance(latest, dict) and "offsets" in latest and "held" in latest
         ends = _by_partition(latest["offsets"]) if known else {}
@@ -95,7 +81,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
             query_name=progress.get("name"),
             batch_id=progress["batchId"],
             timestamp=progress["timestamp"],
-            group=group,
+            group=plan.group,
             stream=plan.stream,
             rows=source.get("numInputRows", 0),
             lag=_behind(plan, ends) if known else None,
@@ -104,8 +90,8 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
         )
 
 
-class LagListener(StreamingQueryListener):
-    """Reports the lag of every query of the session that reads with this source.
+class LagListener(DurableListener):
+    """Reports the lag of every query of the session that reads with this source, and finished micro-batches to the source.
 
     Add it with `spark.streams.addListener(LagListener(...))`.
     """
@@ -127,6 +113,7 @@ class LagListener(StreamingQueryListener):
             registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
                 query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own.
         """
+        super().__init__()
         if not ADMISSION_CONTROL:
             log.warning(
                 "Spark %s asks a Python source for no lag, so LagListener has none: metrics.port and `groupkafka describe` do.",
@@ -146,13 +133,10 @@ class LagListener(StreamingQueryListener):
         """The newest snapshots of each running query, by the query's id as text. Any thread may read it."""
         return self._latest
 
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        """Do nothing: nothing is known yet."""
-
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
         """Take the snapshots of a micro-batch that is done."""
-        # As JSON, because the Python values differ between versions of PySpark.
-        progress = json.loads(event.progress.json)
+        progress = progress_of(event)
+        self.report(progress)
         found = tuple(snapshots(progress))
         if not found:
             return
@@ -165,9 +149,6 @@ class LagListener(StreamingQueryListener):
             self._warn(snapshot, before)
             if self._callback is not None:
                 self._callback(snapshot)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Do nothing: there was nothing to read, so the newest snapshot stays true."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query."""

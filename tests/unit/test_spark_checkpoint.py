@@ -6,14 +6,14 @@ import json
 
 import pytest
 
-from spark_groupsource.cli.checkpoint_files import without_password
+from spark_groupsource.checkpoint.files import without_password
+from spark_groupsource.checkpoint.offset_log import source_lines
 from spark_groupsource.cli.spark_checkpoint import (
     LastBatches,
     batch_to_carry,
     choose_source,
     kafka_offsets,
     last_batches,
-    source_lines,
 )
 from spark_groupsource.errors import OffsetError, OptionError, UncommittedBatch
 from spark_groupsource.handoff.plan_offset import PlanOffset

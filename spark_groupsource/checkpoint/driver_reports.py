@@ -1,0 +1,104 @@
+"""Reports of durable plans, from the driver's program to the runner on the same host.
+
+Spark posts the progress of a micro-batch when its commit log has the micro-batch. A listener in the driver's program
+(spark/durable_listener.py) then writes a file that is named after the stream. The runner looks at the file. It believes one thing
+of it: which plan of that stream is durable. The file is in a folder that only this user may enter, and is always replaced whole.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.handoff.commit_record import STREAM_NAME
+
+KEPT_S = 7 * 24 * 3600.0
+"""How long a file stays that nobody has replaced. A stream that reports again makes a new one."""
+
+_LONGEST = 200
+
+
+class DriverReports:
+    """The folder of the reports. Any process of this user on this host may use it."""
+
+    def __init__(self, folder: Path | None = None) -> None:
+        """Name the folder. It is made by the first report.
+
+        Args:
+            folder: where the files are. `None`: a folder of this user below the system's folder for temporary files.
+        """
+        user = os.getuid() if hasattr(os, "getuid") else "user"
+        self.folder = folder or Path(tempfile.gettempdir()) / f"spark-groupsource-{user}"
+
+    def write(self, stream: str, plan: int) -> None:
+        """Report that `plan` of `stream` is in Spark's commit log.
+
+        Args:
+            stream: the stream's name, as in the offsets of Spark's log.
+            plan: the plan's number, from 0.
+
+        Raises:
+            ReportsUnavailable: the folder is another user's, or cannot be written to.
+        """
+        path = self._path(stream)
+        try:
+            with suppress(FileExistsError):
+                self.folder.mkdir(mode=0o700)
+            self._check_folder()
+            if not path.exists():
+                self._remove_old()
+            handle, partial = tempfile.mkstemp(prefix=".", dir=self.folder)
+            with open(handle, "w", encoding="ascii") as file:
+                file.write(f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
+            os.replace(partial, path)
+        except OSError as error:
+            raise ReportsUnavailable(f"{self.folder} cannot be written to: {error.strerror}") from None
+
+    def read(self, stream: str) -> int | None:
+        """Return the newest plan of the stream that is reported as durable; `None` if there is no report.
+
+        Raises:
+            ReportsUnavailable: the folder is another user's, or cannot be read.
+        """
+        try:
+            self._check_folder()
+            with self._path(stream).open("rb") as file:
+                content = file.read(_LONGEST)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise ReportsUnavailable(f"{self.folder} cannot be read: {error.strerror}") from None
+        found = re.fullmatch(rf'\{{"v":1,"stream":"{re.escape(stream)}","plan":(0|[1-9][0-9]{{0,17}})\}}'.encode(), content)
+        return int(found[1]) if found else None
+
+    def discard(self, stream: str) -> None:
+        """Remove the stream's report, if there is one: what it says is of an earlier plan."""
+        with suppress(OSError):
+            self._path(stream).unlink()
+
+    def _path(self, stream: str) -> Path:
+        if not re.fullmatch(STREAM_NAME, stream):
+            raise ReportsUnavailable(f"{stream[:80]!r} is not the name of a stream")
+        return self.folder / stream
+
+    def _check_folder(self) -> None:
+        """Refuse a folder that somebody else could write to: on a shared host anybody can make one of this name first."""
+        found = self.folder.lstat()
+        mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+        if not stat.S_ISDIR(found.st_mode) or not mine:
+            raise ReportsUnavailable(
+                f"{self.folder} is not a folder that only this user may enter. Remove it, or set TMPDIR to another folder for "
+                "the driver"
+            )
+
+    def _remove_old(self) -> None:
+        for path in self.folder.iterdir():
+            with suppress(OSError):
+                if time.time() - path.lstat().st_mtime > KEPT_S:
+                    path.unlink()

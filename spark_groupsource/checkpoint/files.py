@@ -1,0 +1,73 @@
+"""The files of a query's checkpoint, on any file system that PyArrow reads."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pyarrow as pa
+from pyarrow import fs
+
+from spark_groupsource.errors import CheckpointUnreadable
+
+
+class CheckpointFiles:
+    """The files of a checkpoint: on a local path, or at a URI that PyArrow reads (`file`, `s3`, `gs`, `hdfs`, `abfss`)."""
+
+    def __init__(self, location: str) -> None:
+        """Find the file system. No file is read yet.
+
+        Args:
+            location: the query's `checkpointLocation`. Without a scheme it is a local path.
+
+        Raises:
+            CheckpointUnreadable: the location cannot be read. So do all methods; the text shows no password.
+        """
+        self.location = location
+        with self._reading():
+            if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", location):
+                # s3n and s3a are Hadoop's names for S3. Hadoop writes a local path as file:/path, too.
+                uri = re.sub(r"^s3[an]:", "s3:", re.sub(r"^file:/(?!/)", "file:///", location))
+                self._files, path = fs.FileSystem.from_uri(uri)
+            else:
+                self._files, path = fs.LocalFileSystem(), os.path.abspath(location)
+        self._path = path.rstrip("/")
+
+    def batches(self, log: str) -> dict[int, fs.FileInfo]:
+        """Return the files of a log (`offsets` or `commits`), by the number of their micro-batch. Empty if there is no log."""
+        with self._reading():
+            found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
+        # The folder also has checksums (.17.crc), and files that were not complete when a driver died.
+        return {int(one.base_name): one for one in found if re.fullmatch(r"[0-9]{1,19}", one.base_name)}
+
+    def read(self, name: str) -> str:
+        """Return the text of a file."""
+        with self._reading(), self._files.open_input_stream(f"{self._path}/{name}") as stream:
+            return bytes(stream.read()).decode("utf-8")
+
+    def exists(self, name: str) -> bool:
+        """Return whether there is such a file."""
+        with self._reading():
+            return bool(self._files.get_file_info(f"{self._path}/{name}").is_file)
+
+    def is_empty(self, folder: str) -> bool:
+        """Return whether a folder has no files, or is not there."""
+        with self._reading():
+            return not self._files.get_file_info(fs.FileSelector(f"{self._path}/{folder}", allow_not_found=True))
+
+    @contextmanager
+    def _reading(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+            raise CheckpointUnreadable(without_password(f"{self.location} cannot be read: {error}")) from None
+
+
+def without_password(text: str) -> str:
+    """Return the text without the user and the password that a URI may have before its host, and without its query.
+
+    Keys of S3 may contain slashes. A port and a path are not masked, as in `hdfs://host:8020/a@b`. The query may be a token.
+    """
+    return re.sub(r"(://[^\s?]*\?)\S+", r"\1***", re.sub(r"://[^/@:\s]*:(?![0-9]+/)\S*@", "://***@", text))

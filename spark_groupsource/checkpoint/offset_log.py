@@ -1,0 +1,53 @@
+"""What a file of Spark's offset log (OffsetSeqLog) says. Pure.
+
+Spark writes `offsets/N` before it reads micro-batch N, and `commits/N` when the sink has committed it. A file of the offset log
+has these lines:
+
+1. the version of its format
+2. Spark's own settings
+3. a line for each source with its offset; `-` if the source has no offset yet. In `v1` the lines are in the order of the query.
+   In `v2` (`spark.sql.streaming.offsetLog.formatVersion`) each line begins with the source's id and a colon
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+
+from spark_groupsource.errors import OffsetError
+
+
+def source_lines(text: str) -> dict[str, str]:
+    """Return the offset of each source in a file of the offset log, by the source's id (in `v1`: its number, from 0).
+
+    Raises:
+        OffsetError: The format is not known.
+    """
+    version, _, rest = text.partition("\n")
+    _, _, sources = rest.partition("\n")
+    lines = [line.strip() for line in sources.split("\n") if line.strip()]
+    if version.strip() == "v1":
+        return {str(number): line for number, line in enumerate(lines)}
+    if version.strip() == "v2" and all(named := [re.fullmatch(r"([\w.-]+):(.+)", line) for line in lines]):
+        return {match[1]: match[2] for match in named if match is not None}
+    raise OffsetError(
+        f"The file of the offset log begins with {version[:20]!r}; v1 and v2 are known. A newer version of Spark may have "
+        "written it. Upgrade spark_groupsource."
+    )
+
+
+def plans(lines: Iterable[str]) -> dict[str, int]:
+    """Return the plan of each stream of this package, out of the offsets of all sources."""
+    found: dict[str, int] = {}
+    for line in lines:
+        try:
+            offset = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if not isinstance(offset, dict) or not {"group", "ranges"} <= offset.keys():
+            continue
+        stream, plan = offset.get("stream"), offset.get("plan")
+        if isinstance(stream, str) and isinstance(plan, int):
+            found[stream] = plan
+    return found

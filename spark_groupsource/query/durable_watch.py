@@ -1,0 +1,270 @@
+"""Looks whether Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
+
+Spark itself shows it with its next `latestOffset`, which may be an hour away and never comes after the last micro-batch. Until
+then one thread looks at two places, of which either suffices: the report of the driver's program (`driver_reports`), and the
+commit log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). What it finds goes to the
+ledger, which decides whether to believe it (`Ledger.report_durable`). The thread sleeps while no plan is claimed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.durable_plans import DurablePlans
+from spark_groupsource.checkpoint.files import without_password
+from spark_groupsource.errors import CheckpointOfAnotherStream, OffsetError, ReportsUnavailable
+from spark_groupsource.patience import Deadline
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 0.2
+"""Seconds between two looks at the report, in the first minute of a claim. A look opens one local file."""
+
+LOOK_LATER_EVERY_S = 1.0
+"""The same after the first minute; and seconds between two looks at the checkpoint."""
+
+SHARE_OF_LOOKING = 4
+"""A slow look at the checkpoint is followed by a pause of so many times its duration, unless a partition drains."""
+
+LONGEST_PAUSE_S = 30.0
+"""The longest of these pauses."""
+
+FIRST_LOOK_S = 5.0
+"""How long the first claim of a run waits for the first look, which may find the checkpoint of another stream."""
+
+UNHEARD_S = 10.0
+"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
+
+REPORTED_WITHIN_S = 3.0
+"""A micro-batch is reported up to a second after its commit log is written; after so long a report will not come."""
+
+AT_STOP_S = 2.0
+"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """A plan whose claims are being made, or are made. Two of them are never equal."""
+
+    stream: str
+    plan: int
+    made: bool
+    """Whether all its claims are made. Before, the plan cannot be durable."""
+    at: float
+
+
+class DurableWatch:
+    """Looks for one plan at a time. A value that crosses threads is replaced, never edited."""
+
+    def __init__(
+        self,
+        location: str | None,
+        *,
+        report: Callable[[str, int], None],
+        closed: Callable[[int], bool],
+        hurried: Callable[[], bool],
+        reports: DriverReports | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin with nothing to look for. The thread starts with the first claim.
+
+        Args:
+            location: the query's `checkpointLocation`; `None` if it is not known.
+            report: takes a stream and its plan that is durable. Called on the thread.
+            closed: whether the claims of a plan were closed after it was reported.
+            hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
+            reports: where the driver's program reports durable plans.
+            clock: returns seconds, monotonic.
+        """
+        self._location = None if location is None else without_password(location)
+        self._plans = None if location is None else DurablePlans(location)
+        self._reports = reports or DriverReports()
+        self._report = report
+        self._closed = closed
+        self._hurried = hurried
+        self._clock = clock
+        self._wake: SimpleQueue[None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name="groupkafka-durable-watch", daemon=True)
+        # Replaced by the main thread, and by a signal handler.
+        self._claim: Claim | None = None
+        self._stopping = False
+        self._suspected: tuple[str, float, float] | None = None
+        """A stream whose claims stayed open although nobody reported them, for how many seconds, and when that was seen."""
+        # Replaced by this thread.
+        self._found: Claim | None = None
+        self._not_durable: Claim | None = None
+        """A claim that was still open in the checkpoint after Spark had stopped the query."""
+        self._has_looked = self._plans is None
+        self._heard = False
+        """Whether a durable plan would be noticed: a report came, or the checkpoint was read."""
+        self._failure: CheckpointOfAnotherStream | None = None
+        # Used on this thread only.
+        self._look_at = 0.0
+        self._looked_at = 0.0
+        self._warned: set[str] = set()
+
+    # Called on the main thread.
+
+    def claiming(self, stream: str, plan: int) -> None:
+        """Begin with a plan that is in Spark's offset log, before it is claimed.
+
+        Raises:
+            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
+        """
+        self._heard = self._heard or self._reported(stream) is not None
+        # An older copy of the checkpoint, now restored, may have had a plan of this number.
+        self._reports.discard(stream)
+        self._look_for(Claim(stream, plan, False, self._clock()))
+        for _ in Deadline(FIRST_LOOK_S, clock=self._clock).attempts(0.02):
+            if self._has_looked:
+                break
+        self._raise_failure()
+
+    def claimed(self, stream: str, plan: int) -> None:
+        """Look from now on whether this plan is durable: all its claims are made."""
+        self._look_for(Claim(stream, plan, True, self._clock()))
+
+    def known(self, plan: int) -> float:
+        """Stop looking: Spark itself shows that `plan` is durable.
+
+        Returns:
+            For how many seconds the plan's claims were open until now. 0 if they were closed before, or there were none.
+
+        Raises:
+            CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
+        """
+        self._raise_failure()
+        claim, self._claim = self._claim, None
+        if claim is None or not claim.made or claim is self._found or claim.plan != plan:
+            return 0.0
+        open_s = self._clock() - claim.at
+        if open_s > UNHEARD_S and self._suspected is None:
+            self._suspected = (claim.stream, open_s, self._clock())
+            self._wake.put(None)
+        return open_s
+
+    def _look_for(self, claim: Claim) -> None:
+        self._claim = claim
+        if not self._thread.is_alive():
+            self._thread.start()
+        self._wake.put(None)
+
+    def _raise_failure(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+
+    # Called on any thread, and in a signal handler.
+
+    def conclude(self) -> None:
+        """Look once more, and wait until what is found is closed, for AT_STOP_S at most.
+
+        Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
+        """
+        claim = self._claim
+        if claim is None or not claim.made or self._closed(claim.plan):
+            return
+        self._stopping = True
+        self._wake.put(None)
+        for _ in Deadline(AT_STOP_S, clock=self._clock).attempts(0.02):
+            if self._closed(claim.plan) or self._not_durable is claim:
+                return
+
+    # Called on the thread.
+
+    def _run(self) -> None:
+        while True:
+            self._warn_if_nothing_is_heard()
+            claim = self._claim
+            if claim is None or claim is self._found:
+                self._sleep(None if self._suspected is None or self._heard else LOOK_LATER_EVERY_S)
+            elif self._is_reported(claim) or self._is_in_commit_log(claim):
+                self._found = claim
+                self._report(claim.stream, claim.plan)
+            else:
+                recent = self._stopping or self._hurried() or self._clock() - claim.at < 60
+                self._sleep(LOOK_EVERY_S if recent else LOOK_LATER_EVERY_S)
+
+    def _sleep(self, seconds: float | None) -> None:
+        try:
+            self._wake.get(timeout=seconds)
+            while True:
+                self._wake.get_nowait()
+        except Empty:
+            return
+
+    def _is_reported(self, claim: Claim) -> bool:
+        found = claim.made and self._reported(claim.stream) == claim.plan
+        self._heard = self._heard or found
+        return found
+
+    def _reported(self, stream: str) -> int | None:
+        try:
+            return self._reports.read(stream)
+        except ReportsUnavailable as error:
+            self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
+            return None
+
+    def _is_in_commit_log(self, claim: Claim) -> bool:
+        began = self._clock()
+        pauses = not self._stopping and began < (self._looked_at + LOOK_LATER_EVERY_S if self._hurried() else self._look_at)
+        if self._plans is None or (pauses and self._has_looked):
+            return False
+        stopping = self._stopping
+        found = False
+        try:
+            found = self._look(self._plans, claim)
+        except CheckpointOfAnotherStream as error:
+            self._failure, self._plans = error, None
+            log.error("%s", error)
+        except OffsetError as error:
+            self._warn_once(
+                "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are closed when the driver's "
+                "program reports it (spark_groupsource.register), or else by the next trigger",
+                *(self._location, error),
+            )
+        else:
+            self._not_durable = claim if stopping and not found else None
+        self._looked_at = self._clock()
+        pause_s = min(SHARE_OF_LOOKING * (self._looked_at - began), LONGEST_PAUSE_S)
+        self._look_at = self._looked_at + max(LOOK_LATER_EVERY_S, pause_s)
+        self._has_looked = True
+        return found
+
+    def _look(self, plans: DurablePlans, claim: Claim) -> bool:
+        if plans.locate(claim.stream, claim.plan) is None:
+            if claim.made and self._clock() - claim.at > UNHEARD_S:
+                self._warn_once(
+                    "checkpointLocation = %s, an option of the reader, has no micro-batch of this query: is it the location that "
+                    "the writer has? Without a scheme it is a path of this machine. The claims of a micro-batch are closed when "
+                    "the driver's program reports it (spark_groupsource.register), or else by the next trigger",
+                    self._location,
+                )
+            return False
+        self._heard = True
+        return claim.made and plans.is_durable(claim.stream, claim.plan)
+
+    def _warn_if_nothing_is_heard(self) -> None:
+        if self._suspected is None or self._heard:
+            return
+        stream, open_s, since = self._suspected
+        self._heard = self._reported(stream) is not None
+        if not self._heard and self._clock() - since > REPORTED_WITHIN_S:
+            self._suspected = None
+            self._warn_once(
+                "the claims of a micro-batch stayed open for %.0f s, until the next trigger: this process did not learn earlier "
+                "that Spark had finished it. Until then all its records are lag, a partition that moves waits, and after a stop "
+                "other clients read them again. Call spark_groupsource.register(spark) in the program that starts the query, or "
+                "give the reader the option checkpointLocation, with the same value as the writer",
+                open_s,
+            )
+
+    def _warn_once(self, text: str, *arguments: object) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            log.warning(text, *arguments)

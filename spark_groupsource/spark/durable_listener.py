@@ -1,0 +1,106 @@
+"""Reports finished micro-batches from the driver's program to the runners on the same host (checkpoint/driver_reports.py).
+
+Spark posts the progress of a micro-batch after it has written its commit log. The progress has the offset at which the batch
+ends, and that offset names a stream of this source and its plan. So the plan is durable. The runner gets no such event itself.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import secrets
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.errors import OffsetError, ReportsUnavailable
+from spark_groupsource.handoff.plan_offset import PlanOffset
+
+log = logging.getLogger(__name__)
+
+ADDED = "spark.groupkafka.listener"
+"""A setting of the session that says which process has added a listener. A cloned session, as in foreachBatch, has it, too."""
+
+_THIS_PROCESS = secrets.token_hex(8)
+
+
+def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
+    """Return the progress of a micro-batch as the JSON that Spark makes of it: its Python values differ between versions."""
+    progress: dict[str, Any] = json.loads(event.progress.json)
+    return progress
+
+
+def plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
+    """Yield each source of this package in a query's progress, with the plan at which the micro-batch ends.
+
+    Args:
+        progress: the progress as the JSON that Spark makes of it.
+    """
+    for source in progress.get("sources", ()):
+        end = source.get("endOffset")
+        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
+            continue
+        try:
+            yield source, PlanOffset.parse(end, group)
+        except OffsetError:
+            continue  # the offset of another source
+
+
+class DurableListener(StreamingQueryListener):
+    """Reports each finished micro-batch of this source. `listen` adds it, and `LagListener` is one."""
+
+    def __init__(self) -> None:
+        self._reports = DriverReports()
+        self._warned = False
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        """Do nothing: nothing is finished yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        """Report the plans of a finished micro-batch."""
+        self.report(progress_of(event))
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        """Do nothing: there was no micro-batch."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        """Do nothing: the last micro-batch has been reported."""
+
+    def report(self, progress: Mapping[str, Any]) -> None:
+        """Report the plans in a query's progress. A folder that cannot be used is worth one warning."""
+        try:
+            for _, plan in plans_in(progress):
+                if plan.plan >= 0:
+                    self._reports.write(plan.stream, plan.plan)
+        except ReportsUnavailable as error:
+            if not self._warned:
+                self._warned = True
+                log.warning(
+                    "finished micro-batches are not reported to the groupkafka source: %s. Their claims are closed by the next "
+                    "trigger, unless the reader has the option checkpointLocation",
+                    error,
+                )
+
+
+def listen(spark: SparkSession) -> None:
+    """Add a `DurableListener` to the session, unless this process has added one. Do nothing where that is not possible.
+
+    With Spark Connect a listener runs at the client, which may be on another host than the driver.
+    """
+    if type(spark).__module__.startswith("pyspark.sql.connect"):
+        return
+    try:
+        if spark.conf.get(ADDED, None) != _THIS_PROCESS:
+            spark.streams.addListener(DurableListener())
+            spark.conf.set(ADDED, _THIS_PROCESS)
+    except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with an error of its own
+        log.info("this session takes no listener, so finished micro-batches are not reported to the source: %s", refused)

@@ -1,0 +1,147 @@
+"""What Spark has finished is closed in the group at once: between triggers, at a stop, and while a partition drains."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from confluent_kafka import Consumer
+from pyspark.sql import SparkSession
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.spark.durable_listener import DurableListener
+from tests.conftest import MakeTopic, Produce
+from tests.support.group_offsets import committed_offsets, total_lag
+from tests.support.queries import Pipeline, Queries
+from tests.support.sinks import written
+from tests.support.streams import member_stream
+from tests.support.waiting import until
+
+Way = Literal["listener", "checkpoint"]
+Started = Callable[..., Pipeline]
+
+LONG = "5 minutes"
+"""A trigger that no test waits for."""
+
+
+@contextlib.contextmanager
+def listening(spark: SparkSession) -> Iterator[None]:
+    """Do what `register` does for a session, for a while."""
+    listener = DurableListener()
+    spark.streams.addListener(listener)
+    try:
+        yield
+    finally:
+        spark.streams.removeListener(listener)
+
+
+@pytest.fixture(params=["listener", "checkpoint"])
+def way(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Way]:
+    """How the runner learns that a micro-batch is finished; the other way is not there."""
+    chosen: Way = request.param
+    ways: dict[Way, AbstractContextManager[None]] = {"listener": listening(spark), "checkpoint": contextlib.nullcontext()}
+    with ways[chosen]:
+        yield chosen
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    protocol: str = request.param
+    return protocol
+
+
+@pytest.fixture
+def waiting(queries: Queries, way: Way, protocol: str, tmp_path: Path) -> Started:
+    """Starts a query whose only micro-batch is followed by a trigger that does not come."""
+
+    def start(name: str, topic: str, **options: str) -> Pipeline:
+        given = {"checkpointLocation": f"file:{tmp_path / name / 'checkpoint'}"} if way == "checkpoint" else {}
+        return queries(name, topic, **{"kafka.group.protocol": protocol, **given, **options}).start(processingTime=LONG)
+
+    return start
+
+
+def is_finished(pipeline: Pipeline, batch: int = 0) -> bool:
+    """Return whether Spark has this micro-batch in its commit log."""
+    pipeline.raise_if_ended()
+    return (pipeline.folder / "checkpoint" / "commits" / str(batch)).exists()
+
+
+def read_again(cluster: Cluster, group: str, topic: str, protocol: str) -> int:
+    """Return how many records a plain consumer reads that joins the group, until it stands at the end of each partition."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.partition.eof": True,
+            **({} if protocol == "consumer" else {"partition.assignment.strategy": "cooperative-sticky"}),
+        }
+    )
+    consumer.subscribe([topic])
+    records, ended = 0, set()
+
+    def at_the_end() -> bool:
+        nonlocal records
+        for message in consumer.consume(500, 0.2):
+            if message.error() is None:
+                records += 1
+            else:
+                ended.add(message.partition())
+        owned = {one.partition for one in consumer.assignment()}
+        return len(owned) == 4 and owned <= ended
+
+    try:
+        until(at_the_end, "the plain consumer has all partitions and stands at their ends")
+    finally:
+        consumer.close()
+    return records
+
+
+def produced(topic: MakeTopic, produce: Produce) -> str:
+    name = topic(partitions=4)
+    for partition in range(4):
+        produce(name, [(None, b"x")] * 150, partition)
+    return name
+
+
+def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_nothing_is_claimed_after_a_stop(
+    waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster, protocol: str
+) -> None:
+    name = produced(topic, produce)
+    group = f"group-of-{name}"
+    a = waiting("a", name)
+    until(lambda: is_finished(a), "the micro-batch is in the commit log")
+    took = until(lambda: total_lag(cluster, group, name) == 0, "no lag")
+    print(f"lag 0 {took:.1f} s after the commit log, with a trigger of {LONG} ({protocol})")
+    a.stop()
+    assert read_again(cluster, group, name, protocol) == 0
+    assert len(written(a.folder / "out")) == 600
+
+
+def test_a_query_that_is_stopped_as_soon_as_its_micro_batch_is_finished_leaves_nothing_claimed(
+    waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster, protocol: str
+) -> None:
+    name = produced(topic, produce)
+    a = waiting("a", name)
+    until(lambda: is_finished(a), "the micro-batch is in the commit log")
+    a.stop()
+    assert read_again(cluster, f"group-of-{name}", name, protocol) == 0
+
+
+def test_a_newcomer_beside_a_long_trigger_gets_its_share_at_once_and_without_claims(
+    waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster
+) -> None:
+    name = produced(topic, produce)
+    a = waiting("a", name)
+    until(lambda: is_finished(a), "the micro-batch is in the commit log")
+    with member_stream("b", {**a.options, "handoff.drainTimeout": "30s"}) as b:
+        took = b.until_owning(2)
+        print(f"2 partitions {took:.1f} s after the newcomer had joined, beside a trigger of {LONG}")
+        assert not any(record.owed for record in b.ledger.known().values())
+    assert sum(committed_offsets(cluster, f"group-of-{name}", name).values()) == 600

@@ -1,8 +1,11 @@
 """Reports of durable plans, from the driver's program to the runner on the same host.
 
 Spark posts the progress of a micro-batch when its commit log has the micro-batch. A listener in the driver's program
-(spark/durable_listener.py) then writes a file that is named after the stream. The runner looks at the file. It believes one thing
-of it: which plan of that stream is durable. The file is in a folder that only this user may enter, and is always replaced whole.
+(spark/durable_listener.py) then writes a file that is named after the driver's process and the stream. The runner, a child of
+that process, looks at the file. It believes one thing of it: which plan of that stream is durable. The file is in a folder that
+only this user may enter, and is always replaced whole.
+
+Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
 """
 
 from __future__ import annotations
@@ -25,14 +28,16 @@ _LONGEST = 200
 
 
 class DriverReports:
-    """The folder of the reports. Any process of this user on this host may use it."""
+    """The reports of one driver. Any process of this user on this host may write and read them."""
 
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self, driver: int, folder: Path | None = None) -> None:
         """Name the folder. It is made by the first report.
 
         Args:
+            driver: the process id of the driver's JVM.
             folder: where the files are. `None`: a folder of this user below the system's folder for temporary files.
         """
+        self._driver = driver
         user = os.getuid() if hasattr(os, "getuid") else "user"
         self.folder = folder or Path(tempfile.gettempdir()) / f"spark-groupsource-{user}"
 
@@ -85,7 +90,7 @@ class DriverReports:
     def _path(self, stream: str) -> Path:
         if not re.fullmatch(STREAM_NAME, stream):
             raise ReportsUnavailable(f"{stream[:80]!r} is not the name of a stream")
-        return self.folder / stream
+        return self.folder / f"{self._driver}-{stream}"
 
     def _check_folder(self) -> None:
         """Refuse a folder that somebody else could write to: on a shared host anybody can make one of this name first."""

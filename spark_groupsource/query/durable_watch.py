@@ -9,6 +9,7 @@ ledger, which decides whether to believe it (`Ledger.report_durable`). The threa
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from queue import Empty, SimpleQueue
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import without_password
-from spark_groupsource.errors import CheckpointOfAnotherStream, OffsetError, ReportsUnavailable
+from spark_groupsource.errors import CheckpointOfAnotherStream, ReportsUnavailable
 from spark_groupsource.patience import Deadline
 
 log = logging.getLogger(__name__)
@@ -79,12 +80,12 @@ class DurableWatch:
             report: takes a stream and its plan that is durable. Called on the thread.
             closed: whether the claims of a plan were closed after it was reported.
             hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
-            reports: where the driver's program reports durable plans.
+            reports: where the driver's program reports durable plans. This process is a child of the driver's JVM.
             clock: returns seconds, monotonic.
         """
         self._location = None if location is None else without_password(location)
         self._plans = None if location is None else DurablePlans(location)
-        self._reports = reports or DriverReports()
+        self._reports = reports or DriverReports(os.getppid())
         self._report = report
         self._closed = closed
         self._hurried = hurried
@@ -222,11 +223,11 @@ class DurableWatch:
         except CheckpointOfAnotherStream as error:
             self._failure, self._plans = error, None
             log.error("%s", error)
-        except OffsetError as error:
+        except Exception as error:  # noqa: BLE001 -- a file system may raise anything, and no query ends because of it
             self._warn_once(
                 "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are closed when the driver's "
                 "program reports it (spark_groupsource.register), or else by the next trigger",
-                *(self._location, error),
+                *(self._location, without_password(str(error))),
             )
         else:
             self._not_durable = claim if stopping and not found else None
@@ -238,7 +239,7 @@ class DurableWatch:
 
     def _look(self, plans: DurablePlans, claim: Claim) -> bool:
         if plans.locate(claim.stream, claim.plan) is None:
-            if claim.made and self._clock() - claim.at > UNHEARD_S:
+            if claim.made and not self._heard and self._clock() - claim.at > UNHEARD_S:
                 self._warn_once(
                     "checkpointLocation = %s, an option of the reader, has no micro-batch of this query: is it the location that "
                     "the writer has? Without a scheme it is a path of this machine. The claims of a micro-batch are closed when "

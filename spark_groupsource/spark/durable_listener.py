@@ -59,7 +59,7 @@ class DurableListener(StreamingQueryListener):
     """Reports each finished micro-batch of this source. `listen` adds it, and `LagListener` is one."""
 
     def __init__(self) -> None:
-        self._reports = DriverReports()
+        self._reports: DriverReports | None = None
         self._warned = False
 
     def onQueryStarted(self, event: QueryStartedEvent) -> None:
@@ -79,6 +79,8 @@ class DurableListener(StreamingQueryListener):
         """Report the plans in a query's progress. A folder that cannot be used is worth one warning."""
         try:
             for _, plan in plans_in(progress):
+                if self._reports is None:
+                    self._reports = DriverReports(driver_process())
                 if plan.plan >= 0:
                     self._reports.write(plan.stream, plan.plan)
         except ReportsUnavailable as error:
@@ -89,6 +91,20 @@ class DurableListener(StreamingQueryListener):
                     "trigger, unless the reader has the option checkpointLocation",
                     error,
                 )
+
+
+def driver_process() -> int:
+    """Return the process id of the driver's JVM.
+
+    Raises:
+        ReportsUnavailable: this process has no JVM at hand, as with Spark Connect.
+    """
+    try:
+        from pyspark import SparkContext
+
+        return int(SparkContext._jvm.java.lang.ProcessHandle.current().pid())  # type: ignore[union-attr]
+    except Exception as error:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
+        raise ReportsUnavailable(f"this process does not reach the driver's JVM ({type(error).__name__})") from None
 
 
 def listen(spark: SparkSession) -> None:

@@ -106,7 +106,9 @@ def no_secret_is_logged(secured: Secured, caplog: pytest.LogCaptureFixture, capf
 
 
 @pytest.fixture
-def query(cluster: Cluster) -> Iterator[Callable[..., Query]]:
+def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Query]]:
+    """Makes queries. Nobody reports their plans, so none waits for a report when it is stopped."""
+    monkeypatch.setattr("spark_groupsource.query.durable_watch.AT_STOP_S", 0.0)
     made: list[Query] = []
 
     def make_query(topic: str, **more: str) -> Query:

@@ -10,8 +10,9 @@ from typing import Literal
 
 import pytest
 from confluent_kafka import Consumer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
+from spark_groupsource import register
 from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.spark.durable_listener import DurableListener
 from tests.conftest import MakeTopic, Produce
@@ -108,6 +109,40 @@ def produced(topic: MakeTopic, produce: Produce) -> str:
     for partition in range(4):
         produce(name, [(None, b"x")] * 150, partition)
     return name
+
+
+def test_registering_is_enough_and_adds_one_listener_to_a_session(
+    spark: SparkSession, topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
+) -> None:
+    name = produced(topic, produce)
+    session = spark.newSession()
+    listeners = session._jsparkSession.streams().listListeners  # type: ignore[attr-defined]
+    assert len(listeners()) == 0
+    for _ in range(2):
+        register(session)
+    assert len(listeners()) == 1
+    a = Queries(session, tmp_path, cluster.bootstrap_servers)("a", name)
+
+    def registers_again(batch: DataFrame, _: int) -> None:
+        register(batch.sparkSession)
+
+    a.start(foreach_batch=registers_again, processingTime=LONG)
+    until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "no lag")
+    a.stop()
+    assert len(listeners()) == 1
+
+
+def test_the_checkpoint_of_another_query_ends_the_query_before_it_claims_anything(
+    queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
+) -> None:
+    name = produced(topic, produce)
+    other = queries("other", name, **{"kafka.group.id": f"another-group-of-{name}"})
+    other.run()
+    a = queries("a", name, checkpointLocation=str(other.folder / "checkpoint"))
+    message = a.start(processingTime=LONG).failure()
+    assert "CheckpointOfAnotherStream" in message
+    assert str(other.folder / "checkpoint") in message
+    assert read_again(cluster, f"group-of-{name}", name, "classic") == 600
 
 
 def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_nothing_is_claimed_after_a_stop(

@@ -1,0 +1,118 @@
+"""A report that a plan is durable closes its claims without another plan: steps of Spark's, on a real group."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.query.durable_watch import AT_STOP_S
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
+from tests.support.waiting import until
+
+PROTOCOLS = ("classic", "consumer")
+
+
+def report(query: Query, plan: int | None = None) -> None:
+    """Do what the driver's program does when Spark has the plan in its commit log."""
+    DriverReports(os.getppid()).write(query.logged.stream, query.logged.plan if plan is None else plan)
+
+
+def settled(record_of: RecordOf, topic: str, partitions: int) -> Callable[[], bool]:
+    """Return whether nothing is claimed or owed in any partition."""
+
+    def look() -> bool:
+        records = [record_of(topic, number) for number in range(partitions)]
+        return all(isinstance(record, CommitRecord) and not record.unconfirmed for record in records)
+
+    return look
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    one = query(name, **{"kafka.group.protocol": protocol})
+    until(one.plan, "something to read")
+    assert one.claim() == {0: (0, 10)}
+    for plan in (0, 2, 1):
+        one.joined.report_durable("another", one.logged.plan)
+        one.joined.report_durable(one.logged.stream, one.logged.plan + plan + 1)
+    one.joined._member.call(lambda: None)
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert record.open == ((0, 10),)
+    report(one)
+    until(settled(record_of, name, 1), "the claim is closed")
+    record = record_of(name, 0)
+    assert isinstance(record, CommitRecord)
+    assert (record.offset, record.done) == (10, one.logged.plan)
+    one.finish()
+    produce(name, [(None, b"y")] * 5)
+    assert one.run_batch() == {0: (10, 15)}
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_drain_ends_with_the_micro_batch_and_not_with_the_next_trigger(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, b"x")] * 10, partition)
+    patience = {"handoff.drainTimeout": "80s", "kafka.group.protocol": protocol}
+    slow, newcomer = query(name, **patience), query(name, **patience)
+    until(slow.plan, "something to read")
+    assert len(slow.claim()) == 2
+    joining = in_background(newcomer.plan)
+    until(lambda: slow.draining, "a partition drains")
+    assert not newcomer.positions
+    report(slow)
+    until(lambda: len(newcomer.positions) == 1, "the newcomer has its partition", timeout_s=60)
+    joining.join()
+    assert settled(record_of, name, 2)()
+
+
+def test_what_is_owed_is_settled_between_triggers(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+) -> None:
+    """The owner of the partition has a long trigger, and the stream that it is owed to has finished."""
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, b"x")] * 10, partition)
+    slow, newcomer = query(name, **{"handoff.drainTimeout": "1s"}), query(name)
+    until(slow.plan, "something to read")
+    assert len(slow.claim()) == 2
+    newcomer.until_planning(1)
+    (moved,) = newcomer.positions
+    record = record_of(name, moved.partition)
+    assert isinstance(record, CommitRecord)
+    assert [entry.stream for entry in record.owed] == [slow.logged.stream]
+    report(slow)
+    until(settled(record_of, name, 2), "the newcomer has settled what it owed, and it has no trigger")
+
+
+def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic()
+    produce(name, [(None, b"x")] * 10)
+    one = query(name)
+    monkeypatch.setattr("spark_groupsource.query.durable_watch.AT_STOP_S", AT_STOP_S)
+    until(one.plan, "something to read")
+    one.claim()
+    watch = one.cycle._durable_watch
+    conclude = watch.conclude
+
+    def report_then_conclude() -> None:
+        report(one)
+        conclude()
+
+    watch.conclude = report_then_conclude  # type: ignore[method-assign]
+    one.cycle.stop()
+    assert settled(record_of, name, 1)()

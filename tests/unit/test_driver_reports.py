@@ -1,0 +1,102 @@
+"""Reports of durable plans, from the driver's program to the runner."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from spark_groupsource.checkpoint.driver_reports import KEPT_S, DriverReports
+from spark_groupsource.errors import ReportsUnavailable
+
+STREAM = "0123456789abcdef"
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> DriverReports:
+    return DriverReports(4711, tmp_path / "reports")
+
+
+def test_the_newest_report_is_read_until_it_is_discarded(reports: DriverReports) -> None:
+    assert reports.read(STREAM) is None
+    reports.write(STREAM, 7)
+    reports.write(STREAM, 8)
+    assert DriverReports(4711, reports.folder).read(STREAM) == 8
+    assert reports.read("another") is None
+    reports.discard(STREAM)
+    assert reports.read(STREAM) is None
+    reports.discard(STREAM)
+
+
+def test_reports_of_another_driver_are_not_read(reports: DriverReports) -> None:
+    """It may run on a copy of the checkpoint, with the same stream and other plans."""
+    DriverReports(4712, reports.folder).write(STREAM, 7)
+    assert reports.read(STREAM) is None
+
+
+def test_only_this_user_may_enter_the_folder_and_a_report_leaves_one_file(reports: DriverReports) -> None:
+    for plan in range(3):
+        reports.write(STREAM, plan)
+    assert reports.folder.stat().st_mode & 0o777 == 0o700
+    (file,) = reports.folder.iterdir()
+    assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("mode", [0o755, 0o701, 0o770])
+def test_a_folder_that_others_may_enter_is_refused(reports: DriverReports, mode: int) -> None:
+    reports.folder.mkdir()
+    reports.folder.chmod(mode)
+    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user may enter"):
+        reports.write(STREAM, 1)
+    with pytest.raises(ReportsUnavailable, match="is not a folder that only this user may enter"):
+        reports.read(STREAM)
+
+
+def test_a_link_in_place_of_the_folder_is_refused(reports: DriverReports, tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir(mode=0o700)
+    reports.folder.symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(ReportsUnavailable):
+        reports.write(STREAM, 1)
+    assert not list((tmp_path / "elsewhere").iterdir())
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"7",
+        b'{"v":1,"stream":"0123456789abcdef","plan":-1}',
+        b'{"v":1,"stream":"0123456789abcdef","plan":07}',
+        b'{"v":2,"stream":"0123456789abcdef","plan":7}',
+        b'{"v":1,"stream":"another","plan":7}',
+        b'{"v":1,"stream":"0123456789abcdef","plan":7} ',
+        b'{"v":1,"stream":"0123456789abcdef","plan":' + b"7" * 500 + b"}",
+        b"\xff\xfe",
+    ],
+)
+def test_what_is_not_exactly_a_report_is_not_believed(reports: DriverReports, content: bytes) -> None:
+    reports.write(STREAM, 7)
+    (file,) = reports.folder.iterdir()
+    file.write_bytes(content)
+    assert reports.read(STREAM) is None
+
+
+@pytest.mark.parametrize("stream", ["", "../0123", "a/b", "x" * 65, "a b"])
+def test_a_name_that_no_stream_has_never_becomes_a_path(reports: DriverReports, stream: str) -> None:
+    with pytest.raises(ReportsUnavailable, match="is not the name of a stream"):
+        reports.write(stream, 1)
+
+
+def test_old_reports_are_removed_when_a_stream_reports_for_the_first_time(reports: DriverReports) -> None:
+    reports.write("old", 1)
+    reports.write("new", 1)
+    (old,) = [file for file in reports.folder.iterdir() if file.name.endswith("-old")]
+    long_ago = time.time() - KEPT_S - 60
+    os.utime(old, (long_ago, long_ago))
+    reports.write("new", 2)
+    assert reports.read("old") == 1, "a stream that reports again looks at nothing else"
+    reports.write("newer", 1)
+    assert reports.read("old") is None
+    assert reports.read("new") == 2

@@ -1,0 +1,285 @@
+"""The watch for the commit log: what it reports, when it warns, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.durable_plans import DurablePlans
+from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
+from spark_groupsource.query.durable_watch import AT_STOP_S, UNHEARD_S, DurableWatch
+from tests.support.waiting import until
+
+STREAM, OTHER = "0123456789abcdef", "fedcba9876543210"
+
+
+class Checkpoint:
+    """A checkpoint as Spark writes it, with a source of this package between two others."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def log(self, batch: int, plan: int, stream: str = STREAM, version: str = "v1") -> None:
+        """Write a micro-batch to the offset log."""
+        offset = {"v": 1, "stream": stream, "plan": plan, "group": "billing", "ranges": {}}
+        named = ("a:", "b:", "c:") if version == "v2" else ("", "", "")
+        lines = [version, "{}", f"{named[0]}-", f"{named[1]}{json.dumps(offset)}", f'{named[2]}{{"orders":{{"0":7}}}}']
+        self._write("offsets", batch, "\n".join(lines))
+
+    def commit(self, batch: int) -> None:
+        """Write it to the commit log."""
+        self._write("commits", batch, 'v1\n{"nextBatchWatermarkMs":0}')
+
+    def _write(self, log: str, batch: int, text: str) -> None:
+        (self.folder / log).mkdir(parents=True, exist_ok=True)
+        (self.folder / log / str(batch)).write_text(text)
+        (self.folder / log / f".{batch}.crc").write_text("")
+
+
+class Counted(DriverReports):
+    """Counts the looks."""
+
+    looks = 0
+
+    def read(self, stream: str) -> int | None:
+        self.looks += 1
+        return super().read(stream)
+
+
+class Watched:
+    """A watch with what it reported, and a clock that can be moved."""
+
+    def __init__(self, location: Path | str | None, reports: Counted) -> None:
+        self.reported: list[tuple[str, int]] = []
+        self.closed = -1
+        self.draining = False
+        self.ahead = 0.0
+        self.reports = reports
+        self.watch = DurableWatch(
+            None if location is None else str(location),
+            report=self._report,
+            closed=lambda plan: self.closed >= plan,
+            hurried=lambda: self.draining,
+            reports=reports,
+            clock=lambda: time.monotonic() + self.ahead,
+        )
+
+    def _report(self, stream: str, plan: int) -> None:
+        self.reported.append((stream, plan))
+        self.closed = plan
+
+    def claim(self, plan: int) -> None:
+        self.watch.claiming(STREAM, plan)
+        self.watch.claimed(STREAM, plan)
+
+    def look(self) -> None:
+        """Wait until the thread has looked and found nothing: it looks again."""
+        before = self.reports.looks
+        until(lambda: self.reports.looks >= before + 2, "two looks")
+
+    def until_reported(self, *plans: int) -> None:
+        until(lambda: self.reported == [(STREAM, plan) for plan in plans], f"reports of {plans}; there are {self.reported}")
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path) -> Checkpoint:
+    return Checkpoint(tmp_path / "checkpoint")
+
+
+@pytest.fixture
+def reports(tmp_path: Path) -> Counted:
+    return Counted(4711, tmp_path / "reports")
+
+
+@pytest.fixture
+def watched(checkpoint: Checkpoint, reports: Counted) -> Callable[[str], Watched]:
+    return lambda way: Watched(checkpoint.folder if way == "checkpoint" else None, reports)
+
+
+@pytest.fixture
+def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    with caplog.at_level(logging.WARNING, "spark_groupsource.query.durable_watch"):
+        yield lambda: caplog.messages
+
+
+@pytest.mark.parametrize("way", ["report", "checkpoint"])
+def test_each_plan_is_reported_once_when_it_is_durable(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint, way: str
+) -> None:
+    run = watched(way)
+    for plan in (0, 1, 2):
+        checkpoint.log(plan + 5, plan)
+        run.claim(plan)
+        assert run.watch._claim is not run.watch._found
+        if way == "checkpoint":
+            checkpoint.commit(plan + 5)
+        else:
+            run.reports.write(STREAM, plan)
+        run.until_reported(*range(plan + 1))
+        assert run.watch.known(plan) == 0.0
+
+
+def test_a_plan_is_not_reported_while_its_claims_are_being_made(watched: Callable[[str], Watched]) -> None:
+    run = watched("report")
+    run.watch.claiming(STREAM, 3)
+    run.reports.write(STREAM, 3)
+    assert run.watch._claim is not None
+    assert not run.watch._is_reported(run.watch._claim)
+    run.watch.claimed(STREAM, 3)
+    run.until_reported(3)
+
+
+def test_a_report_that_was_there_before_the_claim_is_not_believed(watched: Callable[[str], Watched]) -> None:
+    """The checkpoint may have been restored, and the plan of this number may be another one now."""
+    run = watched("report")
+    run.reports.write(STREAM, 3)
+    run.claim(3)
+    run.look()
+    assert run.watch.known(3) > 0
+    assert run.reported == []
+
+
+@pytest.mark.parametrize("plan", [2, 4])
+def test_a_report_of_another_plan_is_ignored(watched: Callable[[str], Watched], plan: int) -> None:
+    run = watched("report")
+    run.claim(3)
+    run.reports.write(STREAM, plan)
+    run.reports.write(OTHER, 3)
+    run.look()
+    assert run.watch.known(3) > 0
+    assert run.reported == []
+
+
+def test_the_checkpoint_is_found_again_when_micro_batches_were_left_out(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint
+) -> None:
+    """A stateful query has micro-batches without new data."""
+    run = watched("checkpoint")
+    checkpoint.log(5, 0)
+    checkpoint.commit(5)
+    run.claim(0)
+    run.until_reported(0)
+    for batch in (6, 7):
+        checkpoint.log(batch, 0)
+        checkpoint.commit(batch)
+    checkpoint.log(8, 1, version="v2")
+    run.claim(1)
+    checkpoint.commit(8)
+    run.until_reported(0, 1)
+
+
+def test_the_checkpoint_of_another_stream_is_an_error_that_names_both(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint
+) -> None:
+    run = watched("checkpoint")
+    checkpoint.log(9, 0, stream=OTHER)
+    with pytest.raises(
+        CheckpointOfAnotherStream, match=f"is the checkpoint of stream {OTHER}, and this query is stream {STREAM}"
+    ):
+        run.watch.claiming(STREAM, 0)
+    with pytest.raises(CheckpointOfAnotherStream):
+        run.watch.known(-1)
+
+
+@pytest.mark.parametrize("location", ["nowhere://host/path", "s3://user:pass@/"])
+def test_a_location_that_cannot_be_read_is_one_warning_and_reports_still_count(
+    reports: Counted, location: str, warnings: Callable[[], list[str]]
+) -> None:
+    run = Watched(location, reports)
+    for plan in (0, 1):
+        run.claim(plan)
+        reports.write(STREAM, plan)
+        run.until_reported(*range(plan + 1))
+    (warning,) = warnings()
+    assert warning.startswith("checkpointLocation = ")
+    assert "cannot be read" in warning
+    assert "pass" not in warning.replace("password", "")
+
+
+def test_a_location_without_the_query_is_one_warning(
+    watched: Callable[[str], Watched], warnings: Callable[[], list[str]]
+) -> None:
+    run = watched("checkpoint")
+    run.claim(0)
+    run.ahead += 2 * UNHEARD_S
+    run.watch._wake.put(None)
+    until(warnings, "a warning")
+    (warning,) = warnings()
+    assert "has no micro-batch of this query" in warning
+
+
+def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
+    watched: Callable[[str], Watched], warnings: Callable[[], list[str]]
+) -> None:
+    run = watched("report")
+    for plan in (0, 1, 2):
+        run.claim(plan)
+        run.ahead += 2 * UNHEARD_S
+        assert run.watch.known(plan) >= 2 * UNHEARD_S
+        run.ahead += UNHEARD_S
+        run.watch._wake.put(None)
+        until(warnings, "a warning")
+    (warning,) = warnings()
+    assert "stayed open for 20 s, until the next trigger" in warning
+    assert "register(spark)" in warning
+    assert "checkpointLocation" in warning
+
+
+@pytest.mark.parametrize("way", ["report", "checkpoint"])
+def test_a_micro_batch_that_takes_long_is_no_reason_to_warn(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint, way: str, warnings: Callable[[], list[str]]
+) -> None:
+    """Under constant load the next trigger comes before the report."""
+    run = watched(way)
+    for plan in (0, 1, 2):
+        checkpoint.log(plan, plan)
+        run.claim(plan)
+        run.ahead += 2 * UNHEARD_S
+        run.watch.known(plan)
+        if way == "report":
+            run.reports.write(STREAM, plan)
+    run.claim(3)
+    run.ahead += 2 * UNHEARD_S
+    run.look()
+    assert warnings() == []
+
+
+def test_a_stop_waits_for_the_report_that_comes_after_it(watched: Callable[[str], Watched]) -> None:
+    run = watched("report")
+    run.claim(0)
+    run.reports.write(STREAM, 0)
+    run.watch.conclude()
+    assert run.reported == [(STREAM, 0)]
+
+
+def test_a_stop_believes_the_checkpoint_that_the_micro_batch_is_not_finished(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint
+) -> None:
+    run = watched("checkpoint")
+    checkpoint.log(0, 0)
+    run.claim(0)
+    run.watch.conclude()
+    assert run.watch._not_durable is run.watch._claim
+    assert run.reported == []
+
+
+def test_a_stop_without_any_word_waits_no_longer_than_it_says(watched: Callable[[str], Watched]) -> None:
+    run = watched("report")
+    began = time.monotonic()
+    run.watch.conclude()
+    assert time.monotonic() - began < AT_STOP_S, "nothing is claimed"
+    run.claim(0)
+    run.watch.conclude()
+    assert time.monotonic() - began >= AT_STOP_S
+
+
+def test_a_checkpoint_that_no_longer_can_be_read_says_so(tmp_path: Path) -> None:
+    (tmp_path / "offsets").write_text("a file, where a folder is expected")
+    with pytest.raises(CheckpointUnreadable):
+        DurablePlans(str(tmp_path)).locate(STREAM, 0)

@@ -216,7 +216,6 @@ class DurableWatch:
         pauses = not self._stopping and began < (self._looked_at + LOOK_LATER_EVERY_S if self._hurried() else self._look_at)
         if self._plans is None or (pauses and self._has_looked):
             return False
-        stopping = self._stopping
         found = False
         try:
             found = self._look(self._plans, claim)
@@ -229,8 +228,6 @@ class DurableWatch:
                 "program reports it (spark_groupsource.register), or else by the next trigger",
                 *(self._location, without_password(str(error))),
             )
-        else:
-            self._not_durable = claim if stopping and not found else None
         self._looked_at = self._clock()
         pause_s = min(SHARE_OF_LOOKING * (self._looked_at - began), LONGEST_PAUSE_S)
         self._look_at = self._looked_at + max(LOOK_LATER_EVERY_S, pause_s)
@@ -238,6 +235,7 @@ class DurableWatch:
         return found
 
     def _look(self, plans: DurablePlans, claim: Claim) -> bool:
+        stopping = self._stopping
         if plans.locate(claim.stream, claim.plan) is None:
             if claim.made and not self._heard and self._clock() - claim.at > UNHEARD_S:
                 self._warn_once(
@@ -248,7 +246,10 @@ class DurableWatch:
                 )
             return False
         self._heard = True
-        return claim.made and plans.is_durable(claim.stream, claim.plan)
+        found = claim.made and plans.is_durable(claim.stream, claim.plan)
+        if stopping and not found:
+            self._not_durable = claim
+        return found
 
     def _warn_if_nothing_is_heard(self) -> None:
         if self._suspected is None or self._heard:

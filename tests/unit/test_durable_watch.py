@@ -269,6 +269,17 @@ def test_a_stop_believes_the_checkpoint_that_the_micro_batch_is_not_finished(
     assert run.reported == []
 
 
+def test_a_stop_waits_for_a_report_if_the_checkpoint_does_not_have_the_query(
+    watched: Callable[[str], Watched], checkpoint: Checkpoint
+) -> None:
+    run = watched("checkpoint")
+    run.claim(0)
+    assert not checkpoint.folder.exists()
+    began = time.monotonic()
+    run.watch.conclude()
+    assert time.monotonic() - began >= AT_STOP_S
+
+
 def test_a_stop_without_any_word_waits_no_longer_than_it_says(watched: Callable[[str], Watched]) -> None:
     run = watched("report")
     began = time.monotonic()

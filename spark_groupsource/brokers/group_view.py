@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, Newer, OwedRange
 from spark_groupsource.partition import TopicPartition
 
 
@@ -82,6 +82,17 @@ class PartitionView:
         """Number of offsets that are in flight or owed. `None` if only a newer version can read the record."""
         return None if self.newer_format is not None else sum(claimed.range.size for claimed in self.in_flight + self.owed)
 
+    @property
+    def held_back(self) -> HeldBack | None:
+        """What holds the committed offset back. `None` if nothing does, or if the record is not one that can be read."""
+        return self.commit.held_back if isinstance(self.commit, CommitRecord) else None
+
+    @property
+    def finished_lag(self) -> int:
+        """Number of offsets in `lag` that are finished, and lie above a range that is not confirmed."""
+        held = self.held_back
+        return 0 if held is None else min(held.finished_lag, self.lag or 0)
+
 
 @dataclass(frozen=True)
 class GroupView:
@@ -99,6 +110,11 @@ class GroupView:
     def lag(self) -> int:
         """Sum of the lags that are known."""
         return sum(partition.lag or 0 for partition in self.partitions)
+
+    @property
+    def finished_lag(self) -> int:
+        """Number of offsets in `lag` that are finished, and lie above ranges that are not confirmed."""
+        return sum(partition.finished_lag for partition in self.partitions)
 
     @property
     def held(self) -> int:

@@ -38,6 +38,14 @@ def json_claims(one: PartitionView) -> list[Json]:
     return [{"kind": kind, **json_claim(claim)} for kind, claim in sorted(both, key=lambda each: each[1].start)]
 
 
+def json_held_back(one: PartitionView) -> Json | None:
+    """Return the claim that holds a partition's committed offset back, and how many finished offsets count as lag for it."""
+    held = one.held_back
+    if held is None:
+        return None
+    return {"kind": "owed" if held.owed else "in flight", **json_claim(held.claim), "finished_lag": held.finished_lag}
+
+
 def json_claim(claim: OwedRange) -> Json:
     """Return one claim, without its kind."""
     since = None if claim.since is None else iso(datetime.fromtimestamp(claim.since, tz=timezone.utc))

@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 
 import click
 from confluent_kafka import Consumer, KafkaError, libversion
@@ -28,7 +30,9 @@ from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
+from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.cli.as_json import Json, json_text
+from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
 from spark_groupsource.cli.findings import (
     Finding,
     Known,
@@ -41,10 +45,27 @@ from spark_groupsource.cli.findings import (
     of_start,
 )
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.habits import RETENTION, of_members, of_reader, of_retention, of_session
+from spark_groupsource.cli.habits import (
+    RETENTION,
+    of_checkpoint,
+    of_members,
+    of_no_checkpoint,
+    of_reader,
+    of_retention,
+    of_session,
+    of_unreadable_checkpoint,
+)
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
-from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, GroupNotFound, OptionError
+from spark_groupsource.errors import (
+    AuthenticationFailed,
+    BrokerError,
+    CheckpointUnreadable,
+    GroupKafkaError,
+    GroupNotFound,
+    OffsetError,
+    OptionError,
+)
 from spark_groupsource.fetch.choice import installed_reader
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.losses import LogState
@@ -86,7 +107,8 @@ def check(conf: Path, as_json: bool) -> None:
     would start, and what other queries have claimed and not confirmed. It reads some records.
 
     It also checks habits of production: the session timeout against the brokers' bounds, how long the group's commits are kept,
-    whether there are partitions for all members, and which reader this machine has.
+    whether there are partitions for all members, which reader this machine has, and whether the checkpoint can be read if the
+    options have the writer's checkpointLocation.
 
     It joins no group and writes nothing. The exit code is 1 if there is an error, and 0 if there are only warnings. With an
     error the query cannot run.
@@ -213,6 +235,7 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
         yield habit
     yield from _of_settings(options, topics, partitions, view)
     yield of_reader(libversion()[0], installed_reader())
+    yield _of_checkpoint(options)
     if partitions:
         yield from _of_records(options, topics, partitions, view)
     if (formats := of_formats(options, view)) is not None:
@@ -316,6 +339,31 @@ def _of_settings(
         return  # `_of_records` asks the same leaders, and reports it
     if (retention := of_retention(options, view, minutes, now_s, first)) is not None:
         yield retention
+
+
+def _of_checkpoint(options: Options) -> Finding:
+    """Return what is found at the reader's `checkpointLocation`. It is given up after STEP_LIMIT_S."""
+    location = options.checkpoint_location
+    if location is None:
+        return of_no_checkpoint()
+    answers: SimpleQueue[NewestBatch | OffsetError | None] = SimpleQueue()
+
+    def look() -> None:
+        try:
+            answers.put(newest_batch(location))
+        except CheckpointUnreadable as unreadable:
+            answers.put(unreadable)
+        except OffsetError as unknown:
+            answers.put(OffsetError(f"{without_password(location)}: {unknown}"))
+
+    threading.Thread(target=look, name="groupkafka-checkpoint", daemon=True).start()
+    try:
+        found = answers.get(timeout=STEP_LIMIT_S)
+    except Empty:
+        return of_unreadable_checkpoint(f"{without_password(location)} did not answer within {STEP_LIMIT_S:.0f} s")
+    if isinstance(found, OffsetError):
+        return of_unreadable_checkpoint(str(found))
+    return of_checkpoint(options, location, found)
 
 
 def _of_records(

@@ -1,17 +1,54 @@
-"""What `groupkafka migrate` reads of a checkpoint."""
+"""What `groupkafka migrate` and `groupkafka check` read of a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import datetime
+
+from pydantic import ValidationError
 
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
 from spark_groupsource.checkpoint.offset_log import source_lines
 from spark_groupsource.cli.spark_checkpoint import LastBatches, last_batches
 from spark_groupsource.errors import CheckpointUnreadable, OptionError
+from spark_groupsource.handoff.plan_offset import PlanOffset
+
+
+@dataclass(frozen=True)
+class NewestBatch:
+    """The newest micro-batch in the offset log of a checkpoint."""
+
+    number: int
+    plans: tuple[PlanOffset, ...]
+    """The offsets of this package's sources in it. Empty if the query reads from other sources only."""
+    finished: bool
+    """Whether it is in the commit log."""
+
+
+def newest_batch(location: str) -> NewestBatch | None:
+    """Return the newest micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
+
+    Args:
+        location: the query's `checkpointLocation`.
+
+    Raises:
+        CheckpointUnreadable: The files cannot be read.
+        OffsetError: As `offset_log.source_lines` does.
+    """
+    files = CheckpointFiles(location)
+    logged = files.batches("offsets")
+    if not logged:
+        return None
+    newest = max(logged)
+    plans = []
+    for line in source_lines(files.read(f"offsets/{newest}")).values():
+        with suppress(ValidationError):
+            plans.append(PlanOffset.model_validate_json(line))
+    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"))
 
 
 class Checkpoint:

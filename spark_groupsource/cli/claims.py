@@ -11,9 +11,17 @@ from rich.console import Console
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
+from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for, make_table, newer_lines, print_table, printable, time_and_age
+from spark_groupsource.cli.render import (
+    console_for,
+    held_back_lines,
+    make_table,
+    newer_lines,
+    print_table,
+    printable,
+    time_and_age,
+)
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 
 IN_FLIGHT = """\
@@ -43,6 +51,10 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     PLAN    the number of the stream's micro-batch
     SINCE   when it was claimed, by the clock of that query's driver
 
+    The lowest range of a partition holds its committed offset back. What is
+    finished above it counts as lag all the same. The lines below the table
+    say how many records these are.
+
     \b
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
@@ -62,6 +74,7 @@ def json_shape(view: GroupView) -> Json:
         "state": view.state,
         "held": view.held,
         "claims": [{**place(one.partition), **claim} for one in view.partitions for claim in json_claims(one)],
+        "held_back": [{**place(one.partition), **held} for one in view.partitions if (held := json_held_back(one)) is not None],
         "newer": [{**place(partition), "format": version} for partition, version in sorted(view.newer_formats.items())],
     }
 
@@ -94,6 +107,8 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
     print_table(table, console)
     count = f"{len(rows)} {'range' if len(rows) == 1 else 'ranges'}"
     console.print(Text(f"group {group}, {view.state}: {count}, {view.held} offsets claimed and not yet confirmed"))
+    for line in held_back_lines(view.partitions, now):
+        console.print(Text(line))
     console.print()
     if any(kind == "in flight" for _, kind, _ in rows):
         console.print(Text(IN_FLIGHT))

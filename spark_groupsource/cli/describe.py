@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from datetime import datetime, timezone
 from pathlib import Path
 
 import click
@@ -12,9 +13,18 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.as_json import Json, json_claims, json_text, place
+from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for, make_table, newer_lines, number, print_table, printable
+from spark_groupsource.cli.render import (
+    console_for,
+    held_back_lines,
+    lag_and_finished,
+    make_table,
+    newer_lines,
+    number,
+    print_table,
+    printable,
+)
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 
 
@@ -35,6 +45,10 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     STREAM     the query that wrote the commit; - for another client;
                a format number if only a newer version can read the record
 
+    A range that is not confirmed holds the committed offset back. What is
+    finished above it counts as lag all the same. Such partitions follow below
+    the table, with the range, its stream, and the number of these records.
+
     \b
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
@@ -44,7 +58,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     if as_json:
         click.echo(json_text(json_group(view)))
     else:
-        print_group(view, console_for(sys.stdout))
+        print_group(view, console_for(sys.stdout), datetime.now(timezone.utc))
 
 
 def json_group(view: GroupView) -> Json:
@@ -56,6 +70,7 @@ def json_group(view: GroupView) -> Json:
         "assignor": view.assignor or None,
         "coordinator": view.coordinator or None,
         "lag": view.lag,
+        "finished_lag": view.finished_lag,
         "held": view.held,
         "members": [_member(member) for member in view.members],
         "partitions": [_partition(one) for one in view.partitions],
@@ -83,10 +98,11 @@ def _partition(one: PartitionView) -> Json:
         "stream": one.stream,
         "newer_format": one.newer_format,
         "claims": json_claims(one),
+        "held_back": json_held_back(one),
     }
 
 
-def print_group(view: GroupView, console: Console) -> None:
+def print_group(view: GroupView, console: Console, now: datetime) -> None:
     """Print what `groupkafka describe` shows."""
     console.print(Text(f"group        {printable(view.group)}"))
     console.print(Text(f"state        {view.state}, {len(view.members)} {'member' if len(view.members) == 1 else 'members'}"))
@@ -95,10 +111,13 @@ def print_group(view: GroupView, console: Console) -> None:
     console.print()
     if view.partitions:
         print_table(partition_table(view.partitions, terminal=console.is_terminal), console)
-        console.print(Text(f"lag {view.lag}, held {view.held}, partitions {len(view.partitions)}"))
+        console.print(
+            Text(f"{lag_and_finished(view.lag, view.finished_lag)}, held {view.held}, partitions {len(view.partitions)}")
+        )
     else:
         console.print("No partition has a committed offset or a member.")
     _print_held(view.partitions, console)
+    _print_held_back(view.partitions, console, now)
     _print_newer(view, console)
     _print_idle([member for member in view.members if not member.partitions], console)
 
@@ -129,6 +148,14 @@ def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:
         console.print("held (claimed and not yet confirmed):")
         for line in lines:
             console.print(Text(line))
+
+
+def _print_held_back(partitions: Iterable[PartitionView], console: Console, now: datetime) -> None:
+    if lines := held_back_lines(partitions, now):
+        console.print()
+        console.print("committed offsets that a claimed range holds back:")
+        for line in lines:
+            console.print(Text(f"  {line}"))
 
 
 def _print_newer(view: GroupView, console: Console) -> None:

@@ -1,4 +1,4 @@
-"""The findings of `groupkafka check` about habits of production: session, retention, members, and the reader.
+"""The findings of `groupkafka check` about habits of production: session, retention, members, reader, and checkpoint.
 
 Nothing is asked here.
 """
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.checkpoint.files import without_password
+from spark_groupsource.cli.checkpoint_files import NewestBatch
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.options.model import Options
@@ -147,3 +149,60 @@ def of_reader(librdkafka: str, reader: InstalledReader) -> Finding:
         f"this machine has the {reader.name} reader, because the native one cannot be used: {reader.reason}. The rows are the "
         f"same, but reading is several times slower. To use the native reader: {reader.advice}. {others}.",
     )
+
+
+OTHERWISE = """\
+Until that is corrected, the claims of a finished micro-batch stay open until the next trigger, and its records count as lag, \
+unless the driver's program reports it (spark_groupsource.register)."""
+
+
+def of_no_checkpoint() -> Finding:
+    """Return the advice for options without `checkpointLocation`. It is no warning: the driver's program may do the same."""
+    return Finding(
+        Level.OK,
+        "checkpoint",
+        "checkpointLocation is not set. The claims of a finished micro-batch then stay open until the next trigger, and its "
+        "records count as lag, unless the driver's program calls spark_groupsource.register(spark) (on the same host, and not "
+        "with Spark Connect). To close them at once, give the reader the writer's checkpointLocation, or call that function.",
+    )
+
+
+def of_checkpoint(options: Options, location: str, newest: NewestBatch | None) -> Finding:
+    """Return whether the checkpoint at the reader's `checkpointLocation` is that of a query in this group.
+
+    Args:
+        options: the query's options.
+        location: the option's value.
+        newest: the newest micro-batch in the offset log; `None` if there is none.
+    """
+    named = f"checkpointLocation = {without_password(location)}"
+    if newest is None:
+        text = (
+            "has no micro-batch yet (folder offsets). A new query makes the folder. For any other query this is not the location"
+        )
+        return Finding(Level.OK, "checkpoint", f"{named}: {text} that the writer has.")
+    if not newest.plans:
+        text = f"micro-batch {newest.number} has no offset of this source, so it is the checkpoint of another query. {OTHERWISE}"
+        return Finding(Level.WARNING, "checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
+    mine = [plan for plan in newest.plans if plan.group == options.group_id]
+    if not mine:
+        groups = " and ".join(sorted({plan.group for plan in newest.plans}))
+        return Finding(
+            Level.ERROR,
+            "checkpoint",
+            f"{named}: micro-batch {newest.number} is of group {groups}, not of {options.group_id}. The query would fail. Set "
+            "it to the writer's checkpointLocation, and check kafka.group.id.",
+        )
+    streams = " and ".join(f"plan {plan.plan} of stream {plan.stream}" for plan in mine)
+    state = "is finished" if newest.finished else "is not finished"
+    return Finding(Level.OK, "checkpoint", f"{named}: it can be read; micro-batch {newest.number} is {streams}, and {state}")
+
+
+def of_unreadable_checkpoint(reason: str) -> Finding:
+    """Return that the reader's `checkpointLocation` cannot be read from here.
+
+    Args:
+        reason: why; it names the location, and has no password.
+    """
+    text = f"checkpointLocation = {reason.rstrip('.')}. {OTHERWISE} The location must be readable on the driver's machine."
+    return Finding(Level.WARNING, "checkpoint", text)

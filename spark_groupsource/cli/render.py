@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.brokers.group_view import PartitionView
 from spark_groupsource.partition import TopicPartition
 
 _UNLIMITED = 10_000
@@ -45,6 +46,34 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
     minutes = max(0, round((now - then).total_seconds())) // 60
     ago = f"{minutes} min" if minutes < 120 else f"{minutes // 60} h" if minutes < 2880 else f"{minutes // 1440} d"
     return f"{then:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
+
+
+def held_back_lines(partitions: Iterable[PartitionView], now: datetime) -> list[str]:
+    """Return a line for each partition with the range that holds its committed offset back.
+
+    An ordinary micro-batch in flight, with nothing finished above its ranges, has no line.
+    """
+    lines = []
+    for one in partitions:
+        held = one.held_back
+        if held is None or not (held.owed or held.finished_lag):
+            continue
+        claim = held.claim
+        since = "since when is not known" if claim.since is None else f"since {time_and_age(claim.since, now)}"
+        lines.append(
+            f"{printable(str(one.partition))} is held back at {claim.start} by {claim.range}, claimed by stream {claim.stream} "
+            f"in plan {claim.plan}, {since}: {_finished(held.finished_lag)} as lag"
+        )
+    return lines
+
+
+def _finished(count: int) -> str:
+    return f"{count or 'no'} finished {'record counts' if count < 2 else 'records count'}"
+
+
+def lag_and_finished(lag: int, finished: int) -> str:
+    """Return the lag of a group, and how much of it is finished, if any."""
+    return f"lag {lag}, of which finished {finished}" if finished else f"lag {lag}"
 
 
 def make_table(names: Iterable[str], *, terminal: bool) -> Table:

@@ -25,7 +25,7 @@ from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.describe import json_group
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
 from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.cli.render import console_for, make_table, number, printable
+from spark_groupsource.cli.render import console_for, held_back_lines, lag_and_finished, make_table, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 MOST_EVENTS = 12
 """The number of events that the live view shows."""
+
+MOST_HELD_BACK = 3
+"""The number of partitions with a committed offset that is held back that the live view names."""
 
 
 @click.command()
@@ -203,6 +206,13 @@ def live_parts(look: Look, events: list[str], height: int, now: datetime) -> lis
     if view is None:
         return parts
     parts += [Text(_summary(view, look.rates)), Text(), _members(view, look.rates)]
+    held_back = [Text(line, no_wrap=True, overflow="ellipsis") for line in held_back_lines(view.partitions, now)]
+    if held_back:
+        parts += [Text(), *held_back[:MOST_HELD_BACK]]
+        if len(held_back) > MOST_HELD_BACK:
+            parts.append(
+                Text(f"and {len(held_back) - MOST_HELD_BACK} more that are held back; see groupkafka claims", style="dim")
+            )
     used = len(parts) + len(view.members)
     if events:
         # Only the newest events, if not all fit beside a few partitions.
@@ -217,8 +227,8 @@ def _summary(view: GroupView, rates: Rates) -> str:
     members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
     produced, committed = number(rates.all_produced), number(rates.all_committed)
     summary = (
-        f"{view.state}, {members}, partitions {len(view.partitions)}, lag {view.lag}, held {view.held}, "
-        f"produced {produced}/s, committed {committed}/s"
+        f"{view.state}, {members}, partitions {len(view.partitions)}, {lag_and_finished(view.lag, view.finished_lag)}, "
+        f"held {view.held}, produced {produced}/s, committed {committed}/s"
     )
     if newer := view.newer_formats:
         formats = ", ".join(str(version) for version in sorted(set(newer.values())))

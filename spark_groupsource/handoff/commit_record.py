@@ -82,6 +82,20 @@ class OpenRange(NamedTuple):
     end: Offset
 
 
+class HeldBack(NamedTuple):
+    """What holds a committed offset back: the lowest range that is not confirmed."""
+
+    claim: OwedRange
+    """The range, and which stream claimed it for which plan and when. It starts at the committed offset."""
+    owed: bool
+    """Whether it is owed to its stream. Otherwise it is open: the stream that wrote the record has claimed it."""
+    finished_lag: int
+    """Number of offsets from the committed offset (inclusive) to `next` (exclusive) that are in no open or owed range.
+
+    They are finished, and every lag tool counts them as lag. Compacted and transactional topics have fewer records than that.
+    """
+
+
 _LONGEST_NAME = "s" * 64
 _ALWAYS_FIT = 16
 """Number of ranges that fit into any record, whatever their numbers and names, even when they are owed."""
@@ -133,6 +147,19 @@ class CommitRecord(BaseModel):
     def offset(self) -> int:
         """The offset to commit: the first one that is not known to be durably processed."""
         return min([self.next, *(held.start for held in self.open), *(held.start for held in self.owed)])
+
+    @property
+    def held_back(self) -> HeldBack | None:
+        """What holds `offset` below `next`. `None` if no range is open or owed: then the two are equal."""
+        claims = [
+            *(HeldBack(entry, True, 0) for entry in self.owed),
+            *(HeldBack(OwedRange(self.stream, self.logged, *held, self.claimed_at), False, 0) for held in self.open),
+        ]
+        if not claims:
+            return None
+        lowest = min(claims, key=lambda held: held.claim.start)
+        unconfirmed = sum(held.claim.range.size for held in claims)
+        return lowest._replace(finished_lag=self.next - lowest.claim.start - unconfirmed)
 
     def holds_open(self, offsets: OffsetRange) -> bool:
         """Return whether exactly this range is claimed for plan `logged`."""

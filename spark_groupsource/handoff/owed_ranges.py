@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
@@ -127,7 +128,7 @@ class HeldRanges:
         self._full = frozenset(records)
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Log each range that is held in partitions that were just adopted."""
+        """Log each range that is held for another stream in partitions that were just adopted."""
         after = self.policy.reread_after_s
         if after is None:
             fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
@@ -137,10 +138,30 @@ class HeldRanges:
             fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
         for partition, record in records.items():
             for owed in record.owed:
+                if owed.stream == record.stream:
+                    continue  # this query's own micro-batch: it reads it, or replays it now
                 log.warning(
-                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s",
+                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s. %s%s",
                     *(partition, owed.range, owed.range.size, owed.stream, owed.plan, fate),
+                    *(_claimed_when(owed), _effect(owed, record)),
                 )
+
+
+def _claimed_when(owed: OwedRange) -> str:
+    if owed.since is None:
+        return "When it was claimed is not known"
+    return f"It was claimed at {datetime.fromtimestamp(owed.since, tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _effect(owed: OwedRange, record: CommitRecord) -> str:
+    """Return what the lowest range of a partition means for its committed offset. Nothing for the ranges above it."""
+    held = record.held_back
+    if held is None or held.claim != owed:
+        return ""
+    return (
+        f". Until it is confirmed the committed offset stays at {owed.start}, and what is finished above it counts as lag: "
+        f"{held.finished_lag} records so far"
+    )
 
 
 def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: float) -> ClaimsOutstanding:

@@ -77,6 +77,21 @@ LAG = Metric(
     "Offsets from the position to the end: what is not claimed yet. As the query last planned, see "
     "`groupkafka_last_plan_timestamp_seconds`.",
 )
+FINISHED_LAG = Metric(
+    "groupkafka_partition_finished_lag_offsets",
+    Kind.GAUGE,
+    PARTITION,
+    "Offsets between the committed offset and the position that are finished. Lag tools count them all the same, because a range "
+    "that is not confirmed holds the committed offset back. 0 if there are none.",
+)
+HELD_BACK_SINCE = Metric(
+    "groupkafka_partition_held_back_timestamp_seconds",
+    Kind.GAUGE,
+    (*PARTITION, "stream"),
+    "When the range that holds the committed offset back was claimed, in seconds since 1970 by the clock of the query that did. "
+    "The range starts at the committed offset. `stream` has claimed it: this query for its micro-batch, or another one. Absent "
+    "when there is none, or the time is not known.",
+)
 LAST_PLAN = Metric(
     "groupkafka_last_plan_timestamp_seconds",
     Kind.GAUGE,
@@ -184,6 +199,8 @@ METRICS = (
     COMMITTED,
     END,
     LAG,
+    FINISHED_LAG,
+    HELD_BACK_SINCE,
     LAST_PLAN,
     PLANNING,
     PLANNED,

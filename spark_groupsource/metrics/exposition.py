@@ -76,6 +76,10 @@ def _places(
     yield m.COMMITTED, [(_labels(one), records[one].offset) for one in owned]
     yield m.END, [(_labels(one), end) for one, end in known]
     yield m.LAG, [(_labels(one), max(0, end - records[one].next)) for one, end in known]
+    held_back = {one: records[one].held_back for one in owned}
+    yield m.FINISHED_LAG, [(_labels(one), held.finished_lag if held is not None else 0) for one, held in held_back.items()]
+    claims = [(one, held.claim) for one, held in held_back.items() if held is not None]
+    yield m.HELD_BACK_SINCE, [((*_labels(one), claim.stream), claim.since) for one, claim in claims if claim.since is not None]
 
 
 def _unconfirmed(records: Iterable[CommitRecord]) -> Iterator[tuple[m.Metric, Series]]:

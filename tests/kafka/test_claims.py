@@ -70,6 +70,19 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
     assert f"group group-of-{name}, empty: 3 ranges, 6 offsets claimed and not yet confirmed" in shown.output
 
 
+def test_the_range_that_holds_the_committed_offset_back_is_named_with_what_is_finished(
+    stopped: Callable[..., str], run: Run
+) -> None:
+    name = stopped(HELD.offset, HELD.metadata())
+    shown = run("claims", name).output
+    line = f"{name}-0 is held back at 2 by [2, 4), claimed by stream beta in plan 3, since 2025-11-21T16:59:44Z ("
+    assert [text.endswith(" ago): 1 finished record counts as lag") for text in shown.splitlines() if text.startswith(line)] == [
+        True
+    ]
+    (held,) = json.loads(run("claims", name, "--json").output)["held_back"]
+    assert (held["topic"], held["partition"], held["kind"], held["start"], held["finished_lag"]) == (name, 0, "owed", 2, 1)
+
+
 def test_what_can_be_done_follows_with_what_it_costs(stopped: Callable[..., str], run: Run) -> None:
     shown = run("claims", stopped(HELD.offset, HELD.metadata())).output
     assert "(beta or gamma) on its checkpoint" in shown

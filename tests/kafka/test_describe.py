@@ -21,6 +21,7 @@ from spark_groupsource.options.properties_file import parse_properties
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery
 from tests.support.consumers import commit, joined
 from tests.support.waiting import until
 
@@ -75,6 +76,48 @@ def test_claimed_and_owed_ranges_are_held_and_listed(
     assert cells[-1] == "alpha"
     assert f"{name}-0 [6, 9) 3 offsets: stream alpha, plan 7 (in flight)" in shown
     assert f"{name}-0 [2, 4) 2 offsets: stream beta, plan 3 (owed: its query reads them when it restarts)" in shown
+
+
+def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_finished_above_it(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, describe: Describe
+) -> None:
+    name = topic()
+    produce(name, [(None, "x")] * 10)
+    a, b = query(name), query(name, outstandingClaims="hold")
+    assert a.plan()
+    assert a.claim()
+    a.cycle.stop()
+    for count in (4, 3):  # b has confirmed the first of its two micro-batches when it claims the second
+        produce(name, [(None, "y")] * count)
+        b.run_batch()
+    shown = describe(f"group-of-{name}")
+    assert shown.exit_code == 0, shown.output
+    assert row(shown.output, name, 0)[2:6] == ["0", "17", "17", "13"]
+    assert "lag 17, of which finished 4, held 13, partitions 1" in shown.output
+    (line,) = [line for line in shown.output.splitlines() if "held back" in line]
+    begin = f"  {name}-0 is held back at 0 by [0, 10), claimed by stream {a.done.stream} in plan 0, since "
+    assert line.startswith(begin)
+    assert line.endswith(" (0 min ago): 4 finished records count as lag")
+    output = json.loads(describe(f"group-of-{name}", "--json").output)
+    assert output["finished_lag"] == 4
+    (one,) = output["partitions"]
+    owed, in_flight = one["claims"]
+    assert one["held_back"] == {**owed, "finished_lag": 4}
+    assert (owed["kind"], owed["stream"], in_flight["kind"]) == ("owed", a.done.stream, "in flight")
+
+    b.plan()  # confirms its last micro-batch
+    b.cycle.stop()
+    assert "lag 17, of which finished 7, held 10" in describe(f"group-of-{name}").output
+    a.restart()
+    assert a.claim() == {0: (0, 10)}
+    a.finish()
+
+    def confirmed() -> bool:
+        a.plan()
+        return "lag 0, held 0" in describe(f"group-of-{name}").output
+
+    until(confirmed, "a has confirmed it")
+    assert "held back" not in describe(f"group-of-{name}").output
 
 
 def test_nothing_that_clients_chose_reaches_the_terminal_raw(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:

@@ -112,6 +112,10 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
         ("in flight", 6, "2025-11-21T16:59:50Z"),
     ]
     assert (second["committed"], second["end"], second["lag"], second["held"], second["member_id"]) == (None, None, None, 0, None)
+    assert first["held_back"] == {**first["claims"][0], "finished_lag": 2}
+    assert (shown["lag"], shown["finished_lag"]) == (14, 2)
+    assert (second["held_back"], third["held_back"]) == (None, None)
+    assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
     assert (third["stream"], third["newer_format"], third["held"], third["lag"]) == (None, 2, None, 6)
     assert claims.json_shape(VIEW)["newer"] == [{"topic": "orders\x1b", "partition": 2, "format": 2}]
 

@@ -67,6 +67,53 @@ def test_the_committed_offset_is_the_lowest_that_may_still_have_to_be_read(recor
     assert record.unconfirmed == sorted(record.unconfirmed)
 
 
+@unhurried
+@given(records())
+def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_of_the_lag_below_next_is_finished(
+    record: CommitRecord,
+) -> None:
+    held = record.held_back
+    if held is None:
+        assert record.offset == record.next
+        assert not record.unconfirmed
+        return
+    assert held.claim.range == record.unconfirmed[0]
+    assert held.claim.start == record.offset
+    assert held.finished_lag == record.next - record.offset - sum(one.size for one in record.unconfirmed)
+    assert held.finished_lag >= 0
+    if held.owed:
+        assert held.claim in record.owed
+    else:
+        assert record.holds_open(held.claim.range)
+        assert held.claim[:2] + held.claim[4:] == (record.stream, record.logged, record.claimed_at)
+
+
+@unhurried
+@given(st.lists(st.sampled_from(["finished", "open", "owed"]), max_size=30), st.integers(0, 50))
+def test_finished_lag_is_counted_as_one_would_offset_by_offset(offsets: list[str], first: int) -> None:
+    """Each offset from the first one has a fate. Those before the first unconfirmed one are below the committed offset."""
+    places = list(enumerate(offsets, first))
+    record = CommitRecord(
+        stream="me",
+        logged=4,
+        done=3,
+        next=first + len(offsets),
+        open=tuple(OpenRange(offset, offset + 1) for offset, fate in places if fate == "open"),
+        owed=tuple(OwedRange("other", 7, offset, offset + 1) for offset, fate in places if fate == "owed"),
+    )
+    finished = [offset for offset, fate in places if fate == "finished" and offset > record.offset]
+    held = record.held_back
+    assert (0 if held is None else held.finished_lag) == len(finished)
+    assert (held is None) == (set(offsets) <= {"finished"})
+
+
+def test_a_reread_range_holds_back_as_an_open_one() -> None:
+    record = CommitRecord(
+        stream="me", logged=8, done=7, next=100, open=(OpenRange(20, 30),), owed=(OwedRange("b", 1, 60, 70),), claimed_at=5
+    )
+    assert record.held_back == (OwedRange("me", 8, 20, 30, 5), False, 60)
+
+
 def test_a_record_of_version_1_is_read_for_ever() -> None:
     stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
     record = read_commit(stored["offset"], stored["metadata"])

@@ -12,9 +12,10 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, rates
+from spark_groupsource.cli.render import held_back_lines
 from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts, watch
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
 
 AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
@@ -144,6 +145,44 @@ def test_the_live_view_fits_the_terminal_and_shows_the_newest_events_and_the_mos
     lines = sum(1 + int(part.removeprefix("table of ")) if part.startswith("table of") else 1 for part in shown)
     assert lines <= 24
     assert shown[-1].endswith("more, with less lag")
+
+
+def test_committed_offsets_that_are_held_back_are_named_with_what_is_finished_above() -> None:
+    held = CommitRecord(
+        stream="me", logged=3, done=3, next=90, owed=(OwedRange("gone", 7, 10, 20, round(AT.timestamp()) - 7200),)
+    )
+    some = view(member("a", 0), commits={0: held, 1: held, 2: Foreign(100)})
+    look = Look("billing", AT, some)
+    shown = plain_text(live_parts(look, [], 24, AT))
+    line = "is held back at 10 by [10, 20), claimed by stream gone in plan 7, since 2026-11-21T14:00:05Z (2 h ago): 70 finished"
+    assert [f"orders-{number} {line} records count as lag" in shown for number in range(3)] == [True, True, False]
+    assert any("lag 180, of which finished 140, held 20" in one for one in shown)
+    lines: list[str] = []
+    PlainLines(lines.append).show(look)
+    assert "lag 180, of which finished 140, held 20" in lines[-1]
+    many = view(member("a", *range(40)), commits=dict.fromkeys(range(40), held))
+    shown = plain_text(live_parts(Look("billing", AT, many), [f"event {number}" for number in range(12)], 24, AT))
+    assert "and 37 more that are held back; see groupkafka claims" in shown
+    lines_used = sum(1 + int(part.removeprefix("table of ")) if part.startswith("table of") else 1 for part in shown)
+    assert lines_used <= 24
+
+
+def test_an_ordinary_micro_batch_in_flight_is_not_said_to_hold_anything_back() -> None:
+    in_flight = CommitRecord(stream="me", logged=3, done=2, next=20, open=(OpenRange(10, 20),))
+    reread = CommitRecord(stream="me", logged=3, done=2, next=31, open=(OpenRange(10, 20), OpenRange(21, 31)))
+    left = CommitRecord(stream="me", logged=3, done=2, next=20, owed=(OwedRange("b", 1, 10, 20),))
+    strange = PartitionView(TopicPartition("[red]\x1b", 0), None, left, 50)
+    shown = held_back_lines([*view(commits={0: in_flight, 1: reread, 2: Newer(10, 2), 3: None}).partitions, strange], AT)
+    held, unknown = "is held back at 10 by [10, 20), claimed by stream", "since when is not known"
+    assert shown == [
+        f"orders-1 {held} me in plan 3, {unknown}: 1 finished record counts as lag",
+        f"[red]\\x1b-0 {held} b in plan 1, {unknown}: no finished record counts as lag",
+    ]
+
+
+def test_what_is_finished_is_never_more_than_the_lag() -> None:
+    held = CommitRecord(stream="me", logged=3, done=3, next=90, owed=(OwedRange("gone", 7, 10, 20),))
+    assert [view(commits={0: held}, end=end).finished_lag for end in (100, 50, 5, None)] == [70, 40, 0, 0]
 
 
 def test_a_look_that_fails_is_shown_above_what_the_last_one_had() -> None:

@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
+import json
+import threading
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.cli import check
+from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
 from spark_groupsource.cli.findings import Finding, Level
-from spark_groupsource.cli.habits import of_members, of_reader, of_retention, of_session
+from spark_groupsource.cli.habits import (
+    of_checkpoint,
+    of_members,
+    of_no_checkpoint,
+    of_reader,
+    of_retention,
+    of_session,
+    of_unreadable_checkpoint,
+)
 from spark_groupsource.cli.main import main
 from spark_groupsource.fetch import native_consumer, pure_consumer
 from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
@@ -118,6 +131,68 @@ def test_the_reader_and_why() -> None:
     assert "native reader, with librdkafka 2.16.1" in native.text
     assert "cannot be used: no compiler." in pure.text
     assert "To use the native reader: install one." in pure.text
+
+
+def plan_of(group: str) -> PlanOffset:
+    return PlanOffset(stream="5e7", plan=41, generation=1, member="m", group=group, ranges={})
+
+
+def test_without_a_checkpoint_location_there_is_advice_and_no_warning() -> None:
+    found = of_no_checkpoint()
+    assert (found.level, found.check) == (Level.OK, "checkpoint")
+    assert "until the next trigger" in found.text
+    assert "spark_groupsource.register(spark)" in found.text
+
+
+@pytest.mark.parametrize(
+    ("newest", "level", "named"),
+    [
+        (None, Level.OK, "has no micro-batch yet (folder offsets)"),
+        (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 is plan 41 of stream 5e7, and is finished"),
+        (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "plan 41 of stream 5e7, and is not finished"),
+        (NewestBatch(41, (), True), Level.WARNING, "has no offset of this source"),
+        (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "is of group a and b, not of billing"),
+    ],
+)
+def test_the_checkpoint_beside_the_group(newest: NewestBatch | None, level: Level, named: str) -> None:
+    found = of_checkpoint(options(), "s3://key:secret@bucket/a", newest)
+    assert (found.level, found.check) == (level, "checkpoint")
+    assert named in found.text
+    assert found.text.startswith("checkpointLocation = s3://***@bucket/a: ")
+    assert ("Set it to the writer's checkpointLocation" in found.text) is (level is not Level.OK)
+
+
+def test_a_checkpoint_that_cannot_be_read_says_what_follows() -> None:
+    found = of_unreadable_checkpoint("/data/a cannot be read: no such host.")
+    assert found.level is Level.WARNING
+    assert found.text.startswith("checkpointLocation = /data/a cannot be read: no such host. Until that is corrected, the claims")
+
+
+def test_the_newest_micro_batch_is_read_from_the_logs(tmp_path: Path) -> None:
+    assert newest_batch(str(tmp_path)) is None
+    (tmp_path / "offsets").mkdir()
+    assert newest_batch(str(tmp_path)) is None
+    for number in (9, 10):
+        lines = ["v1", "{}", '{"orders":{"0":5}}', json.dumps(plan_of(f"group-{number}").to_json())]
+        (tmp_path / "offsets" / str(number)).write_text("\n".join(lines))
+    assert newest_batch(f"file:{tmp_path}") == NewestBatch(10, (plan_of("group-10"),), False)
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "10").write_text("v1\n{}")
+    assert newest_batch(str(tmp_path)) == NewestBatch(10, (plan_of("group-10"),), True)
+
+
+def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    late = threading.Event()
+
+    def hang(location: str) -> None:
+        late.wait(60)
+
+    monkeypatch.setattr(check, "newest_batch", hang)
+    monkeypatch.setattr(check, "STEP_LIMIT_S", 0.05)
+    found = check._of_checkpoint(options(checkpointLocation="hdfs://host/a"))
+    late.set()
+    assert found.level is Level.WARNING
+    assert "hdfs://host/a did not answer within 0 s" in found.text
 
 
 def test_a_drain_that_outlasts_the_poll_interval_is_an_error(tmp_path: Path) -> None:

@@ -238,6 +238,27 @@ class TestWhatIsCounted:
         assert scrape.by_partition("groupkafka_partition_committed_offset") == {0: 20, 1: 10}
         assert not scrape.series("groupkafka_partition_lag_offsets"), "no end is known"
 
+    def test_what_holds_a_committed_offset_back_and_how_much_is_finished_above_it(self) -> None:
+        owed = CommitRecord(
+            stream="me",
+            logged=3,
+            done=2,
+            next=90,
+            open=(OpenRange(80, 90),),
+            owed=(OwedRange("b", 7, 10, 20, 400),),
+            claimed_at=500,
+        )
+        unknown = CommitRecord(stream="me", logged=3, done=3, next=30, owed=(OwedRange("c", 7, 10, 20),))
+        in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
+        tally = Tally("g")
+        idle = CommitRecord(stream="me", logged=3, done=3, next=30)
+        tally.holds({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
+        scrape = scraped(tally)
+        assert scrape.by_partition("groupkafka_partition_finished_lag_offsets") == {0: 60, 1: 10, 2: 0, 3: 0}
+        assert scrape.by_partition("groupkafka_partition_held_back_timestamp_seconds") == {0: 400, 2: 600}
+        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="0", stream="b") == 400
+        assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="2", stream="me") == 600
+
     def test_an_end_below_the_position_is_no_lag(self) -> None:
         tally = Tally("g")
         one = TopicPartition("t", 0)

@@ -113,6 +113,25 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
     assert fate in warning
 
 
+def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_range(caplog: pytest.LogCaptureFixture) -> None:
+    claimed = OWED._replace(since=1_763_744_384)
+    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))})
+    lowest, above = caplog.messages
+    assert lowest.endswith(
+        "(outstandingClaims=hold). It was claimed at 2025-11-21T16:59:44Z. Until it is confirmed the committed offset stays at "
+        "20, and what is finished above it counts as lag: 35 records so far"
+    )
+    assert above.startswith("orders-3 [70, 75) (5 offsets) is held back: stream third claimed it in plan 1")
+    assert above.endswith("When it was claimed is not known")
+
+
+def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
+    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)})
+    (warning,) = caplog.messages
+    assert "stream gone" in warning
+    assert "stays at" not in warning, "not the lowest range"
+
+
 class TestAStreamThatIsAlive:
     """Its micro-batch may last longer than the grace: a trigger of an hour, or a backlog."""
 

@@ -99,6 +99,7 @@ class DurableWatch:
         """A stream whose claims stayed open although nobody reported them, for how many seconds, and when that was seen."""
         # Replaced by this thread.
         self._found: Claim | None = None
+        self._found_at = 0.0
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
         self._has_looked = self._plans is None
@@ -135,15 +136,18 @@ class DurableWatch:
         """Stop looking: Spark itself shows that `plan` is durable.
 
         Returns:
-            For how many seconds the plan's claims were open until now. 0 if they were closed before, or there were none.
+            For how many seconds the plan's claims were open: until it was found to be durable, or else until now. 0 if it was not
+            claimed.
 
         Raises:
             CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
         """
         self._raise_failure()
         claim, self._claim = self._claim, None
-        if claim is None or not claim.made or claim is self._found or claim.plan != plan:
+        if claim is None or not claim.made or claim.plan != plan:
             return 0.0
+        if claim is self._found:
+            return self._found_at - claim.at
         open_s = self._clock() - claim.at
         if open_s > UNHEARD_S and self._suspected is None:
             self._suspected = (claim.stream, open_s, self._clock())
@@ -185,6 +189,7 @@ class DurableWatch:
             if claim is None or claim is self._found:
                 self._sleep(None if self._suspected is None or self._heard else LOOK_LATER_EVERY_S)
             elif self._is_reported(claim) or self._is_in_commit_log(claim):
+                self._found_at = self._clock()
                 self._found = claim
                 self._report(claim.stream, claim.plan)
             else:

@@ -35,7 +35,7 @@ def main() -> None:
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
         signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
     spark = SparkSession.builder.appName("orders").getOrCreate()
-    register(spark)  # for Databricks; elsewhere Spark finds an installed package by itself
+    register(spark)  # what Spark has finished is confirmed at once; and Databricks may need it to find the source
     columns = "key STRING, value STRING, partition INT, offset LONG, timestamp TIMESTAMP"
     orders = spark.readStream.format("groupkafka").schema(columns).options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")

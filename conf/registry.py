@@ -290,7 +290,7 @@ def main() -> None:
     file, checkpoint, output = sys.argv[1:]
     options = read_properties(file)
     spark = SparkSession.builder.appName("registry").getOrCreate()
-    register(spark)  # for Databricks; elsewhere Spark finds an installed package by itself
+    register(spark)  # what Spark has finished is confirmed at once; and Databricks may need it to find the source
     start(spark, connected(options), options, checkpoint, output, processingTime="10 seconds").awaitTermination()
 
 

@@ -24,6 +24,7 @@ def test_the_first_pipeline_reads_what_was_produced_and_goes_on_when_it_is_start
             '"billing")\n    .option': '"billing-of-the-guide")\n    .option',
             '"/data': f'"{tmp_path}',
             'processingTime="1 second"': "availableNow=True",
+            ".getOrCreate()": ".getOrCreate().newSession()",  # which keeps the listener that `register` adds
         },
     )
     exec(produce, {})  # noqa: S102

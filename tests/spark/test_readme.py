@@ -72,13 +72,14 @@ def test_an_installed_package_has_the_source_and_the_command(tmp_path: Path) -> 
     assert re.search(r"\d+\.\d+\.\d+", version.stdout)
 
 
-def test_the_five_lines_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:
+def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:
     cluster.create_topic("orders", 3)
     produce("orders", [(b"key", b"value")] * 30)
     (code,) = blocks("python")
     code = code.replace("localhost:9092", cluster.bootstrap_servers)
     code = code.replace('"subscribe", "orders")', '"subscribe", "orders").option("startingOffsets", "earliest")')
-    names: dict[str, object] = {"spark": spark}
+    session = spark.newSession()  # which keeps the listener that `register` adds
+    names: dict[str, object] = {"spark": session}
     exec(code, names)  # noqa: S102
     orders = names["orders"]
     assert isinstance(orders, DataFrame)
@@ -90,7 +91,7 @@ def test_the_five_lines_read_a_topic(spark: SparkSession, cluster: Cluster, prod
         .start()
     )
     query.awaitTermination()
-    assert spark.table("orders_of_the_readme").count() == 30
+    assert session.table("orders_of_the_readme").count() == 30
     (command,) = (line for block in blocks("sh") for line in block.splitlines() if "describe" in line)
     argv = [GROUPKAFKA, *shlex.split(command)[1:]]
     argv[argv.index("localhost:9092")] = cluster.bootstrap_servers

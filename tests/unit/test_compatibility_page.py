@@ -22,6 +22,7 @@ OURS = {
     "outstandingClaims",
     "outstandingClaims.grace",
     "assignmentTimeout",
+    "checkpointLocation",
     "kafkaConsumer.bufferBytes",
     "metrics.port",
     "metrics.host",

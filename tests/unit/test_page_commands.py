@@ -33,7 +33,7 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/kafka/test_claims.py::test_each_claimed_range_is_listed_with_its_stream_and_since_when",
     ),
     "groupkafka describe --bootstrap-server localhost:9092 --group billing": (
-        "tests/spark/test_readme.py::test_the_five_lines_read_a_topic",
+        "tests/spark/test_readme.py::test_the_lines_of_the_readme_read_a_topic",
     ),
     "spark-submit --master spark://localhost:7077 job.py": (
         "tests/spark/test_submit.py::test_a_submitted_job_reads_each_record_once_on_two_workers",

@@ -24,16 +24,25 @@ from tests.chaos.cases import CASES
 from tests.chaos.classes import share_classes
 from tests.chaos.lanes import Lane, Result, jobs
 from tests.chaos.report import as_json, line, markdown, print_table
+from tests.chaos.ways import Way
 from tests.support.processes import CAN_LOOK
 
 
 @click.command()
 @click.option("--case", "names", type=click.Choice(list(CASES)), multiple=True, default=tuple(CASES), help="Only these cases.")
 @click.option("--rounds", default=3, show_default=True, help="Runs of each case: both protocols, and an older Kafka.")
+@click.option(
+    "--way",
+    "ways",
+    type=click.Choice([way.value for way in Way]),
+    multiple=True,
+    default=tuple(way.value for way in Way),
+    help="Only runs whose runners learn so what is durable.",
+)
 @click.option("--lanes", default=2, show_default=True, type=click.IntRange(1, 2), help="Runs side by side.")
 @click.option("--keep", is_flag=True, help="Keep the folder of every run, not only of those that failed.")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
-def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path) -> None:
+def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, keep: bool, output: Path) -> None:
     """Kill, pause and cut off real queries of one group, and count what reached their outputs."""
     # Brokers are down in many cases on purpose. The verdicts have what matters.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
@@ -49,7 +58,7 @@ def main(names: Sequence[str], rounds: int, lanes: int, keep: bool, output: Path
     with tempfile.TemporaryDirectory(prefix="groupkafka-chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         share_classes(folder / "classes", output, console.print)
-        queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds)
+        queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds, [Way(way) for way in ways])
         lock = threading.Lock()
 
         def report(result: Result) -> None:

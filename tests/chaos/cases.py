@@ -13,15 +13,25 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from tests.chaos.driver import AVAILABLE_NOW
 from tests.chaos.pool import PATIENCE_S
 from tests.chaos.proxy import Direction
-from tests.chaos.run import PARTITIONS, Run, away
+from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Run, away
 from tests.chaos.steps import How, Step
-from tests.chaos.stream import Stream
+from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
+from tests.chaos.ways import EARLY, Way
 from tests.support.waiting import until
 
 MAX_POLL_MS = 7000
 LONG_TRIGGER_S = 15.0
 FIRST_BATCH_S = 8.0
 """What the first micro-batch of a query takes longer than its later ones."""
+BETWEEN_S = 3.0
+"""How long a query waits for a trigger that does not come, before it is stopped."""
+AWAY_S = 4.0
+"""How long a query that was stopped stays away, and nothing may be claimed."""
+LONG_DRAIN_S = 60.0
+IN_MICRO_BATCH_S = 2.0
+"""How long a micro-batch goes on after a partition has begun to drain."""
+AFTER_DRAIN_S = TRIGGER_S + ALLOWANCE_S
+"""How long after the end of the micro-batch the newcomer has claimed what was draining."""
 PROMPT = {"handoff.drainTimeout": "3s"}
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
 
@@ -36,6 +46,8 @@ class Case:
     sink: str = "file"
     drivers: int = 3
     partitions: int = PARTITIONS
+    ways: tuple[Way, ...] = tuple(Way)
+    """How its runners learn what is durable: one of these in each run."""
     idle_streams: bool = False
     """Whether a stream may own nothing, or may have ended, while others read every partition."""
 
@@ -54,6 +66,111 @@ def killed_at(step: Step) -> Callable[[Run], None]:
         run.finish()
 
     return play
+
+
+def killed_before_confirmation(run: Run) -> None:
+    """Kill the driver when the next micro-batch begins: the group does not know that the last one is durable, or has just heard.
+
+    With a way to learn of it the consumer's thread closes the claims, although the main thread is held.
+    """
+    a, b = run.stream("A"), run.stream("B")
+    run.begin(a, b)
+    a.arm(Step.BEFORE_CONFIRMATION)
+    a.wait_at(Step.BEFORE_CONFIRMATION)
+    if run.way in EARLY:
+        until(lambda: not run.claimed_by(a), "A's last micro-batch is closed, and its main thread is held", PATIENCE_S)
+    else:
+        assert run.claimed_by(a), "the group knows of A's last micro-batch"
+    strike(run, a)
+    run.until_recovered()
+    a.start()
+    run.finish()
+
+
+def killed_before_closing(run: Run) -> None:
+    """Kill the driver between the word that a plan is durable and the commit that closes it, in a long trigger."""
+    a, b = run.stream("A", trigger=NO_OTHER_TRIGGER), run.stream("B")
+    run.begin(b)
+    a.arm(Step.BEFORE_CLOSING)
+    a.start()
+    a.wait_at(Step.BEFORE_CLOSING)
+    assert a.micro_batches == 1, f"{a.micro_batches} micro-batches are in the commit log"
+    assert run.claimed_by(a), "A's claims were closed before the commit that closes them"
+    strike(run, a)
+    run.until_recovered()
+    a.every(TRIGGER)
+    a.start()
+    run.finish()
+    run.read_again()
+
+
+def stopped_between_triggers(run: Run) -> None:
+    """Stop a query as soon as its micro-batch is finished, and again while it waits for a trigger that does not come."""
+    a = run.stream("A")
+    run.feed()
+    a.start_for_one_micro_batch()
+    run.stop_and_look(a, AWAY_S)
+    a.start_for_one_micro_batch()
+    time.sleep(BETWEEN_S)
+    assert not run.unconfirmed(), f"between two triggers: {run.unconfirmed()}"
+    run.stop_and_look(a, AWAY_S)
+    run.fault(a)
+    run.allow(FIRST_BATCH_S)
+    a.every(TRIGGER)
+    a.start()
+    run.until_recovered()
+    run.finish()
+    run.read_again()
+
+
+def scaled_in(run: Run) -> None:
+    """Stop one of two queries between two triggers, for ever."""
+    a, b = run.stream("A"), run.stream("B")
+    run.feed()
+    run.begin(a)
+    b.start_for_one_micro_batch()
+    assert b.granted(), "B's only micro-batch had no records"
+    if run.number % 2 == 1:
+        time.sleep(BETWEEN_S)
+    run.fault(b)
+    run.retire(b)
+    run.until_recovered()
+    run.finish()
+    assert not run.ever_owed, run.ever_owed[0]
+    run.read_again()
+
+
+def drain_beside_a_long_trigger(run: Run) -> None:
+    """Start a query while another one is in its only micro-batch: what moves drains until that ends, and not longer."""
+    a, b = run.stream("A", {"handoff.drainTimeout": f"{LONG_DRAIN_S:.0f}s"}, trigger=NO_OTHER_TRIGGER), run.stream("B")
+    run.feed()
+    a.arm(Step.IN_TASK)
+    a.arm(Step.IN_DRAIN, How.MARK)
+    a.start()
+    a.wait_at(Step.IN_TASK)
+    b.start()
+    a.wait_at(Step.IN_DRAIN)
+    time.sleep(IN_MICRO_BATCH_S)
+    assert not b.granted(), "B was granted what A had claimed"
+    assert run.claimed_by(a), "A's claims were closed before the end of its micro-batch"
+    run.fault(a, b)
+    run.allow(FIRST_BATCH_S)
+    a.release(Step.IN_TASK)
+    a.until_micro_batches(1)
+    (ended,) = (one.at for one in a.durable())
+    until(lambda: len(b.owned) == PARTITIONS // 2, "B has its share", PATIENCE_S)
+    took = b.granted()[0]["at"] - ended
+    run.log.append("drained", seconds=took)
+    assert took <= AFTER_DRAIN_S, f"B claimed its share {took:.1f} s after the end of A's micro-batch"
+    assert a.micro_batches == 1, "A's micro-batch was not its only one"
+    run.until_durable_since(ended, b.owned)
+    run.over()
+    assert not run.ever_owed, run.ever_owed[0]
+    a.stop()
+    a.every(TRIGGER)
+    a.start()
+    run.finish()
+    run.read_again()
 
 
 def strike(run: Run, stream: Stream, *, bystanders: bool = True) -> None:
@@ -317,7 +434,8 @@ def scale_out_in_a_long_trigger(run: Run) -> None:
     a.arm(Step.AFTER_CLAIM, How.MARK)
     a.wait_at(Step.AFTER_CLAIM)
     run.fault(a, b)
-    run.allow(2 * LONG_TRIGGER_S)
+    # Without a way to learn that the micro-batch has ended, B's share waits for A's next trigger, too.
+    run.allow(LONG_TRIGGER_S if run.way in EARLY else 2 * LONG_TRIGGER_S)
     b.start()
     run.until_recovered()
     run.finish()
@@ -373,7 +491,8 @@ CASES = {
         Case("killed-after-claim", killed_at(Step.AFTER_CLAIM)),
         Case("killed-in-task", killed_at(Step.IN_TASK)),
         Case("killed-before-commit-log", killed_at(Step.AFTER_SINK), sink="batch"),
-        Case("killed-before-confirmation", killed_at(Step.BEFORE_CONFIRMATION)),
+        Case("killed-before-confirmation", killed_before_confirmation),
+        Case("killed-before-closing", killed_before_closing, ways=EARLY),
         Case("killed-in-drain", killed_in_drain),
         Case("killed-in-replay", killed_in_replay, drivers=4),
         Case("runner-killed", runner_killed, drivers=2),
@@ -387,6 +506,9 @@ CASES = {
         Case("standby-takes-over", standby_takes_over, partitions=1, idle_streams=True),
         Case("available-now-beside-a-peer", available_now_beside_a_peer, drivers=2, idle_streams=True),
         Case("scale-out-in-a-long-trigger", scale_out_in_a_long_trigger, drivers=2),
+        Case("drain-beside-a-long-trigger", drain_beside_a_long_trigger, drivers=2, ways=EARLY),
+        Case("stopped-between-triggers", stopped_between_triggers, drivers=1, ways=EARLY),
+        Case("scaled-in", scaled_in, drivers=2, ways=EARLY),
         Case("topics-overlap-in-part", topics_overlap_in_part, partitions=1, idle_streams=True),
         Case("rolling-upgrade", rolling_upgrade),
         Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3, drivers=2),

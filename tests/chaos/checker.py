@@ -5,6 +5,8 @@ not granted              a row in the output of a stream that was not granted it
 two owners               a range granted to two plans
 unstable                 two attempts at one plan that were granted different ranges
 ahead                    a committed offset above the first offset that was not durable when it was looked at
+left                     a range that is claimed, or owed to a stream, at the end
+read again               records for a plain consumer that joins the group after the end
 """
 
 from __future__ import annotations
@@ -48,6 +50,8 @@ def check(evidence: Evidence, *, drained: bool = True) -> Verdict:
         *_named("two owners", list(_two_owners(evidence.grants))),
         *_named("unstable", list(_unstable(evidence.grants))),
         *_named("ahead of what is durable", list(_ahead(evidence))),
+        *_named("left", evidence.left),
+        *_named("read again", [f"{evidence.read_again} records by a plain consumer"] if evidence.read_again else []),
     ]
     return Verdict(records=len(produced), lost=len(lost), doubled=len(doubled), violations=tuple(violations))
 

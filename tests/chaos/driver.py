@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.cli.demo.query import SPARK_CONTEXT, session
+from spark_groupsource.spark.durable_listener import DurableListener
 from tests.chaos.events import EventLog
 from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
 from tests.chaos.steps import Step, Steps
@@ -33,6 +34,9 @@ AVAILABLE_NOW = "available now"
 
 # A task that loses its worker is retried, as on a cluster.
 MASTER = "local[1,4]"
+
+_added: list[DurableListener] = []
+"""The listener of this process, while the query's way is that one."""
 
 
 def main() -> None:
@@ -72,14 +76,17 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
     """Start a query, or restart it on its checkpoint.
 
     A command may choose another source (`format`, and in `register` where to find its class), settings of Spark (`conf`) and
-    of the file sink (`sink options`).
+    of the file sink (`sink options`). It may have a listener report finished micro-batches (`listener`), or name a function
+    that prepares the session as a user's program does (`prepare`).
     """
     options = command["options"]
+    listen(spark, wanted=command.get("listener", False))
+    if "prepare" in command:
+        _named(command["prepare"])(spark)
     for name, value in command.get("conf", {}).items():
         spark.conf.set(name, value)
     if "register" in command:
-        module, _, source = command["register"].partition(":")
-        spark.dataSource.register(getattr(importlib.import_module(module), source))
+        spark.dataSource.register(_named(command["register"]))
     records = spark.readStream.format(command.get("format", FORMAT)).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
     writer = counted.writeStream.option("checkpointLocation", command["checkpoint"])
@@ -91,6 +98,21 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
     output.mkdir(exist_ok=True)
     steps = Steps(Path(options[FOLDER]), EventLog(Path(options[LOG])), options[STREAM])
     return writer.foreachBatch(atomically_into(output, steps)).start()
+
+
+def listen(spark: SparkSession, *, wanted: bool) -> None:
+    """Do what `register` does for a session, or undo it: the next query of this driver may be another run's."""
+    if wanted and not _added:
+        _added.append(DurableListener())
+        spark.streams.addListener(_added[0])
+    elif _added and not wanted:
+        spark.streams.removeListener(_added.pop())
+
+
+def _named(place: str) -> Any:
+    """Return what a `module:name` names."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)
 
 
 def atomically_into(output: Path, steps: Steps) -> Callable[[DataFrame, int], None]:

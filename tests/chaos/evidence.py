@@ -56,3 +56,7 @@ class Evidence:
     grants: Sequence[Grant]
     durable: Sequence[Durable]
     samples: Sequence[Sample]
+    left: Sequence[str] = ()
+    """What was still claimed, or owed to a stream, when the group had drained and the streams were stopped."""
+    read_again: int = 0
+    """How many records a plain consumer got that joined the group after that."""

@@ -5,28 +5,30 @@ from __future__ import annotations
 import threading
 import traceback
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.chaos.brokers import Brokers
-from tests.chaos.cases import Case
+from tests.chaos.cases import CASES, Case
 from tests.chaos.pool import STARTING, Pool
 from tests.chaos.run import Outcome, Run
 from tests.chaos.stalls import Stalls
+from tests.chaos.ways import Way
 
 OLD = "4.1"
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run to play: `version` is Kafka's, None the newest."""
+    """One run to play: `version` is Kafka's, None the newest. `way` is how its runners learn what is durable."""
 
     case: Case
     number: int
     protocol: str
     version: str | None
+    way: Way
 
     @property
     def cluster(self) -> tuple[int, str | None]:
@@ -44,18 +46,36 @@ class Result:
     folder: Path
 
 
-def jobs(cases: Iterable[Case], rounds: int) -> deque[Job]:
+def jobs(cases: Iterable[Case], rounds: int, ways: Collection[Way] = tuple(Way)) -> deque[Job]:
     """Return all runs, those of one cluster next to each other: a lane at each end seldom changes its cluster.
 
-    Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older.
+    Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older. A run of
+    a case is the same whatever other cases are played.
     """
     planned = []
-    for index, case in enumerate(cases):
+    wanted = {case.name for case in cases}
+    for index, case in enumerate(CASES.values()):
+        if case.name not in wanted:
+            continue
         for number in range(1, rounds + 1):
             old = number % 3 == 0
             consumer = (index + number // 3) % 2 == 0 if old else number % 3 == 2
-            planned.append(Job(case, number, "consumer" if consumer else "classic", OLD if old else None))
+            protocol = "consumer" if consumer else "classic"
+            if (way := way_of(case, index, number, protocol)) in ways:
+                planned.append(Job(case, number, protocol, OLD if old else None, way))
     return deque(sorted(planned, key=lambda job: (job.case.nodes, (job.version is None) == (job.case.nodes == 3))))
+
+
+def way_of(case: Case, index: int, number: int, protocol: str) -> Way:
+    """Return how the runners learn what is durable in run `number` of a case, the `index`-th of all.
+
+    Three rounds of a case with three ways have all of them. With two ways the old Kafka's run combines way and protocol as none
+    before. Later rounds combine them in other ways.
+    """
+    turn, place = divmod(number - 1, 3)
+    if place >= len(case.ways):
+        place = int(protocol == "classic")
+    return case.ways[(index + turn + place) % len(case.ways)]
 
 
 class Lane:
@@ -118,6 +138,7 @@ class Lane:
             folder,
             job.protocol,
             case.sink,
+            way=job.way,
             partitions=case.partitions,
             idle_streams=case.idle_streams,
         )
@@ -130,7 +151,7 @@ class Lane:
             try:
                 outcome = run.outcome(problem)
             except Exception as worse:  # noqa: BLE001
-                outcome = Outcome(0, 0, 0, Stalls({}, {}), (f"stuck: {problem}", f"and cannot be looked at: {worse}"), 0.0)
+                outcome = Outcome(0, 0, 0, 0, Stalls({}, {}), (f"stuck: {problem}", f"and cannot be looked at: {worse}"), 0.0)
         finally:
             run.close()
         return Result(job, brokers.version, outcome, folder)

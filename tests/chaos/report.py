@@ -20,9 +20,10 @@ def line(result: Result) -> str:
     """Return the line of one run, printed when it ends."""
     outcome = result.outcome
     longest = max(outcome.stalls.moved.values(), default=0.0)
-    what = f"{result.job.case.name} #{result.job.number} {result.job.protocol} {result.kafka}"
+    what = f"{result.job.case.name} #{result.job.number} {result.job.protocol} {result.kafka} {result.job.way.value}"
     verdict = "; ".join(outcome.violations) or "right"
-    return f"{what}: {outcome.seconds:.0f} s, {outcome.records} records, stall {longest:.1f} s: {verdict}"
+    counts = f"{outcome.records} records, {outcome.closed} closed early"
+    return f"{what}: {outcome.seconds:.0f} s, {counts}, stall {longest:.1f} s: {verdict}"
 
 
 def rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
@@ -75,6 +76,7 @@ def as_json(results: Sequence[Result], environment: Mapping[str, Any]) -> dict[s
                 "round": result.job.number,
                 "protocol": result.job.protocol,
                 "kafka": result.kafka,
+                "way": result.job.way.value,
                 **asdict(result.outcome),
             }
             for result in results

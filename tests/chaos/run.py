@@ -8,15 +8,18 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.chaos.brokers import Brokers
 from tests.chaos.checker import check
 from tests.chaos.counter import CountingProducer
-from tests.chaos.events import EventLog
+from tests.chaos.events import Event, EventLog
 from tests.chaos.evidence import Evidence, Grant, Range, Sample
+from tests.chaos.plain_reader import records_for_a_plain_consumer
 from tests.chaos.pool import PATIENCE_S, Pool
-from tests.chaos.sampler import Sampler
+from tests.chaos.sampler import Sampler, commits_in
 from tests.chaos.stalls import Stalls, stalls
 from tests.chaos.stream import TRIGGER, Stream
+from tests.chaos.ways import EARLY, Way
 from tests.support.waiting import until
 
 PARTITIONS = 4
@@ -30,6 +33,9 @@ CONFIRMED_AFTER_S = 5.0
 """After this time without new records a query has confirmed its last micro-batch."""
 ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
+CLOSED_AFTER_S = 5.0
+"""After this time at most, what a stopped query had finished is no longer claimed: its runner waits 2 s for the last report."""
+FEW_RECORDS = 20
 BYSTANDER_S = 5.0
 """The longest stall allowed to partitions that no fault hit: below a session, so that waiting for a dead member is detected."""
 
@@ -41,6 +47,8 @@ class Outcome:
     records: int
     lost: int
     doubled: int
+    closed: int
+    """How many commits closed a plan before the next trigger did."""
     stalls: Stalls
     violations: tuple[str, ...]
     seconds: float
@@ -59,10 +67,12 @@ class Run:
         protocol: str,
         sink: str = "file",
         *,
+        way: Way = Way.NEITHER,
         partitions: int = PARTITIONS,
         idle_streams: bool = False,
     ) -> None:
         self.number = number
+        self.way = way
         self.brokers = brokers
         self.folder = folder
         self.protocol = protocol
@@ -77,8 +87,12 @@ class Run:
         self._struck: frozenset[str] = frozenset()
         self._bystanders = True
         self._held_s = 0.0
+        self._fed = False
+        self._left: tuple[str, ...] = ()
+        self._read_again = 0
         self._idle_streams = idle_streams
         self._streams: dict[str, Stream] = {}
+        self._retired: set[str] = set()
         self._checkpoints: dict[str, Path] = {}
         brokers.create_topic(self.topic, partitions)
         self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, partitions)
@@ -102,19 +116,29 @@ class Run:
             "kafka.topic.metadata.refresh.interval.ms": "1000",
             **(more or {}),
         }
-        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink, trigger)
+        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink, trigger, self.way)
         self._streams[name] = made
         self._checkpoints[name] = made.checkpoint
         return made
 
+    def feed(self) -> None:
+        """Start the producer before any stream: even a query's first micro-batch finds records in each partition."""
+        self._fed = True
+        self._sampler.start()
+        self.producer.start()
+        partitions = range(self.producer.partitions)
+        until(lambda: all(self.producer.sent[one] >= FEW_RECORDS for one in partitions), "there are records", PATIENCE_S)
+
     def begin(self, *streams: Stream) -> None:
         """Start the producer and these streams; wait until each has its share and has read a micro-batch from it."""
-        self._sampler.start()
+        if not self._fed:
+            self._sampler.start()
         for one in streams:
             one.ask()
         for one in streams:
             one.until_started()
-        self.producer.start()
+        if not self._fed:
+            self.producer.start()
         until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions", PATIENCE_S)
         since = time.time()
         self.until_durable_since(since)
@@ -139,6 +163,60 @@ class Run:
         """Note that the fault and its stalls are over: what follows is a step of the case itself."""
         self._fault_end = time.time()
 
+    def retire(self, stream: Stream) -> None:
+        """Stop a stream that never comes back."""
+        self.log.append("retire", stream=stream.name)
+        self._retired.add(stream.name)
+        stream.stop()
+
+    def stop_and_look(self, stream: Stream, seconds: float) -> None:
+        """Stop the group's only stream. What it has finished has to be no lag soon, and to stay so while it is away."""
+        ends: dict[int, int] = {}
+        for event in stream.granted():
+            for partition, _, end in event["ranges"]:
+                ends[partition] = max(end, ends.get(partition, 0))
+        stream.stop()
+        stopped = time.time()
+
+        def unfinished(sample: Event) -> list[str]:
+            committed = {int(number): offset for number, offset in sample["committed"].items()}
+            behind = [] if committed == ends else [f"committed is {committed}, and finished is {ends}"]
+            return [*behind, *_unconfirmed(sample)]
+
+        def now() -> list[str]:
+            later = [sample for sample in self.log.look("sample")[-1:] if sample["at"] > stopped]
+            return unfinished(later[0]) if later else ["no sample"]
+
+        until(lambda: not now(), f"nothing is claimed after a stop of {stream.name}", CLOSED_AFTER_S)
+        since = time.time()
+        self.log.append("nothing claimed", stream=stream.name, seconds=since - stopped)
+        time.sleep(seconds)
+        looked = [sample for sample in self.log.look("sample") if sample["at"] > since]
+        assert looked, "no sample was taken while the query was away"
+        found = [problem for sample in looked for problem in unfinished(sample)]
+        assert not found, f"while {stream.name} was away: {found[0]}"
+
+    def claimed_by(self, stream: Stream) -> list[str]:
+        """Return the stream's own claims that are open now."""
+        return [problem for problem in self.unconfirmed() if problem.endswith(f" claimed by {stream.in_records}")]
+
+    def unconfirmed(self) -> list[str]:
+        """Return what is claimed or owed now."""
+        since = time.time()
+
+        def later() -> list[Event]:
+            return [sample for sample in self.log.look("sample") if sample["at"] > since]
+
+        # The first one may have been asked for before.
+        until(lambda: len(later()) > 1, "the group is looked at", PATIENCE_S)
+        return _unconfirmed(later()[-1])
+
+    @property
+    def ever_owed(self) -> list[str]:
+        """What was owed to a stream in any sample."""
+        samples = self.log.look("sample")
+        return [problem for sample in samples for problem in _unconfirmed(sample) if " owed " in problem]
+
     def until_members(self, count: int) -> None:
         """Wait until the group has so many members. Only while no broker ends: see brokers.Brokers.coordinator."""
         client = self.brokers.client()
@@ -152,17 +230,17 @@ class Run:
         """Wait until every partition has had a durable micro-batch that began after the fault."""
         self.until_durable_since(self._fault_at)
 
-    def until_durable_since(self, since: float) -> None:
-        """Wait until a plan that was granted after `since` has become durable, for every partition."""
+    def until_durable_since(self, since: float, partitions: Collection[int] | None = None) -> None:
+        """Wait until a plan that was granted after `since` has become durable, for each of these partitions (None: for all)."""
         until(
-            lambda: self._durable_since(since) >= set(range(self.producer.partitions)),
+            lambda: self._durable_since(since) >= set(range(self.producer.partitions) if partitions is None else partitions),
             "every partition goes on",
             PATIENCE_S,
         )
 
     def until_shared(self) -> None:
-        """Wait until every stream has its share again; restart those whose queries have ended by themselves."""
-        everybody = self._streams.values()
+        """Wait until every stream that is not retired has its share; restart those whose queries have ended by themselves."""
+        everybody = [one for one in self._streams.values() if one.name not in self._retired]
         until(lambda: not self._restarted() and self._shared_by(everybody), "all streams share the partitions", PATIENCE_S)
 
     def finish(self, *, leaving: Stream | None = None) -> None:
@@ -184,6 +262,14 @@ class Run:
         self._sampler.stop()
         for one in self._streams.values():
             one.stop()
+        self._left = tuple(_unconfirmed(self.log.look("sample")[-1]))
+
+    def read_again(self) -> None:
+        """Have a plain consumer join the group that all streams have left, and count what it reads."""
+        self._read_again = records_for_a_plain_consumer(
+            self.brokers.bootstrap_servers, self.group, self.topic, self.producer.partitions, self.protocol
+        )
+        self.log.append("read again", records=self._read_again)
 
     def close(self) -> None:
         """Stop everything, also after a case that failed."""
@@ -204,8 +290,13 @@ class Run:
             verdict.records,
             verdict.lost,
             verdict.doubled,
+            closed := len(self.log.look("closed")),
             found,
-            (*([f"stuck: {problem}"] if problem else []), *verdict.violations, *self._too_long(found)),
+            (
+                *([f"stuck: {problem}"] if problem else self._of_the_way(closed)),
+                *verdict.violations,
+                *self._too_long(found),
+            ),
             time.time() - self._begin,
         )
 
@@ -221,13 +312,24 @@ class Run:
             durable=[durable for one in self._streams.values() for durable in one.durable()],
             samples=[
                 Sample(event["at"], {int(number): offset for number, offset in event["committed"].items()}, event["newest"])
-                for event in self.log.look("sample")
+                for kind in ("sample", "closing")
+                for event in self.log.look(kind)
             ],
+            left=self._left,
+            read_again=self._read_again,
         )
 
     def last_words(self) -> str:
         """Return the ends of all drivers' logs, for a run that failed."""
         return "\n".join(f"--- {name}\n{one.last_words()}" for name, one in self._streams.items())
+
+    def _of_the_way(self, closed: int) -> list[str]:
+        """Return whether the run was what it should be: claims are closed before the next trigger, or never are."""
+        if self.way in EARLY and not closed:
+            return [f"no claim was closed before the next trigger, although the way is {self.way.value}"]
+        if self.way not in EARLY and closed:
+            return [f"{closed} claims were closed before the next trigger, although nobody reported it"]
+        return []
 
     def _too_long(self, found: Stalls) -> list[str]:
         moved = SESSION_S + TRIGGER_S + ALLOWANCE_S + self._held_s
@@ -263,6 +365,16 @@ class Run:
 def away(since: float) -> None:
     """Wait until the session and `max.poll.interval.ms` of a process that is away have expired: the case requires it."""
     time.sleep(max(0.0, since + AWAY_S - time.time()))
+
+
+def _unconfirmed(sample: Event) -> list[str]:
+    """Return what is claimed or owed in a sample."""
+    found = []
+    for partition, commit in commits_in(sample).items():
+        if isinstance(commit, CommitRecord):
+            found += [f"{partition}: [{start}, {end}) claimed by {commit.stream}" for start, end in commit.open]
+            found += [f"{partition}: {owed.range} owed to {owed.stream}" for owed in commit.owed]
+    return found
 
 
 def _above(kind: str, found: Mapping[int, float], limit: float) -> list[str]:

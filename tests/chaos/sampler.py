@@ -9,7 +9,8 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-from tests.chaos.events import EventLog
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from tests.chaos.events import Event, EventLog
 
 EVERY_S = 0.2
 REQUEST_LIMIT_S = 5.0
@@ -63,10 +64,20 @@ class Sampler:
         except KafkaException:  # a broker is down, or the group is not there yet
             return
         # What is durable is read second. It only grows, so a correct commit never looks too early.
-        newest = {name: plan for name, folder in self._checkpoints.items() if (plan := newest_plan(folder)) is not None}
+        newest = newest_plans(self._checkpoints)
         self.committed = {one.partition: one.offset for one in found if one.error is None and one.offset >= 0}
         records = {one.partition: one.metadata for one in found if one.partition in self.committed}
         self._log.append("sample", committed=self.committed, newest=newest, records=records)
+
+
+def commits_in(sample: Event) -> dict[int, GroupCommit]:
+    """Return the group's commit records in an event `sample`, by partition."""
+    return {int(number): read_commit(offset, sample["records"][number]) for number, offset in sample["committed"].items()}
+
+
+def newest_plans(checkpoints: Mapping[str, Path]) -> dict[str, int]:
+    """Return the plan of each stream's newest micro-batch in its commit log; without those that have none."""
+    return {name: plan for name, folder in checkpoints.items() if (plan := newest_plan(folder)) is not None}
 
 
 def newest_plan(checkpoint: Path) -> int | None:

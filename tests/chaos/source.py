@@ -29,6 +29,7 @@ from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
 from tests.chaos.events import EventLog
+from tests.chaos.sampler import newest_plans
 from tests.chaos.steps import Step, Steps
 
 FORMAT = "groupkafka_chaos"
@@ -87,7 +88,13 @@ class ChaosStreamReader(AdmissionControlReader):
         ]
         owned = [int(partition) for partitions in end["ranges"].values() for partition in partitions]
         self._steps.log.append(
-            "granted", stream=self._stream, plan=end["plan"], ranges=ranges, owned=owned, replay=not self._has_planned
+            "granted",
+            stream=self._stream,
+            name=end["stream"],
+            plan=end["plan"],
+            ranges=ranges,
+            owned=owned,
+            replay=not self._has_planned,
         )
         if not self._has_planned:
             self._steps.come_to(Step.IN_REPLAY)
@@ -128,10 +135,19 @@ def _has_records(offset: Mapping[str, Any]) -> bool:
 
 def _put_steps_below(steps: Steps, stream: str) -> None:
     """Build the cycle of this process, the runner of one query, from parts with steps in them."""
+    closing = False
+    """Whether the consumer's thread closes a plan that was reported as durable. Only that thread uses it."""
 
     class SteppedFencedCommits(FencedCommits):
         def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-            held = any(record.open for record in records.values()) and steps.come_to(Step.IN_CLAIM_COMMIT)
+            closes = closing and bool(records)
+            if closes:
+                steps.come_to(Step.BEFORE_CLOSING)
+                # A sample at the very moment: what is durable is read before the commit is sent.
+                committed = {partition.partition: record.offset for partition, record in records.items() if record.offset}
+                steps.log.append("closing", stream=stream, committed=committed, newest=newest_plans(steps.checkpoints()))
+            claims = not closes and any(record.open for record in records.values())
+            held = claims and steps.come_to(Step.IN_CLAIM_COMMIT)
             try:
                 super().commit(records)
             except GroupKafkaError as error:
@@ -139,8 +155,18 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
                 raise
             if held:
                 steps.log.append("committed", stream=stream)
+            if closes:
+                steps.log.append("closed", stream=stream)
 
     class SteppedLedger(Ledger):
+        def close_reported(self) -> None:
+            nonlocal closing
+            closing = True
+            try:
+                super().close_reported()
+            finally:
+                closing = False
+
         def draining(self, partitions: frozenset[TopicPartition]) -> None:
             super().draining(partitions)
             if self.in_flight(partitions):

@@ -15,12 +15,16 @@ from pathlib import Path
 
 from tests.chaos.events import EventLog
 
+CHECKPOINT = "checkpoint"
+"""The checkpoint in a stream's folder, which is named after the stream."""
+
 
 class Step(str, Enum):
     """Where a query can be held, in the order of a micro-batch."""
 
     BEFORE_CONFIRMATION = "before-confirmation"
-    """`latestOffset` begins: the last plan is in the commit log, and the group does not know."""
+    """`latestOffset` begins: the last plan is in the commit log, and the group does not know. With a way to learn of it the group
+    knows soon, although the main thread is held here."""
     BEFORE_OFFSET_LOG = "before-offset-log"
     """`latestOffset` ends with a new plan."""
     BEFORE_CLAIM = "before-claim"
@@ -35,6 +39,8 @@ class Step(str, Enum):
     """On an executor's worker that has read records."""
     AFTER_SINK = "after-sink"
     """`foreachBatch` has written; the commit log has not."""
+    BEFORE_CLOSING = "before-closing"
+    """On the consumer's thread, right before the commit that closes a plan which was reported as durable."""
     IN_DRAIN = "in-drain"
     """On the consumer's thread, in `on_revoke`, with a range in flight."""
 
@@ -57,6 +63,10 @@ class Steps:
         self._folder = folder
         self._stream = stream
         self.log = log
+
+    def checkpoints(self) -> dict[str, Path]:
+        """Return the checkpoints of all streams of the run, by name."""
+        return {path.parent.name: path for path in self._folder.parent.glob(f"*/{CHECKPOINT}")}
 
     def arm(self, step: Step, how: How = How.BLOCK) -> None:
         """Hold the next process that reaches `step`."""

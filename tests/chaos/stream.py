@@ -15,30 +15,43 @@ from tests.chaos.evidence import Durable, Row
 from tests.chaos.pool import PATIENCE_S, Pool, PooledQuery
 from tests.chaos.sampler import batches_in, plan_of
 from tests.chaos.source import FOLDER, LOG, NEXT, STREAM, VERSION
-from tests.chaos.steps import How, Step, Steps
+from tests.chaos.steps import CHECKPOINT, How, Step, Steps
+from tests.chaos.ways import Way
 from tests.support.waiting import until
 
 TRIGGER = "1 second"
+NO_OTHER_TRIGGER = "1 day"
+"""After the first micro-batch of a run no other one comes."""
 
 
 class Stream(PooledQuery):
     """Started, hit by a fault and restarted; the log of events says what happened to it."""
 
     def __init__(
-        self, name: str, folder: Path, pool: Pool, log: EventLog, options: Mapping[str, str], sink: str, trigger: str = TRIGGER
+        self,
+        name: str,
+        folder: Path,
+        pool: Pool,
+        log: EventLog,
+        options: Mapping[str, str],
+        sink: str,
+        trigger: str = TRIGGER,
+        way: Way = Way.NEITHER,
     ) -> None:
         self.name = name
-        self.checkpoint = folder / "checkpoint"
+        self.checkpoint = folder / CHECKPOINT
         self._output = folder / "out"
         self._log = log
         self._steps = Steps(folder, log, name)
         folder.mkdir()
+        same_as_the_writer = {"checkpointLocation": str(self.checkpoint)} if way is Way.CHECKPOINT else {}
         command = {
-            "options": {**options, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
+            "options": {**options, **same_as_the_writer, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
             "checkpoint": str(self.checkpoint),
             "output": str(self._output),
             "sink": sink,
             "trigger": trigger,
+            "listener": way is Way.LISTENER,
         }
         super().__init__(pool, command)
         self._durable: dict[int, Durable] = {}
@@ -93,6 +106,21 @@ class Stream(PooledQuery):
         """Have its next start use these options."""
         self._command = {**self._command, "options": {**self._command["options"], **options}}
 
+    def every(self, trigger: str) -> None:
+        """Have its next start use this trigger."""
+        self._command = {**self._command, "trigger": trigger}
+
+    def start_for_one_micro_batch(self) -> None:
+        """Start it with a trigger that does not come again; return as soon as its only micro-batch is in the commit log."""
+        self.every(NO_OTHER_TRIGGER)
+        before = self.micro_batches
+        self.start()
+        self.until_micro_batches(before + 1)
+
+    def until_micro_batches(self, count: int) -> None:
+        """Wait until so many micro-batches are in the commit log."""
+        until(lambda: self.micro_batches >= count, f"{self.name} has had {count} micro-batches", PATIENCE_S)
+
     def upgrade(self) -> None:
         """Make its next start one of the next version of this package."""
         self.change({VERSION: NEXT})
@@ -138,6 +166,20 @@ class Stream(PooledQuery):
         """The partitions of its newest plan."""
         granted = self._mine("granted")
         return set(granted[-1]["owned"]) if granted else set()
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches are in its commit log."""
+        return len(batches_in(self.checkpoint))
+
+    @property
+    def in_records(self) -> str:
+        """Its name in the group's commit records."""
+        return str(self._mine("granted")[-1]["name"])
+
+    def granted(self) -> list[Event]:
+        """Return the plans that it was granted ranges for, in all its runs."""
+        return [event for event in self._mine("granted") if event["ranges"]]
 
     def durable(self) -> list[Durable]:
         """When each of its plans came into its commit log."""

@@ -6,8 +6,10 @@ from dataclasses import replace
 
 import pytest
 
+from tests.chaos.cases import CASES
 from tests.chaos.checker import check
 from tests.chaos.evidence import Durable, Evidence, Grant, Range, Row, Sample
+from tests.chaos.lanes import jobs
 from tests.chaos.stalls import stalls, summary
 
 
@@ -116,6 +118,21 @@ def test_a_committed_offset_ahead_of_what_is_durable_fails(right: Evidence, samp
     failing(replace(right, samples=[*right.samples, sample]), "ahead of what is durable")
 
 
+def test_a_claim_that_is_closed_before_its_micro_batch_is_durable_fails(right: Evidence) -> None:
+    closing = Sample(5.1, {0: 10}, {"A": 0, "B": 1})  # A's plan 1 is being closed
+    failing(replace(right, samples=[*right.samples, closing]), "ahead of what is durable")
+    afterwards = closing._replace(newest={"A": 1, "B": 1})
+    assert check(replace(right, samples=[*right.samples, afterwards])).violations == ()
+
+
+def test_what_is_still_owed_at_the_end_fails(right: Evidence) -> None:
+    failing(replace(right, left=("0: [4, 10) owed to A",)), "left: 0: [4, 10) owed to A")
+
+
+def test_records_that_a_plain_consumer_reads_again_fail(right: Evidence) -> None:
+    failing(replace(right, read_again=6), "read again: 6 records")
+
+
 def test_the_stall_of_a_partition_that_moved_is_told_from_a_bystanders(right: Evidence) -> None:
     found = stalls(right, 1.5, 9.0, struck={"A"})
     assert found.moved == {0: 3.5}
@@ -127,3 +144,20 @@ def test_a_summary_of_stalls_is_median_p99_and_maximum() -> None:
     assert summary([]) == (0.0, 0.0, 0.0)
     assert summary([3.0, 1.0, 2.0]) == (2.0, 3.0, 3.0)
     assert summary([float(number) for number in range(1000)]) == (499.5, 990.0, 999.0)
+
+
+def test_each_case_is_played_with_each_of_its_ways() -> None:
+    for rounds in (3, 6):
+        planned = jobs(CASES.values(), rounds)
+        for case in CASES.values():
+            mine = [job for job in planned if job.case is case]
+            assert {job.way for job in mine} == set(case.ways)
+    together = {(job.case.name, job.way, job.protocol) for job in jobs(CASES.values(), 9)}
+    for case in CASES.values():
+        found = {(way, protocol) for name, way, protocol in together if name == case.name}
+        assert found >= {(way, protocol) for way in case.ways for protocol in ("classic", "consumer")}, case.name
+
+
+def test_a_run_is_the_same_whatever_other_cases_are_played() -> None:
+    (name, *_) = reversed(CASES)
+    assert set(jobs([CASES[name]], 3)) == {job for job in jobs(CASES.values(), 3) if job.case.name == name}

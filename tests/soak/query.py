@@ -39,6 +39,8 @@ class Query(PooledQuery):
         self._output = Output(folder / "out")
         command = {
             **source,
+            # As a user's program does: with the listener, claims are closed when a micro-batch is finished.
+            "prepare": "spark_groupsource:register",
             "options": dict(options),
             "checkpoint": str(self.checkpoint),
             "output": str(folder / "out"),

@@ -116,7 +116,7 @@ def test_registering_is_enough_and_adds_one_listener_to_a_session(
 ) -> None:
     name = produced(topic, produce)
     session = spark.newSession()
-    listeners = session._jsparkSession.streams().listListeners  # type: ignore[attr-defined]
+    listeners = session._jsparkSession.streams().listListeners
     assert len(listeners()) == 0
     for _ in range(2):
         register(session)

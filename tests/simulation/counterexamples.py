@@ -210,6 +210,86 @@ LATE_CONFIRMATION = prompt("""
 """B closes plan 0 while it gives the partition back, and gets no answer. If it went on to claim plan 1, the late request would
 take the claim back."""
 
+LATE_CLOSE = prompt("""
+    append 0
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 1
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    sink A.1
+    commit A.1
+    report A.1 0
+    cut A.1 late
+    close A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    arrive 0
+    sink A.1
+    commit A.1
+    crash A.1
+    throw out A.1#1
+""")
+"""A closes plan 0 because it is reported as durable, and gets no answer. If it went on to claim plan 1, the late request would
+take the claim back. A then dies, and its next driver would read on at the position before that claim."""
+
+CAME_BACK = prompt("""
+    append 0
+    start A
+    join A.1
+    move 0 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    start B
+    join B.1
+    sync A.1
+    move 0 B.1#1
+    revoke A.1
+    let go A.1
+    assign B.1
+    on_assign B.1
+    append 0
+    durable B.1
+    plan B.1 None
+    propose B.1
+    write B.1
+    acknowledge B.1
+    claim B.1
+    sink B.1
+    commit B.1
+    durable B.1
+    move 0 A.1#1
+    sync B.1
+    revoke B.1
+    release B.1
+    assign A.1
+    on_assign A.1
+    sink A.1
+    commit A.1
+    report A.1 0
+    close A.1
+""")
+"""A's range goes to B with the partition and comes back with it, and meanwhile B has read on. Then A's plan is reported as
+durable. What A closes is the record that it has adopted, not the one that it claimed with: that one's position is B's by now.
+Nothing of it is open, and the range that is owed to A itself is settled."""
+
 CUT_RANGE = prompt("""
     append 0
     append 0

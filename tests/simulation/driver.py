@@ -79,6 +79,8 @@ class Driver(Membership):
         twin.ledger._held_ranges = copy.copy(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = copy.copy(self.ledger._confirmed_plans)
         twin.ledger._adoption = copy.copy(self.ledger._adoption)
+        twin.ledger._closing = copy.copy(self.ledger._closing)
+        twin.reports = self.reports.clone()
         twin.ledger._commits = FakeCommits(world, twin)
         twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
         return twin
@@ -120,17 +122,31 @@ class Driver(Membership):
             due.append(("revoke", name))
         if group.to_assign(self.member):
             due.append(("assign", name))
+        return [*due, *self._due_between_polls()]
+
+    def _due_between_polls(self) -> list[tuple[object, ...]]:
+        due: list[tuple[object, ...]] = []
         if self.untold and not self.draining:
-            due.append(("on_assign", name))
+            due.append(("on_assign", self.name))
         if self.ledger._acquired and not self.draining:
-            due.append(("idle", name))
+            due.append(("idle", self.name))
+        if self.reports.waits or self.ledger._unclosed:
+            due.append(("close", self.name))
         return due
+
+    def may(self) -> list[tuple[object, ...]]:
+        """Reports that may reach it, or never do; and looks at what it holds for others, which take some time without a plan."""
+        reports = [("report", self.name, age) for age in (0, 1) if age <= self.durable_plan]
+        noise = [("noise", self.name, of) for of in ("next", "another")]
+        owed = not self.draining and any(record.owed for record in self.ledger._records.values())
+        return [*reports, *noise, *([("idle", self.name)] if owed else [])]
 
     # Micro-batches, in Spark's order of calls.
 
     def do_durable(self) -> bool:
         """latestOffset(start): `start` is in the commit log."""
         if self.stage == "durable":
+            self.reports.claimed = None
             self.ledger.durable(self.plan.plan)
             self.ledger.settle()
             self.again = self.ledger.to_reread()
@@ -223,9 +239,11 @@ class Driver(Membership):
         """partitions(start, end)."""
         if self.stage != "claim":
             return False
+        self.reports.claimed = None
         claims = self.ledger.claim(self.still_there())
         if claims.waiting:
             return False
+        self.reports.claims_made(self.plan.stream, self.plan.plan)
         self.ranges = claims.granted
         self.stage = "sink"
         if not self.current:
@@ -280,6 +298,33 @@ class Driver(Membership):
         self.stage = "durable"
         return True
 
+    # Reports that a plan is durable, from another thread.
+
+    @property
+    def durable_plan(self) -> int:
+        """The newest plan that may be reported: it is in the commit log, whoever wrote it there."""
+        return self.checkpoint.committed
+
+    def do_report(self, age: int) -> bool:
+        """A report of the newest durable plan, or a late one of an older plan."""
+        plan = self.durable_plan - age
+        if plan >= 0:
+            self._report(self.checkpoint.named, plan)
+        return False
+
+    def do_noise(self, of: str) -> bool:
+        """A report that says nothing of the newest claims: of the `next` plan to claim, or of `another` stream's plan."""
+        to_claim = self.stage in {"write", "acknowledge", "claim"}
+        if of == "next":
+            self._report(self.plan.stream, self.plan.plan + (not to_claim))
+        else:
+            self._report(f"{self.plan.stream}-", self.plan.plan)
+        return False
+
+    def _report(self, stream: str, plan: int) -> None:
+        self.reports.come(stream, plan)
+        self.ledger.report_durable(stream, plan)
+
     # The end of it.
 
     def do_crash(self) -> bool:
@@ -293,9 +338,10 @@ class Driver(Membership):
         if not self.known:
             return self.do_crash()
         held = named(self.held)
-        self.ledger.draining(held)
-        self.world.account.graceful &= not self.ledger.in_flight(held) and self.stage not in {"sink", "commit"}
-        self.ledger.released(held)
+        with self.looking_at_reports(self.held, owed_too=False):
+            self.ledger.draining(held)
+            self.world.account.graceful &= not self.ledger.in_flight(held) and self.stage not in {"sink", "commit"}
+            self.ledger.released(held)
         self.world.group.remove(self.member or "")
         del self.world.drivers[self.name]
         return True
@@ -331,6 +377,7 @@ class Driver(Membership):
                 ledger._planned,
                 ledger._confirmed_plans.spared,
             ),
+            *(ledger._claimed, ledger._report, ledger._unclosed, self.reports.key()),
             *(ledger._blocked_at is None, self.survey.key()),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )

@@ -21,8 +21,10 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation import mistaken
 from tests.simulation.commits import FakeCommits
 from tests.simulation.counterexamples import (
+    CAME_BACK,
     CUT_RANGE,
     DRAINING_FOR_EACH_OTHER,
+    LATE_CLOSE,
     LATE_CONFIRMATION,
     OWED_BY_THE_NEXT_VERSION,
     OWED_TO_ONESELF,
@@ -49,6 +51,8 @@ class Fault:
     """Where to look for it, when that takes more than a moment everywhere."""
     shown_as: frozenset[str] = frozenset()
     """The names of the violations that show it. Empty: any may."""
+    reports: bool = False
+    """Whether it takes reports that plans are durable."""
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
@@ -116,6 +120,146 @@ class _ClaimsCountBeforeTheyAreWritten(Ledger):
             return super().claim(stream)
         except CommitError:
             return Claims(granted={where: mistaken.planned(stream, where) for where in stream.ranges}, waiting=frozenset())
+
+
+# Mistakes with reports that a plan is durable.
+
+
+class _Believing(Ledger):
+    """Notes other reports as durable than the newest claimed plan's."""
+
+    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
+        raise NotImplementedError
+
+    def _note_reported(self) -> None:
+        if self._claimed is not None and self._report is not None and self._believes(*self._report, self._claimed):
+            self._report = (self._stream.name, self._claimed)
+        super()._note_reported()
+
+
+class _NewerPlanBelieved(_Believing):
+    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
+        return stream == self._stream.name and plan > claimed
+
+
+class _OlderPlanBelieved(_Believing):
+    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
+        return stream == self._stream.name and plan < claimed
+
+
+class _AnotherStreamBelieved(_Believing):
+    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
+        return stream != self._stream.name and plan == claimed
+
+
+class _EarlyReportKept(Ledger):
+    def claim(self, stream: Stream) -> Claims:
+        early = self._report
+        claims = super().claim(stream)
+        self._report = early
+        return claims
+
+
+class _ClosedFromMemory(Ledger):
+    """Writes the records that it has kept for it, whatever the group holds by now."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self._kept: dict[TopicPartition, CommitRecord] = {}
+
+    def _keep(self, plan: int) -> None:
+        durable = replace(self._stream, durable=plan)
+        self._kept = {where: handoff.confirm(record, durable) for where, record in self._records.items()}
+
+    def close_reported(self) -> None:
+        if self._kept_is_due():
+            kept, self._kept = self._kept, {}
+            self._write({where: record for where, record in kept.items() if where in self._records})
+        super().close_reported()
+
+    def _kept_is_due(self) -> bool:
+        raise NotImplementedError
+
+
+class _ClosedAsWhenReported(_ClosedFromMemory):
+    def report_durable(self, stream: str, plan: int) -> None:
+        super().report_durable(stream, plan)
+        if (stream, plan) == (self._stream.name, self._claimed):
+            self._keep(plan)
+
+    def _kept_is_due(self) -> bool:
+        return bool(self._kept)
+
+
+class _ClosedAsWhenClaimed(_ClosedFromMemory):
+    def claim(self, stream: Stream) -> Claims:
+        claims = super().claim(stream)
+        self._keep(stream.logged)
+        return claims
+
+    def _kept_is_due(self) -> bool:
+        return self._claimed is not None and self._report == (self._stream.name, self._claimed)
+
+
+class _RefusedCloseCounts(Ledger):
+    def close_reported(self) -> None:
+        super().close_reported()
+        if self._unclosed:
+            self._records |= self._confirmed(self._records)
+            self._unclosed = False
+
+
+class _RefusedCloseForgotten(Ledger):
+    def close_reported(self) -> None:
+        super().close_reported()
+        self._unclosed = False
+
+
+class _UnansweredCloseIgnored(Ledger):
+    def close_reported(self) -> None:
+        with suppress(CommitError):
+            super().close_reported()
+
+
+class _ReportsForgotten(Ledger):
+    def _note_reported(self) -> None:
+        """A report closes nothing."""
+
+
+class _NothingClosedInADrain(Ledger):
+    def close_reported(self) -> None:
+        if not self._draining:
+            super().close_reported()
+
+
+class _ReleasedWithoutLooking(Ledger):
+    """Gives partitions back without a look at the reports."""
+
+    def draining(self, partitions: frozenset[TopicPartition]) -> None:
+        self._without_reports(super().draining, partitions)
+
+    def released(self, partitions: frozenset[TopicPartition]) -> None:
+        self._without_reports(super().released, partitions)
+
+    def _without_reports(self, step: Callable[[frozenset[TopicPartition]], None], partitions: frozenset[TopicPartition]) -> None:
+        report, self._report = self._report, None
+        step(partitions)
+        self._report = report
+
+
+class _OwedToItselfAlthoughReported(Ledger):
+    def _settled(self, done: Mapping[str, int]) -> dict[TopicPartition, CommitRecord]:
+        return {} if done.keys() == {self._stream.name} else super()._settled(done)
+
+
+class _ReportsWhatIsLogged(Driver):
+    @property
+    def durable_plan(self) -> int:
+        return self.checkpoint.logged
+
+
+class _ReportedBeforeTheCommitLog(World):
+    driver_type = _ReportsWhatIsLogged
 
 
 def _with_ledger(ledger: type[Ledger]) -> type[World]:
@@ -227,6 +371,23 @@ FAULTS = (
         setting=RECREATED,
     ),
     Fault("a plan of an earlier topic waits to be claimed", world=_ClaimsOfAnEarlierTopic, setting=RECREATED),
+    # Reports that a plan is durable.
+    Fault("a report before the commit log", world=_ReportedBeforeTheCommitLog, reports=True),
+    Fault("a report of a newer plan closes the newest claims", world=_with_ledger(_NewerPlanBelieved), reports=True),
+    Fault("a report of an older plan closes the newest claims", world=_with_ledger(_OlderPlanBelieved), reports=True),
+    Fault("a report of another stream closes the newest claims", world=_with_ledger(_AnotherStreamBelieved), reports=True),
+    Fault("a report is believed that came before the claims", world=_with_ledger(_EarlyReportKept), reports=True),
+    Fault(
+        "records closed as they were when the report came",
+        world=_with_ledger(_ClosedAsWhenReported),
+        shown_as=frozenset({"doubled", "let slip"}),
+        reports=True,
+    ),
+    Fault("claims count as closed although that was refused", world=_with_ledger(_RefusedCloseCounts), reports=True),
+    Fault("a refused close is not tried again", world=_with_ledger(_RefusedCloseForgotten), reports=True),
+    Fault("a report closes nothing", world=_with_ledger(_ReportsForgotten), reports=True),
+    Fault("a report closes nothing while partitions drain", world=_with_ledger(_NothingClosedInADrain), reports=True),
+    Fault("partitions are given back without a look at the reports", world=_with_ledger(_ReleasedWithoutLooking), reports=True),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
     Fault("adoption counts although it was refused", world=_with_ledger(_AdoptedAlthoughRefused)),
@@ -313,6 +474,30 @@ UNLIKELY_FAULTS = (
     (
         Fault("a confirmation without an answer is taken for a refused one", world=_with_ledger(_UnansweredConfirmationIgnored)),
         LATE_CONFIRMATION,
+    ),
+    (
+        Fault(
+            "a close without an answer is taken for a refused one",
+            world=_with_ledger(_UnansweredCloseIgnored),
+            shown_as=frozenset({"doubled"}),
+        ),
+        LATE_CLOSE,
+    ),
+    (
+        Fault(
+            "records closed as they were when they were claimed",
+            world=_with_ledger(_ClosedAsWhenClaimed),
+            shown_as=frozenset({"doubled"}),
+        ),
+        CAME_BACK,
+    ),
+    (
+        Fault(
+            "a reported plan is still owed to its own stream",
+            world=_with_ledger(_OwedToItselfAlthoughReported),
+            shown_as=frozenset({"not closed"}),
+        ),
+        CAME_BACK,
     ),
 )
 """Those that take an unlikely history to show, and such a history."""

@@ -35,6 +35,7 @@ WEIGHTS = {
     "expire": 9,
     "recreate": 4,
     "upgrade": 2,
+    "report": 4,
 }
 """How often a kind of action is drawn, where 1 is not said."""
 
@@ -44,6 +45,9 @@ REREAD = {
     5: OutstandingClaims(reread_after_s=3 * LOOK_S),
 }
 """`outstandingClaims` of the settings of these kinds."""
+
+BETWEEN_POLLS = frozenset({"report", "noise", "idle"})
+"""What comes from outside of a micro-batch: reports that plans are durable, and looks at what is held for others."""
 
 ROUNDS = 3000
 """Rounds within which a healed world has to come to rest."""
@@ -93,38 +97,92 @@ def draw_setting(chance: random.Random) -> Setting:
     )
 
 
-def run(seed: int, world_type: Callable[[Setting], World] = World, setting: Setting | None = None) -> Failure | None:
-    """Draw and run the history of this seed."""
+def run(
+    seed: int,
+    world_type: Callable[[Setting], World] = World,
+    setting: Setting | None = None,
+    *,
+    reports: bool | None = None,
+) -> Failure | None:
+    """Draw and run the history of this seed.
+
+    Args:
+        seed: The seed.
+        world_type: The world in which it happens.
+        setting: What can happen. None: drawn.
+        reports: Whether drivers are told that plans are durable. None: in two histories of three.
+    """
     chance = random.Random(seed)
+    teller = random.Random(f"reports in {seed}")
+    told = _Told(teller) if reports or (reports is None and teller.random() < 2 / 3) else None
     world = world_type(setting or draw_setting(chance))
     done: list[Action] = []
     try:
         with limited(world.setting.room):
-            _live(world, chance, done)
+            _live(world, chance, done, told)
             world.heal()
-            _rest(world, chance, done)
+            _rest(world, chance, done, told)
     except Violation as violation:
         return Failure(world.setting, tuple(done), violation)
     return None
 
 
-def _live(world: World, chance: random.Random, done: list[Action]) -> None:
+class _Told:
+    """What comes between the other steps of a history. It is drawn apart from them, so that they stay as they are."""
+
+    def __init__(self, chance: random.Random) -> None:
+        self.chance = chance
+        self.often = chance.choice((0.05, 0.2))
+        self.slow_trigger = chance.choice((0.0, 0.8))
+        self.to_the_end = chance.random() < 0.5
+        """Whether it goes on when the faults are over."""
+        self._coming: dict[int, Action] = {}
+
+    def before(self, step: int, world: World, done: list[Action]) -> None:
+        """Do what comes before this step."""
+        pool = [self._coming[step]] if step in self._coming else []
+        if not pool and self.chance.random() < self.often:
+            pool = _of_one_kind([action for action in world.actions()[1] if action[0] in BETWEEN_POLLS], self.chance)
+        if pool:
+            done.append(self.chance.choice(pool))
+            world.apply(done[-1])
+
+    def after(self, step: int, action: Action) -> None:
+        """Every other plan is reported soon after it is in the commit log."""
+        if action[0] == "commit" and self.chance.random() < 0.5:
+            self._coming[step + self.chance.choice((1, 2, 5, 20))] = ("report", action[1], 0)
+
+    def in_time(self, pool: Sequence[Action], world: World) -> list[Action]:
+        """The steps without Spark's next call, for which the report of a claimed plan does not always have to wait."""
+        if self.chance.random() >= self.slow_trigger:
+            return list(pool)
+        return [action for action in pool if action[0] != "durable" or not world.drivers[action[1]].reports.claimed]
+
+
+def _live(world: World, chance: random.Random, done: list[Action], told: _Told | None) -> None:
     trouble = chance.choice((0.0, 0.02, 0.05, 0.12))
     outside = chance.choice((0.05, 0.1, 0.2))
     frozen: dict[str, int] = {}
     for step in range(chance.choice((40, 100, 200, 300))):
+        if told is not None:
+            told.before(step, world, done)
         due, may = world.actions()
         if chance.random() < trouble:
             pool = _of_one_kind([action for action in may if action[0] in FAULTS], chance)
         elif chance.random() < outside:
-            pool = _of_one_kind([action for action in may if action[0] not in FAULTS or action[0] == "move"], chance)
+            pool = [action for action in may if action[0] not in FAULTS | BETWEEN_POLLS or action[0] == "move"]
+            pool = _of_one_kind(pool, chance)
         else:
             pool = [action for action in due if len(action) < 2 or frozen.get(action[1], 0) < step]
+            if told is not None:
+                pool = told.in_time(pool, world)
         if not pool:
             continue
         action = chance.choice(pool)
         done.append(action)
         world.apply(action)
+        if told is not None:
+            told.after(step, action)
         if world.drivers and chance.random() < trouble / 2:
             # A pause: of a garbage collector, a virtual machine, a slow checkpoint store.
             frozen[chance.choice(list(world.drivers))] = step + chance.choice((10, 40))
@@ -139,11 +197,13 @@ def _of_one_kind(actions: Sequence[Action], chance: random.Random) -> list[Actio
     return [action for action in actions if action[0] == kind]
 
 
-def _rest(world: World, chance: random.Random | None, done: list[Action]) -> None:
+def _rest(world: World, chance: random.Random | None, done: list[Action], told: _Told | None = None) -> None:
     """Take every step that is due until nothing comes of any, and look at what became of it."""
     idle = 0
     for _ in range(ROUNDS):
-        due, _ = world.actions()
+        due, may = world.actions()
+        if told is not None and told.to_the_end:
+            due += [action for action in may if action[0] in BETWEEN_POLLS]
         if chance is not None:
             chance.shuffle(due)
         came = False
@@ -262,10 +322,12 @@ class Explored:
     failure: Failure | None
 
 
-def explore(setting: Setting, budget: Mapping[str, int], world_type: Callable[[Setting], World] = World) -> Explored:
+def explore(
+    setting: Setting, budget: Mapping[str, int], world_type: Callable[[Setting], World] = World, *, limit: int | None = None
+) -> Explored:
     """Try every order of every step, and of as many of each kind of trouble as `budget` says, in every state.
 
-    All records are there from the beginning, and the steps of AT_ONCE are taken at once.
+    All records are there from the beginning, and the steps of AT_ONCE are taken at once. A plan takes up to `limit` records.
     """
     start = world_type(setting)
     for number in range(setting.partitions):
@@ -280,11 +342,11 @@ def explore(setting: Setting, budget: Mapping[str, int], world_type: Callable[[S
         world, left, path = waiting.popleft()
         try:
             came = False
-            for action, rest in _choices(world, kinds, left):
+            for action, rest in _choices(world, kinds, left, limit):
                 twin = world.clone()
                 here: _Path = (action, path)
                 came = (twin.apply(action) and rest == left) or came
-                _go_on(twin)
+                _go_on(twin, limit)
                 state = (twin.key(), rest)
                 if state not in seen:
                     seen.add(state)
@@ -304,9 +366,9 @@ AT_ONCE = ("join", "sync", "on_assign", "answer", "idle", "plan", "propose", "re
 """Steps that an exhaustive search does not hold up, to keep the states few. The random histories do."""
 
 
-def _go_on(world: World) -> None:
+def _go_on(world: World, limit: int | None) -> None:
     for _ in AT_ONCE:  # more than any chain of them is long; one that is refused stays due
-        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and (action[0] != "plan" or action[-1] != 1)]
+        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and (action[0] != "plan" or action[2] == limit)]
         for action in steps:
             world.apply(action)
         if not steps:
@@ -316,10 +378,12 @@ def _go_on(world: World) -> None:
 _Path: TypeAlias = "tuple[Action, _Path | None]"
 
 
-def _choices(world: World, kinds: list[str], left: tuple[int, ...]) -> Iterator[tuple[Action, tuple[int, ...]]]:
+def _choices(
+    world: World, kinds: list[str], left: tuple[int, ...], limit: int | None
+) -> Iterator[tuple[Action, tuple[int, ...]]]:
     due, may = world.actions()
     for action in due:
-        if action[0] != "plan" or action[2] is None:
+        if action[0] != "plan" or action[2] == limit:
             yield action, left
     for action in may:
         if action[0] in kinds and left[at := kinds.index(action[0])]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import partition
+from tests.simulation.reports import Reports, check_closed
 from tests.simulation.survey import HeldSurvey
 
 if TYPE_CHECKING:
@@ -19,6 +21,7 @@ class Membership:
 
     ledger: Ledger
     survey: HeldSurvey
+    answer: str
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -29,6 +32,7 @@ class Membership:
         """Given by the coordinator; `on_assign` has not run yet."""
         self.held: set[int] = set()
         self.draining: set[int] = set()
+        self.reports = Reports()
 
     @property
     def known(self) -> bool:
@@ -74,7 +78,8 @@ class Membership:
         self.held |= given
         if self.world.group.protocol == "classic":
             self.do_sync()
-        self.ledger.acquired(named(given))
+        with self.looking_at_reports(self.held):
+            self.ledger.acquired(named(given))
         return True
 
     def do_answer(self, number: int) -> bool:
@@ -82,9 +87,18 @@ class Membership:
         return self.survey.answer(number)
 
     def do_idle(self) -> bool:
-        """Between polls: adopt what the brokers have answered for, and ask again what could not be adopted."""
+        """Between polls: close and settle what is confirmed, adopt what the brokers have answered for, and ask again."""
         if not self.draining:
-            self.ledger.idle()
+            with self.looking_at_reports(self.held):
+                self.ledger.idle()
+        return False
+
+    def do_close(self) -> bool:
+        """Act on a report that has come: between polls, or while on_revoke waits."""
+        if not self.draining:
+            return self.do_idle()
+        with self.looking_at_reports(self.held):
+            self.ledger.close_reported()
         return False
 
     def do_revoke(self) -> bool:
@@ -93,7 +107,8 @@ class Membership:
         if self.draining or not going:
             return False
         self.draining = going
-        self.ledger.draining(named(going))
+        with self.looking_at_reports(going, owed_too=False):
+            self.ledger.draining(named(going))
         return True
 
     def do_release(self) -> bool:
@@ -106,11 +121,29 @@ class Membership:
             return False
         going, self.draining = self.draining, set()
         self.world.account.graceful &= not self.ledger.in_flight(named(going))
-        self.ledger.released(named(going))
+        with self.looking_at_reports(going, owed_too=False):
+            self.ledger.released(named(going))
         self.held -= going
         if self.member is not None:
             self.world.group.release(self.member, sorted(going))
         return True
+
+    # Reports that a plan is durable.
+
+    @contextmanager
+    def looking_at_reports(self, numbers: Iterable[int], *, owed_too: bool = True) -> Iterator[None]:
+        """In here, the consumer's thread closes what is reported in these partitions, if it has adopted them.
+
+        A member that the group refuses cannot, and neither can one whose connection breaks.
+        """
+        answer = self.answer
+        current = self.known and self.epoch == self.world.group.epochs[self.member or ""]
+        durable = self.reports.believed if current else None
+        adopted = [where for where in named(numbers) if where in self.ledger._records]
+        self.reports.waits = False
+        yield
+        if durable is not None and self.answer == answer:
+            check_closed(durable, {where: self.world.group.read(where.partition) for where in adopted}, owed_too=owed_too)
 
 
 def named(numbers: Iterable[int]) -> frozenset[TopicPartition]:

@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.simulation.counterexamples import (
+    CAME_BACK,
     CUT_RANGE,
     DRAINING_FOR_EACH_OTHER,
+    LATE_CLOSE,
     LATE_CONFIRMATION,
     OWED_BY_THE_NEXT_VERSION,
     OWED_TO_ONESELF,
@@ -36,7 +38,7 @@ def _quiet() -> Iterator[None]:
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_simulation_notices(fault: Fault) -> None:
     with fault.seeded():
-        failures = (run(seed, fault.world, fault.setting) for seed in SEEDS)
+        failures = (run(seed, fault.world, fault.setting, reports=fault.reports) for seed in SEEDS)
         assert any(failure and (not fault.shown_as or failure.violation.name in fault.shown_as) for failure in failures)
 
 
@@ -58,6 +60,16 @@ def test_the_exhaustive_search_notices(name: str) -> None:
     assert explored.failure is not None
 
 
+@pytest.mark.parametrize(
+    "name", ["a report before the commit log", "a report is believed that came before the claims", "a report closes nothing"]
+)
+def test_the_exhaustive_search_notices_with_reports(name: str) -> None:
+    [fault] = [fault for fault in FAULTS if fault.name == name]
+    with fault.seeded():
+        explored = explore(Setting(streams=1, partitions=1, records=2), {"report": 1, "noise": 1}, fault.world, limit=1)
+    assert explored.failure is not None
+
+
 def test_a_range_left_out_of_a_plan_is_read_in_a_later_plan_by_whoever_has_the_partition() -> None:
     assert _outcome(TWO_DRIVERS) == ("", [])
 
@@ -72,6 +84,14 @@ def test_a_restored_checkpoint_is_refused() -> None:
 
 def test_a_late_confirmation_does_not_take_a_later_claim_back() -> None:
     assert _outcome(LATE_CONFIRMATION) == ("", [])
+
+
+def test_a_late_close_does_not_take_a_later_claim_back() -> None:
+    assert _outcome(LATE_CLOSE) == ("", [])
+
+
+def test_a_report_closes_the_record_that_a_partition_came_back_with() -> None:
+    assert _outcome(CAME_BACK) == ("", [])
 
 
 def test_a_range_that_went_away_and_came_back_is_settled_without_new_records() -> None:

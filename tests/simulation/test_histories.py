@@ -47,7 +47,8 @@ SMALL = Setting(streams=2, partitions=1, records=1)
         {"move": 2, "let go": 1},
         {"move": 1, "crash": 1},
         {"move": 1, "throw out": 1},
-        *([{"crash": 2}, {"move": 2, "let go": 1, "crash": 1}] if NIGHTLY else []),
+        {"move": 1, "let go": 1, "report": 1},
+        *([{"crash": 2}, {"move": 2, "let go": 1, "crash": 1}, {"move": 1, "crash": 1, "report": 1}] if NIGHTLY else []),
     ],
     ids=str,
 )
@@ -65,8 +66,26 @@ def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: M
 
 
 def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
-    explored = explore(Setting(streams=1, partitions=1, records=1, second_drivers=True), {"second": 1, "move": 1, "let go": 1})
+    trouble = {"second": 1, "move": 1, "let go": 1, "report": 1}
+    explored = explore(Setting(streams=1, partitions=1, records=1, second_drivers=True), trouble)
     assert explored.failure is None, str(explored.failure)
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        {"report": 2, "noise": 1, "crash": 1},
+        {"report": 2, "noise": 1, "cut": 1},
+        {"report": 2, "throw out": 1},
+        {"report": 1, "second": 1},
+        *([{"report": 2, "stop": 1, "cut": 1}] if NIGHTLY else []),
+    ],
+    ids=str,
+)
+def test_reports_of_two_plans_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
+    explored = explore(Setting(streams=1, partitions=1, records=2, second_drivers="second" in trouble), trouble, limit=1)
+    assert explored.failure is None, str(explored.failure)
+    assert explored.ends
 
 
 def test_a_seed_draws_the_same_history_again() -> None:

@@ -114,6 +114,7 @@ class World:
                 ("cut", name, "applied"),
                 ("cut", name, "late"),
                 ("cut", name, "split"),
+                *driver.may(),
             ]
             if driver.draining:
                 may.append(("let go", name))

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING
 from spark_groupsource.version import __version__
 
 if TYPE_CHECKING:
+    from spark_groupsource.brokers.oauth_callback import oauth_callback
     from spark_groupsource.options.properties_file import read_properties
     from spark_groupsource.spark.datasource import GroupKafkaDataSource, register
     from spark_groupsource.spark.lag_listener import LagListener, LagSnapshot
 
-__all__ = ["GroupKafkaDataSource", "LagListener", "LagSnapshot", "__version__", "read_properties", "register"]
+__all__ = [
+    "GroupKafkaDataSource",
+    "LagListener",
+    "LagSnapshot",
+    "__version__",
+    "oauth_callback",
+    "read_properties",
+    "register",
+]
 
 
 def __getattr__(name: str) -> object:
@@ -24,6 +33,10 @@ def __getattr__(name: str) -> object:
         from spark_groupsource.spark import lag_listener
 
         return getattr(lag_listener, name)
+    if name == "oauth_callback":
+        from spark_groupsource.brokers.oauth_callback import oauth_callback
+
+        return oauth_callback
     if name == "read_properties":
         from spark_groupsource.options.properties_file import read_properties
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
@@ -16,8 +17,14 @@ from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
 
-librdkafka_log = logging.getLogger("spark_groupsource.librdkafka")
+librdkafka_log = logger_without_repetitions("spark_groupsource.librdkafka")
 """Receives librdkafka's own log lines from every client of the driver and of the command line."""
+
+librdkafka_log_of_tasks = logger_without_repetitions("spark_groupsource.fetch.librdkafka")
+"""Receives those of the tasks' consumers."""
+
+EARLY_TIMEOUT_S = 10.0
+"""The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
 
 Client = TypeVar("Client")
 
@@ -55,10 +62,24 @@ def make_client(
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
     try:
-        return kind(given, logger=logger)
+        client = kind(given, logger=logger)
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
         raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
+    connect_early(client)
+    return client
+
+
+def connect_early(client: object) -> None:
+    """Have an AdminClient connect to the controller, without waiting for it.
+
+    librdkafka drops the connection to the bootstrap server once it knows the brokers. A request that any broker may answer then
+    waits for half of `reconnect.backoff.ms`. A request to one certain broker connects to it at once, and others use this
+    connection.
+    """
+    describe_cluster = getattr(client, "describe_cluster", None)
+    if describe_cluster is not None:
+        describe_cluster(request_timeout=EARLY_TIMEOUT_S)
 
 
 class LastError:

@@ -3,20 +3,32 @@
 The name is sent to the executors with the other settings. Each process that makes a client imports the function. It is called as
 confluent-kafka calls an `oauth_cb`: with the text of `kafka.sasl.oauthbearer.config`, or None. It returns a token and its expiry
 in seconds since 1970. A principal and a dict of extensions may follow.
+
+Who sets options need not be who writes code. So only a function is called whose author has marked it with `@oauth_callback`, and
+nothing of the named module is called to find it. The import itself runs the module's top level, so a module of Python's own,
+which has no marked function, is not even imported.
 """
 
 from __future__ import annotations
 
 import importlib
+import inspect
 import logging
 import re
+import sys
 import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from types import FunctionType, ModuleType
+from typing import Any, NamedTuple, TypeVar
 
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 
 log = logging.getLogger(__name__)
+
+Function = TypeVar("Function", bound=Callable[..., object])
+
+_MARK = "__spark_groupsource_oauth_callback__"
+"""The attribute of a marked function. Its value is the function itself: the copy that `functools.wraps` makes is no mark."""
 
 RETRY_S = 10.0
 """Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
@@ -44,27 +56,58 @@ class Token(NamedTuple):
         return f"Token(expiry={self.expiry})"
 
 
-def function_named(name: str) -> Callable[[str | None], object]:
-    """Import the function `package.module:function`.
+def oauth_callback(function: Function) -> Function:
+    """Mark a function as one that `kafka.oauth_cb` may name. No other function is called.
+
+    Args:
+        function: A function that `def` makes. For a static method, write this decorator below `@staticmethod`.
 
     Raises:
-        OptionError: It cannot be imported here, or it is not callable.
+        TypeError: It is something else.
+    """
+    if not isinstance(function, FunctionType):
+        raise TypeError(f"@oauth_callback marks a function, and this is a {type(function).__name__}.")
+    setattr(function, _MARK, function)
+    return function
+
+
+def function_named(name: str) -> Callable[[str | None], object]:
+    """Import the function `package.module:function`. Nothing is called besides the top level of its module.
+
+    Raises:
+        OptionError: It cannot be imported here, or its author has not marked it.
     """
     module, _, path = name.partition(":")
+    if module.partition(".")[0] in sys.stdlib_module_names:
+        raise _not_marked(name, "a module of Python itself has no function for it")
     try:
         found: Any = importlib.import_module(module)
         for attribute in path.split("."):
-            found = getattr(found, attribute)
+            if not isinstance(found, ModuleType | type):
+                raise AttributeError(f"{attribute} belongs to a {type(found).__name__}, not to a module or a class")
+            # Static: a module's or a class's own `__getattr__` would run code.
+            found = inspect.getattr_static(found, attribute)
+            found = found.__func__ if isinstance(found, staticmethod) else found
     except (ImportError, AttributeError) as error:
         raise OptionError(
             f"kafka.oauth_cb = {name!r}: it cannot be imported here: {error}. The driver and every executor need the module."
         ) from None
-    except Exception as error:  # noqa: BLE001 -- any error of a user's module; its text may hold a secret
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's module; its text may hold a secret
         raise OptionError(f"kafka.oauth_cb = {name!r}: importing its module raised {type(error).__name__}.") from None
-    if not callable(found):
-        raise OptionError(f"kafka.oauth_cb = {name!r}: it is a {type(found).__name__}, and a function is expected.")
+    if not isinstance(found, FunctionType):
+        raise _not_marked(name, f"it is a {type(found).__name__}, and a function is expected")
     function: Callable[[str | None], object] = found
+    mark: object = vars(found).get(_MARK)
+    if mark is not found:
+        raise _not_marked(name, "its author has not marked this function, so it is not called")
     return function
+
+
+def _not_marked(name: str, reason: str) -> OptionError:
+    return OptionError(
+        f"kafka.oauth_cb = {name!r}: {reason}. Write @oauth_callback above the def of your function "
+        "(from spark_groupsource import oauth_callback)."
+    )
 
 
 class TokenCallback:
@@ -85,7 +128,7 @@ class TokenCallback:
             config: The value of `sasl.oauthbearer.config`.
 
         Raises:
-            OptionError: The function does not exist.
+            OptionError: The function does not exist, or is not marked.
             AuthenticationFailed: The function returns no token.
         """
         self._name = name

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.client import refused_settings
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.native_api import (
@@ -35,8 +35,6 @@ from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
-
-log = logging.getLogger("spark_groupsource.fetch.librdkafka")
 
 _LEVELS = (
     logging.CRITICAL,
@@ -255,7 +253,8 @@ def _text(reason: bytes | None) -> str:
 
 
 def _to_log(_handle: int | None, level: int, facility: bytes, line: bytes) -> None:
-    log.log(_LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG, "%s: %s", _text(facility), _text(line))
+    severity = _LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG
+    librdkafka_log_of_tasks.log(severity, "%s: %s", _text(facility), _text(line))
 
 
 _log_callback = LogCallback(_to_log)

@@ -29,7 +29,7 @@ def refresh_callback(kafka: Any, client: Mapping[str, str]) -> Any:
         A `RefreshCallback`. librdkafka does not hold a reference to it.
 
     Raises:
-        OptionError: The function does not exist.
+        OptionError: The function does not exist, or is not marked.
         AuthenticationFailed: The function returns no token.
     """
     config = client.get("sasl.oauthbearer.config")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -12,7 +11,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
 from confluent_kafka import TopicPartition as ConfluentPartition
 
-from spark_groupsource.brokers.client import make_client
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
 from spark_groupsource.fetch.arrow_schema import column_names
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
@@ -46,7 +45,7 @@ class PureConsumer:
             Consumer,
             client,
             lambda error: errors.__setitem__(error.code(), error),
-            logging.getLogger("spark_groupsource.fetch.librdkafka"),
+            librdkafka_log_of_tasks,
         )
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

@@ -56,6 +56,8 @@ def _read(spec: str, value: str) -> str | None:
     """Return the value in librdkafka's form, or `None` if `spec` does not allow it."""
     if spec == "text":
         return value if value.strip() else None
+    if spec == "names":
+        return value if re.fullmatch(r"\w+( *, *\w+)*", value) else None
     if spec == "bool":
         return value.lower() if value.lower() in ("true", "false") else None
     if spec == "flags":
@@ -71,6 +73,8 @@ def _read(spec: str, value: str) -> str | None:
 def _allowed(spec: str) -> str:
     if spec == "text":
         return "a value that is not empty"
+    if spec == "names":
+        return "a list of names, without paths,"
     if spec == "bool":
         return "true or false"
     if ".." in spec:

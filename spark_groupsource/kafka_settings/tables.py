@@ -104,14 +104,12 @@ PROPERTIES: Mapping[str, str] = dict(
         ssl.crl.location                                    text
         ssl.curves.list                                     text
         ssl.endpoint.identification.algorithm               none|https
-        ssl.engine.id                                       text
-        ssl.engine.location                                 text
         ssl.key.location                                    text
         ssl.key.password                                    text
         ssl.key.pem                                         text
         ssl.keystore.location                               text
         ssl.keystore.password                               text
-        ssl.providers                                       text
+        ssl.providers                                       names
         ssl.sigalgs.list                                    text
         topic.metadata.propagation.max.ms                   0..3600000
         topic.metadata.refresh.fast.interval.ms             1..60000
@@ -169,9 +167,10 @@ _BROKER_ONLY = "it is for brokers, which verify tokens; remove it"
 _TOKEN_REFRESH = "librdkafka decides itself when it fetches and refreshes tokens; remove it"  # noqa: S105
 _SHARE_GROUPS = "it is for share groups, and this source is a member of a consumer group; remove it"
 _UNREAD = "this source does not use what it enables; remove it"
+_NATIVE_CODE = "it would load a library of native code, which an option may not do; remove it"
 OAUTH_CALLBACK = "oauth_cb"
 """The setting that names the function for tokens, without the `kafka.` prefix."""
-OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function that returns a token"
+OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function with @oauth_callback"
 _DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
 
 REFUSED_SETTINGS: Mapping[str, str] = {
@@ -204,7 +203,7 @@ REFUSED_SETTINGS: Mapping[str, str] = {
     "offset.store.method": _COMMITS,
     "offset.store.path": _COMMITS,
     "offset.store.sync.interval.ms": _COMMITS,
-    "plugin.library.paths": "plug-ins of librdkafka are not supported; remove it",
+    "plugin.library.paths": _NATIVE_CODE,
     "reconnect.backoff.jitter.ms": _NO_EFFECT,
     "sasl.client.callback.handler.class": JAVA_CLASS,
     "sasl.kerberos.keytab": KERBEROS,
@@ -243,6 +242,8 @@ REFUSED_SETTINGS: Mapping[str, str] = {
     "ssl.ca.certificate.stores": "it works on Windows only: set kafka.ssl.ca.location",
     "ssl.enabled.protocols": _JAVA_TLS,
     "ssl.engine.factory.class": JAVA_CLASS,
+    "ssl.engine.id": _NATIVE_CODE,
+    "ssl.engine.location": _NATIVE_CODE,
     "ssl.keymanager.algorithm": _JAVA_TLS,
     "ssl.protocol": _JAVA_TLS,
     "ssl.provider": _JAVA_TLS,
@@ -347,7 +348,10 @@ CLASSIC_ONLY = ("heartbeat.interval.ms", "partition.assignment.strategy", "sessi
 AT_MOST: tuple[tuple[str, int, str, int], ...] = (
     ("heartbeat.interval.ms", 1_000, "session.timeout.ms", 45_000),
     ("session.timeout.ms", 45_000, "max.poll.interval.ms", 300_000),
-    ("reconnect.backoff.ms", 20, "reconnect.backoff.max.ms", 10_000),
+    ("reconnect.backoff.ms", 0, "reconnect.backoff.max.ms", 10_000),
     ("retry.backoff.ms", 100, "retry.backoff.max.ms", 1_000),
 )
-"""Pairs of durations (ms), each with the default of its clients here, of which the first may not exceed the second."""
+"""Pairs of durations (ms), each with the default of its clients here, of which the first may not exceed the second.
+
+Our defaults of `reconnect.backoff.ms` never exceed the user's maximum, so they stand here as 0.
+"""

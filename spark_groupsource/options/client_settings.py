@@ -15,16 +15,28 @@ EVERY_CLIENT: Mapping[str, str] = {
     "client.id": "groupkafka",
     "isolation.level": "read_uncommitted",
     "log_level": "4",
-    "reconnect.backoff.ms": "20",
 }
 """Our defaults for every client.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
 4 is warnings; by default librdkafka writes more to stderr.
+"""
 
-A new client first connects to a bootstrap server, and then to the brokers that this one names. librdkafka pauses between the two
-for half of `reconnect.backoff.ms`, which is 100 by default. A query starts three clients, and each worker one. After a failure
-the pause still doubles, up to `reconnect.backoff.max.ms`.
+RECONNECT = "reconnect.backoff.ms"
+RECONNECT_MAX = "reconnect.backoff.max.ms"
+
+RECONNECT_MS = 1000
+RECONNECT_MS_OF_A_MEMBER = 200
+"""Our defaults of `reconnect.backoff.ms`.
+
+While a client has no connection, librdkafka tries one broker after the other, one in half of this time. This pause is never
+longer than 1 s, and it does not double. `reconnect.backoff.max.ms` limits other pauses: of a single broker that is down while
+others are up.
+
+A new client connects to a bootstrap server first, and then to the brokers that this one names. A request that any broker may
+answer waits for the same pause between the two. A member's first request is such a one, so each start of a query waits for this
+pause. The other clients do not wait. A task asks the leader of its partition, and `make_client` has an AdminClient ask the
+controller first.
 """
 
 EVERY_MEMBER: Mapping[str, str] = {
@@ -102,7 +114,7 @@ def client_settings(kafka: Mapping[str, str]) -> dict[str, str]:
         kafka: The user's `kafka.*`, translated for librdkafka.
     """
     theirs = {name: value for name, value in kafka.items() if name not in FOR_MEMBERS_ONLY | FOR_CONSUMERS_ONLY}
-    return {**EVERY_CLIENT, **theirs}
+    return {**EVERY_CLIENT, **_reconnecting(RECONNECT_MS, kafka), **theirs}
 
 
 def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = ()) -> dict[str, str]:
@@ -116,6 +128,7 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
     return {
         **EVERY_CLIENT,
         **EVERY_MEMBER,
+        **_reconnecting(RECONNECT_MS_OF_A_MEMBER, kafka),
         **(CLASSIC_MEMBER if kafka.get("group.protocol") != "consumer" else {}),
         **({"topic.blacklist": ",".join(f"^{topic}$" for topic in ignored_topics)} if ignored_topics else {}),
         **kafka,
@@ -142,9 +155,15 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
     return {
         **EVERY_CLIENT,
         **CONSUMER,
+        **_reconnecting(RECONNECT_MS, kafka),
         "queued.max.messages.kbytes": str(buffer_bytes // 32 // 1024),
         "max.partition.fetch.bytes": str(buffer_bytes // 64),
         **theirs,
         **OFFSETS_ARE_OURS,
         **FIXED_OF_A_CONSUMER,
     }
+
+
+def _reconnecting(backoff_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return our pause between connections, or the user's longest one if that is shorter: librdkafka refuses less."""
+    return {RECONNECT: str(min(backoff_ms, int(kafka.get(RECONNECT_MAX, backoff_ms))))}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 
+from spark_groupsource.brokers.repeated_lines import RepeatFilter
 from spark_groupsource.errors import OptionError
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
@@ -19,6 +20,8 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 def log_to_stderr() -> None:
     """Set the level of the package's logger from LEVEL, and add a handler if the logger has none.
+
+    The handler writes a warning that repeats once a minute, and says how often it came.
 
     Call it in the runner before it plans, and in a worker before each task reads. Spark's own handler
     (`spark.sql.pyspark.worker.logging.enabled`) exists for one task only.
@@ -35,4 +38,5 @@ def log_to_stderr() -> None:
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.addFilter(RepeatFilter(handler.handle))
         logger.addHandler(handler)

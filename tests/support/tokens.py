@@ -17,6 +17,8 @@ from typing import Any
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
+from spark_groupsource import oauth_callback
+
 _KEY_ID = "test"
 
 
@@ -81,6 +83,7 @@ def token_server(secrets: dict[str, str]) -> Iterator[TokenServer]:
             http.shutdown()
 
 
+@oauth_callback
 def callback(config: str) -> tuple[str, float]:
     """Return a token, as a user's `kafka.oauth_cb`; `config` is `kafka.sasl.oauthbearer.config`: server, id and secret."""
     url, client_id, secret = config.split(" ")
@@ -99,6 +102,7 @@ def callback(config: str) -> tuple[str, float]:
     return body["access_token"], int(time.time()) + body["expires_in"]
 
 
+@oauth_callback
 def first_only(config: str) -> tuple[str, float]:
     """Return a token to the thread that makes a client. librdkafka's threads ask for later ones, and get none."""
     token, expiry = callback(config)
@@ -107,16 +111,19 @@ def first_only(config: str) -> tuple[str, float]:
     return token, expiry
 
 
+@oauth_callback
 def with_extensions(config: str) -> tuple[str, float, str, dict[str, str]]:
     """Return a token with a principal and with two extensions."""
     return (*callback(config), "reader", {"traceId": "a b", "tenant": "wonderland"})
 
 
+@oauth_callback
 def exits(config: str) -> tuple[str, float]:
     """End the process, with the token as its last word."""
     sys.exit(callback(config)[0])
 
 
+@oauth_callback
 def forged(config: str) -> tuple[str, float]:
     """Return a token that is signed by nobody that the broker trusts."""
     token, expiry = callback(config)

@@ -7,7 +7,15 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.kafka_settings.tables import AT_MOST
-from spark_groupsource.options.client_settings import CONSUMER, FOR_CONSUMERS_ONLY, FOR_MEMBERS_ONLY, member_settings
+from spark_groupsource.options.client_settings import (
+    CONSUMER,
+    FOR_CONSUMERS_ONLY,
+    FOR_MEMBERS_ONLY,
+    RECONNECT,
+    RECONNECT_MS,
+    RECONNECT_MS_OF_A_MEMBER,
+    member_settings,
+)
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse
 
@@ -106,7 +114,7 @@ OFFSETS = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.
 
 def test_each_client_gets_exactly_these_settings() -> None:
     options = Options.parse(ALL_KINDS)
-    assert options.client_settings() == {**OF_THE_USER, "log_level": "4", "reconnect.backoff.ms": "20"}
+    assert options.client_settings() == {**OF_THE_USER, "log_level": "4", "reconnect.backoff.ms": "1000"}
     assert options.member_settings() == {
         **OF_THE_USER,
         **OFFSETS,
@@ -120,7 +128,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "cooperative-sticky",
         "queued.min.messages": "7",
-        "reconnect.backoff.ms": "20",
+        "reconnect.backoff.ms": "200",
         "session.timeout.ms": "20000",
         "topic.metadata.refresh.interval.ms": "10000",
     }
@@ -135,7 +143,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "max.partition.fetch.bytes": "131072",
         "queued.max.messages.kbytes": "256",
         "queued.min.messages": "7",
-        "reconnect.backoff.ms": "20",
+        "reconnect.backoff.ms": "1000",
     }
 
 
@@ -146,5 +154,33 @@ def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:
 
 @pytest.mark.parametrize(("name", "default"), sorted({*(pair[:2] for pair in AT_MOST), *(pair[2:] for pair in AT_MOST)}))
 def test_durations_are_compared_with_the_defaults_that_the_clients_have(name: str, default: int) -> None:
-    """Where we have no default, librdkafka's is in the table."""
-    assert member_settings({}).get(name, str(default)) == str(default)
+    """Where we have no default, librdkafka's is in the table. Zero stands for a default that gives way to the user's maximum."""
+    if default:
+        assert member_settings({}).get(name, str(default)) == str(default)
+    else:
+        assert name == RECONNECT
+
+
+def test_the_users_pause_between_connections_is_that_of_all_clients() -> None:
+    options = parse(**{"kafka.reconnect.backoff.ms": "20"})
+    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings().client):
+        assert settings[RECONNECT] == "20"
+
+
+@pytest.mark.parametrize("longest", ["1", "150", "500"])
+def test_our_pause_between_connections_gives_way_to_the_users_longest(longest: str) -> None:
+    """librdkafka refuses a pause above the longest one."""
+    options = parse(**{"kafka.reconnect.backoff.max.ms": longest})
+    for settings, ours in (
+        (options.client_settings(), RECONNECT_MS),
+        (options.member_settings(), RECONNECT_MS_OF_A_MEMBER),
+        (options.fetch_settings().client, RECONNECT_MS),
+    ):
+        assert settings[RECONNECT] == str(min(ours, int(longest)))
+        Consumer({"group.id": "billing", **settings}).close()
+
+
+def test_clients_without_brokers_try_at_most_25_connections_a_second() -> None:
+    """librdkafka tries a broker in half of the time, and a query has a member and an AdminClient."""
+    a_second = 2000 / RECONNECT_MS_OF_A_MEMBER + 2000 / RECONNECT_MS
+    assert a_second <= 25

@@ -16,7 +16,7 @@ from spark_groupsource.spark.task import BatchPartition, RangePartition
 
 # A fresh worker pays for each of these, and Spark starts one whenever the others were idle for a minute.
 IN_A_WORKER = {
-    "brokers": {"client", "login_trouble", "oauth_callback"},
+    "brokers": {"client", "login_trouble", "oauth_callback", "repeated_lines"},
     "errors": set(),
     "fetch": {
         "arrow_schema",

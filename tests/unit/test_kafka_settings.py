@@ -52,7 +52,11 @@ def test_the_table_of_properties_is_that_of_the_installed_librdkafka(tmp_path: P
     assert len(installed) > 150
     ours = {name: spec if spec != "flags" else installed["debug"][1] for name, spec in PROPERTIES.items()}
     theirs = {name: installed[name][1] for name in PROPERTIES if name in installed}
-    assert ours == {**theirs, "fetch.min.bytes": "1..100000000"}, "librdkafka documents another range than it accepts"
+    assert ours == {
+        **theirs,
+        "fetch.min.bytes": "1..100000000",  # librdkafka documents another range than it accepts
+        "ssl.providers": "names",  # and takes the path of a library, which is native code
+    }
     assert accepted_by_librdkafka({"fetch.min.bytes": "100000000"})
     with pytest.raises(KafkaException, match=r"outside allowed range 1\.\.100000000"):
         accepted_by_librdkafka({"fetch.min.bytes": "0"})
@@ -134,6 +138,7 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"check.crcs": "True", "isolation.level": "READ_COMMITTED", "group.protocol": "CONSUMER"},
         {"check.crcs": "true", "isolation.level": "read_committed", "group.protocol": "consumer"},
     ),
+    "OpenSSL's providers": ({"ssl.providers": " default,legacy"}, {"ssl.providers": "default,legacy"}),
     "Java's empty defaults": ({"client.rack": "", "client.id": ""}, {}),
     "debug": ({"debug": "cgrp, topic"}, {"debug": "cgrp,topic"}),
     "librdkafka's own aliases": (
@@ -186,6 +191,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"fetch.max.wait.ms": "1", "fetch.wait.max.ms": "2"},
         ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "keep one"),
     ),
+    "plug-in": ({"plugin.library.paths": "/opt/code"}, ("kafka.plugin.library.paths", "native code")),
+    "TLS engine": ({"ssl.engine.location": "/opt/code.so"}, ("kafka.ssl.engine.location", "native code")),
+    "TLS provider by its path": ({"ssl.providers": "default,/opt/code.so"}, ("kafka.ssl.providers", "without paths")),
+    "TLS provider below a folder": ({"ssl.providers": "../code"}, ("kafka.ssl.providers", "without paths")),
     "callback": ({"rebalance_cb": "f"}, ("kafka.rebalance_cb", "function")),
     "producer's": ({"acks": "all"}, ("kafka.acks", "producer")),
     "auto.offset.reset": ({"auto.offset.reset": "earliest"}, ("kafka.auto.offset.reset", "startingOffsets")),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from spark_groupsource import oauth_callback
 from spark_groupsource.brokers.oauth_callback import Token
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 from spark_groupsource.fetch import native_tokens
@@ -24,6 +25,7 @@ def with_callback(name: str, **more: str) -> dict[str, str]:
     return {**NOWHERE, **login, **more}
 
 
+@oauth_callback
 def raised(name: str) -> tuple[str, float]:
     raise PermissionError(SECRET)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import logging
+import subprocess
 import sys
 import time
 import traceback
@@ -11,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from spark_groupsource import oauth_callback
 from spark_groupsource.brokers.oauth_callback import TokenCallback, function_named
 from spark_groupsource.errors import AuthenticationFailed, OptionError
 
@@ -20,14 +23,44 @@ given: Callable[[str | None], object] = print
 """What `callback` does; each test says."""
 
 
+@oauth_callback
 def callback(config: str | None) -> object:
     return given(config)
 
 
 class Tokens:
     @staticmethod
+    @oauth_callback
     def one(config: str | None) -> tuple[str, float]:
         return f"{SECRET}-{config}", time.time() + 60
+
+    @oauth_callback
+    def of_an_object(self, config: str | None) -> object:
+        return given(config)
+
+    @property
+    def token(self) -> object:
+        return given(None)
+
+
+def unmarked(config: str | None) -> object:
+    return given(config)
+
+
+@functools.wraps(callback)
+def wrapper(config: str | None) -> object:
+    return given(config)
+
+
+partial = functools.partial(callback)
+bound = Tokens().of_an_object
+tokens = Tokens()
+
+
+def __getattr__(name: str) -> object:
+    if name == "made_on_demand":
+        return given(name)
+    raise AttributeError(name)
 
 
 @pytest.fixture
@@ -63,10 +96,69 @@ def test_a_name_without_a_function_is_an_error_that_names_the_option(name: str, 
         function_named(name)
 
 
-def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken_tokens.py").write_text(f"raise RuntimeError({SECRET!r})")
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [
+        ("unmarked", "its author has not marked this function"),
+        ("wrapper", "its author has not marked this function"),
+        ("partial", "it is a partial"),
+        ("bound", "it is a method"),
+        ("tokens.of_an_object", "of_an_object belongs to a Tokens"),
+        ("Tokens.token", "it is a property"),
+        ("Tokens", "it is a type"),
+        ("made_on_demand", "cannot be imported"),
+        ("subprocess.getoutput", "its author has not marked this function"),
+    ],
+)
+def test_what_its_author_has_not_marked_is_not_called(monkeypatch: pytest.MonkeyPatch, path: str, message: str) -> None:
+    monkeypatch.setitem(globals(), "given", lambda _config: pytest.fail("it was called"))
+    with pytest.raises(OptionError, match=message) as caught:
+        TokenCallback(f"{__name__}:{path}", None)
+    if "cannot be imported" not in str(caught.value):
+        assert "@oauth_callback" in str(caught.value)
+        assert "from spark_groupsource import oauth_callback" in str(caught.value)
+
+
+def test_a_command_in_the_options_is_not_run(tmp_path: Path) -> None:
+    with pytest.raises(OptionError, match=r"'os:system': a module of Python itself .*@oauth_callback"):
+        TokenCallback("os:system", f"touch {tmp_path}/ran")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_module_of_python_itself_is_not_even_imported() -> None:
+    code = """
+import sys
+from spark_groupsource.brokers.oauth_callback import function_named
+from spark_groupsource.errors import OptionError
+try:
+    function_named("this:s")
+except OptionError:
+    print("this" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
+
+
+@pytest.mark.parametrize("other", [functools.partial(print), print, Tokens, staticmethod(unmarked), bound])
+def test_only_a_function_can_be_marked(other: Callable[..., object]) -> None:
+    with pytest.raises(TypeError, match="marks a function"):
+        oauth_callback(other)
+
+
+def test_the_decorator_needs_neither_pyspark_nor_kafka() -> None:
+    code = """
+import sys
+from spark_groupsource import oauth_callback
+print(sorted({"pyspark", "confluent_kafka"} & set(sys.modules)))
+"""
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize("error", ["RuntimeError", "SystemExit"])
+def test_a_module_that_raises_is_named_without_what_it_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: str) -> None:
+    (tmp_path / "broken_tokens.py").write_text(f"raise {error}({SECRET!r})")
     monkeypatch.syspath_prepend(str(tmp_path))
-    with pytest.raises(OptionError, match=r"broken_tokens.*raised RuntimeError") as caught:
+    with pytest.raises(OptionError, match=rf"broken_tokens.*raised {error}") as caught:
         function_named("broken_tokens:token")
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 

@@ -12,7 +12,6 @@ GroupKafkaError
 ├── MembershipError             this driver and its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
 │   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
-│   ├── GroupSharedInQuery      two sources of one query would share a topic's partitions
 │   ├── GroupActive             the group has members, and a command would write its offsets
 │   └── MembershipClosed        the member has left the group (the query is stopping)
 ├── CommitError                 one commit of records; `passing` says whether the same commit may be sent again
@@ -102,10 +101,6 @@ class AssignmentTimeout(MembershipError):
 
 class MemberFenced(MembershipError):
     """Another process joined with the same `kafka.group.instance.id` (KIP-345)."""
-
-
-class GroupSharedInQuery(MembershipError):
-    """Two sources of one query are in the same group and read the same topic: each would get a part of it."""
 
 
 class GroupActive(MembershipError):

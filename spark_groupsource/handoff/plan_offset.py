@@ -7,8 +7,15 @@
 there is nothing new. Before it stand the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry
 their own starts because Spark keeps only end offsets: the start of a partition that was just acquired stands nowhere else.
 
-The offset before the first plan has `"partitions":{topic:count}` instead: how many there were when the stream began. Its
-starting options apply to these; other partitions were added later.
+A partition that the stream began with, that it has not owned yet, and that the group has no commit for, starts where the options
+named when the stream began. While there are such partitions, the offset has them, and its version is 2:
+
+    "starts":{topic:{partition:[start,…]}},"v":2
+
+Each list is of consecutive partitions, and the key is the first of them. A start is an offset. If the leader did not answer, it
+is what has to be found out: -1 is the end, and `[time]` the first record that is not older (ms since 1970). `null` is whatever
+the options say by then. Every other partition without a commit starts at its beginning. So a stream from `earliest` has no
+starts. The offset before the first plan of an earlier version has `"partitions":{topic:count}` instead: these start at `null`.
 
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
 group was moved to. Both are left out where they are not known. Spark compares offsets as JSON text: keys are sorted.
@@ -20,10 +27,9 @@ import functools
 import itertools
 import json
 import secrets
-from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
@@ -31,10 +37,28 @@ from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
-VERSION = 1
+VERSION = 2
+"""The newest format that this version reads. It writes it only where there are starts: version 1 is all that others need."""
+
+_LAST_PARTITION = 2**31 - 1
 
 PartitionNumber = Annotated[str, Field(pattern=r"^(0|[1-9][0-9]{0,9})$")]
 Bounds = tuple[Offset, Offset]
+
+
+class FromTime(NamedTuple):
+    """The first record that is not older, in ms since 1970. Its offset is not known yet."""
+
+    time: Annotated[int, Field(ge=0, lt=2**63)]
+
+
+AT_END = -1
+"""The end of a partition, while it is not known: the number for the latest in the JSON of `startingOffsets`."""
+
+Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
+"""Where a partition starts: its offset, `AT_END`, a time, or `None` for what the options say now."""
+
+Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
 
 class PlanOffset(BaseModel):
@@ -42,7 +66,7 @@ class PlanOffset(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    v: Annotated[int, Field(ge=1, le=1)] = 1
+    v: Annotated[int, Field(ge=1, le=VERSION)] = 1
     stream: StreamName
     plan: PlanNumber
     generation: int
@@ -50,6 +74,7 @@ class PlanOffset(BaseModel):
     group: str
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
     partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
+    starts: dict[str, dict[PartitionNumber, tuple[Start, ...]]] | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
     cluster: ClusterId | None = None
 
@@ -63,11 +88,25 @@ class PlanOffset(BaseModel):
                     raise ValueError(f"{topic}-{partition}: ranges are empty, overlap, or are out of order")
         return self
 
+    @model_validator(mode="after")
+    def _in_one_format(self) -> PlanOffset:
+        if (self.starts is not None) != (self.v > 1):
+            raise ValueError("starts are in version 2, and only there")
+        for topic, runs in (self.starts or {}).items():
+            places = sorted((int(first), int(first) + len(starts)) for first, starts in runs.items())
+            if any(end == first for first, end in places) or any(
+                end > following for (_, end), (following, _) in itertools.pairwise(places)
+            ):
+                raise ValueError(f"{topic}: starts are missing, or overlap")
+            if places and places[-1][1] > _LAST_PARTITION + 1:
+                raise ValueError(f"{topic}: no topic has so many partitions")
+        return self
+
     @classmethod
     def first(
         cls,
         group: str,
-        partitions: Collection[TopicPartition],
+        starts: Starts = MappingProxyType({}),
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
     ) -> PlanOffset:
@@ -75,21 +114,19 @@ class PlanOffset(BaseModel):
 
         Args:
             group: The consumer group.
-            partitions: The partitions that exist now.
+            starts: Where the partitions start that exist now, without those that start at their beginning.
             topics: The ids of their topics, as far as they are known.
             cluster: The cluster's id, if it is known.
         """
-        counts = dict(Counter(partition.topic for partition in partitions))
-        name = secrets.token_hex(8)
-        return cls(
-            stream=name,
+        return cls.build(
+            stream=secrets.token_hex(8),
             plan=-1,
             generation=-1,
             member="",
             group=group,
             ranges={},
-            partitions=counts,
-            topics=dict(topics),
+            starts=starts,
+            topics=topics,
             cluster=cluster,
         )
 
@@ -103,6 +140,7 @@ class PlanOffset(BaseModel):
         member: str,
         group: str,
         ranges: Ranges,
+        starts: Starts = MappingProxyType({}),
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
     ) -> PlanOffset:
@@ -115,7 +153,8 @@ class PlanOffset(BaseModel):
             member: The member's id when it planned.
             group: The consumer group.
             ranges: The ranges of each owned partition.
-            topics: The ids of their topics, as far as they are known.
+            starts: Where partitions start that the stream began with, has not owned yet, and finds no commit for.
+            topics: The ids of the topics of both, as far as they are known.
             cluster: The cluster's id, if it is known.
         """
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
@@ -123,12 +162,14 @@ class PlanOffset(BaseModel):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
             by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
         return cls(
+            v=2 if starts else 1,
             stream=stream,
             plan=plan,
             generation=generation,
             member=member,
             group=group,
             ranges=by_topic,
+            starts=_in_runs(starts) if starts else None,
             topics=dict(topics),
             cluster=cluster,
         )
@@ -176,21 +217,42 @@ class PlanOffset(BaseModel):
             }
         )
 
-    def began_with(self) -> frozenset[TopicPartition]:
-        """Return the partitions that existed when the stream began. None once it has planned."""
-        counts = self.partitions or {}
-        return frozenset(TopicPartition(topic, number) for topic, count in counts.items() for number in range(count))
+    @functools.cached_property
+    def start_of(self) -> Starts:
+        """Where each partition starts that does not start at its beginning, if the group has no commit for it."""
+        counted = {TopicPartition(topic, one): None for topic, count in (self.partitions or {}).items() for one in range(count)}
+        named = {
+            TopicPartition(topic, number): start
+            for topic, runs in (self.starts or {}).items()
+            for first, starts in runs.items()
+            for number, start in enumerate(starts, int(first))
+        }
+        return MappingProxyType(counted | named)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
         plain = self.model_dump(mode="json", exclude_none=True)
         plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
+        if self.starts is not None:
+            plain["starts"] = {topic: dict(sorted(runs.items())) for topic, runs in sorted(plain["starts"].items())}
         if self.partitions is not None:
             plain["partitions"] = dict(sorted(plain["partitions"].items()))
         plain["topics"] = dict(sorted(plain["topics"].items()))
         if not self.topics:
             del plain["topics"]
         return dict(sorted(plain.items()))
+
+
+def _in_runs(starts: Starts) -> dict[str, dict[str, tuple[Start, ...]]]:
+    """Return the starts in lists of consecutive partitions, by topic and the first partition."""
+    runs: dict[str, dict[str, tuple[Start, ...]]] = {}
+    # Within a run, the difference of a partition's number and its place in the order is the same.
+    for (topic, _), run in itertools.groupby(
+        enumerate(sorted(starts)), lambda each: (each[1].topic, each[1].partition - each[0])
+    ):
+        partitions = [partition for _, partition in run]
+        runs.setdefault(topic, {})[str(partitions[0].partition)] = tuple(starts[partition] for partition in partitions)
+    return runs
 
 
 @functools.lru_cache(maxsize=4)

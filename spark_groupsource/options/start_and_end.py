@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 
 from spark_groupsource.errors import OptionError
+from spark_groupsource.handoff.plan_offset import AT_END, FromTime, Start, Starts
 from spark_groupsource.options.values import EARLIEST, LATEST
 from spark_groupsource.partition import TopicPartition
 
@@ -82,8 +83,58 @@ def offsets_at(position: Position, partitions: Collection[TopicPartition], logs:
             found = logs.at_times(asked)
             without = [partition for partition, offset in found.items() if offset is None]
             if without and not or_latest:
-                raise _no_record(option, without, asked)
+                raise no_record(option, {partition: asked[partition] for partition in without})
             return {partition: offset for partition, offset in found.items() if offset is not None} | logs.ends(without)
+
+
+def named_starts(position: Position, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Start]:
+    """Return where each partition starts that does not start at its beginning. Nobody is asked, and nothing is refused.
+
+    Args:
+        position: Where a stream starts.
+        partitions: The partitions that it begins with.
+
+    Returns:
+        Offsets, ends and times, and `None` for a partition that the position does not name.
+    """
+    match position:
+        case "earliest":
+            return {}
+        case "latest":
+            return dict.fromkeys(partitions, AT_END)
+        case ByOffset(_, named):
+            return {partition: named.get(partition) for partition in partitions if named.get(partition) != EARLIEST}
+        case ByTime(_, times):
+            if isinstance(times, int):
+                return dict.fromkeys(partitions, FromTime(times))
+            return {partition: FromTime(times[partition]) if partition in times else None for partition in partitions}
+
+
+def found_out(starts: Starts, logs: OffsetLookup, *, or_latest: bool) -> dict[TopicPartition, int | None]:
+    """Return the offsets of these starts, as the logs are now.
+
+    Args:
+        starts: Offsets, ends and times.
+        logs: The brokers.
+        or_latest: Whether a partition without a record at or after its time starts at its end.
+
+    Returns:
+        The offsets; `None` for a partition without such a record, unless `or_latest`. Partitions whose leaders do not answer now
+        are left out.
+
+    Raises:
+        BrokerError: The brokers refuse the request; see brokers.topics.Topics.
+    """
+    known: dict[TopicPartition, int | None] = {
+        partition: start for partition, start in starts.items() if isinstance(start, int) and start != AT_END
+    }
+    times = {partition: start.time for partition, start in starts.items() if isinstance(start, FromTime)}
+    found = logs.at_times(times) if times else {}
+    at_end = [partition for partition, start in starts.items() if start == AT_END]
+    if or_latest:
+        at_end += (partition for partition, offset in found.items() if offset is None)
+        found = {partition: offset for partition, offset in found.items() if offset is not None}
+    return known | found | (logs.ends(at_end) if at_end else {})
 
 
 def refuse_unknown(position: Position, there: Collection[TopicPartition]) -> None:
@@ -133,8 +184,14 @@ def _require_named(option: str, partitions: Collection[TopicPartition], named: C
         )
 
 
-def _no_record(option: str, without: Collection[TopicPartition], asked: Mapping[TopicPartition, int]) -> OptionError:
-    places = ", ".join(f"{partition} from {asked[partition]} on" for partition in sorted(without)[:_MOST_NAMED])
+def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError:
+    """Return the error that partitions have no record at or after their times.
+
+    Args:
+        option: What named the times.
+        without: The partitions, each with its time in ms since 1970.
+    """
+    places = ", ".join(f"{partition} from {without[partition]} on" for partition in sorted(without)[:_MOST_NAMED])
     more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
     return OptionError(
         f"{option}: there is no record in {places}{more} (ms since 1970). Set startingOffsetsByTimestampStrategy=latest to "

@@ -20,7 +20,7 @@ from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import writable_cluster_id
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
@@ -29,7 +29,7 @@ from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joined import Joined
-from spark_groupsource.query.joining import Joining
+from spark_groupsource.query.joining import Joining, StartingOffsets
 from spark_groupsource.query.loss_watch import LossWatch, Target
 from spark_groupsource.query.settling import Settling
 
@@ -60,10 +60,12 @@ class Cycle:
             patience_s=options.poll_timeout_ms / 1000,
         )
         topic_ids = TopicIds(self._topics.ids)
-        self._joining = Joining(options, self._topics, topic_ids, clock=clock, observer=observer)
+        self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
+        self._joining = Joining(options, self._topics, topic_ids, self._starting_offsets, clock=clock, observer=observer)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
         self._settling = Settling(options, clock=clock)
         self._joined: Joined | None = None
+        self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self._report_durable,
@@ -76,12 +78,16 @@ class Cycle:
         self._warned_of_claims = False
 
     def first(self) -> PlanOffset:
-        """Return the offset before the first plan of a new stream, which begins with the partitions that exist now."""
-        partitions = self._topics.partitions()
-        ids = self._topics.ids(topics_of(partitions))
-        return PlanOffset.first(
-            self._options.group_id, partitions, {topic: known for topic, known in ids.items() if known}, self._cluster_id()
-        )
+        """Return the offset before the first plan of a new stream, which begins with the partitions that exist now.
+
+        Spark may call this twice. The stream begins with the first call.
+        """
+        if self._began is None:
+            partitions = self._topics.partitions()
+            ids = self._topics.ids(topics_of(partitions))
+            starts = self._starting_offsets.now(partitions)
+            self._began = starts, {topic: known for topic, known in ids.items() if known}
+        return PlanOffset.first(self._options.group_id, *self._began, self._cluster_id())
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
@@ -133,6 +139,7 @@ class Cycle:
     def _plan(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         began = self._clock()
         records = self._watch.look(joined, stream)
+        self._starting_offsets.look(joined, records)
         again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
         ends = self._watch.ends
@@ -147,6 +154,9 @@ class Cycle:
         self._planned_at = self._clock()
         self._observer.looked(ends, self._planned_at - began, planned)
         assignment = joined.assignment
+        topics = {partition.topic: records[partition].topic_id for partition in planned}
+        starts = self._starting_offsets.needed(topics)
+        ids = self._starting_offsets.ids_of(topics_of(starts) - topics.keys())
         return PlanOffset.build(
             stream=start.stream,
             plan=start.plan + 1,
@@ -154,7 +164,8 @@ class Cycle:
             member=assignment.member_id,
             group=self._options.group_id,
             ranges=planned,
-            topics={partition.topic: topic_id for partition in planned if (topic_id := records[partition].topic_id)},
+            starts=starts,
+            topics=ids | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
             cluster=self._cluster_id(),
         )
 

@@ -64,7 +64,7 @@ class Settling:
         waits_s = min(drain_s + REBALANCE_S, self._options.assignment_timeout_ms / 1000)
         log.info("group %s: waiting up to %.0f s for a partition that another member releases", self._options.group_id, waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
-            if joined.positions and joined.ready():
+            if joined.ready() and joined.positions:
                 return
         if joined.assignment.partitions:
             return  # they are not adopted yet, and the log says why

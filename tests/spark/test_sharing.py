@@ -16,7 +16,7 @@ from confluent_kafka import Producer
 
 from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.group_offsets import end_offsets, total_lag
+from tests.support.group_offsets import committed_offsets, end_offsets, total_lag
 from tests.support.queries import Pipeline, Queries
 from tests.support.streams import member_stream
 from tests.support.waiting import until
@@ -202,6 +202,34 @@ class ConsoleConsumer:
     def leave(self) -> None:
         self._process.terminate()
         self._process.wait(60)
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
+def test_a_topic_whose_last_entry_ends_a_transaction_shows_no_lag(
+    queries: Queries, topic: MakeTopic, cluster: Cluster, isolation: str
+) -> None:
+    name = topic(partitions=2)
+    a = queries("a", name, **{"kafka.isolation.level": isolation})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(60)
+
+    def transaction(partition: int, *, commit: bool) -> None:
+        producer.begin_transaction()
+        producer.produce(name, b"x", partition=partition)
+        producer.flush(60)
+        (producer.commit_transaction if commit else producer.abort_transaction)(60)
+
+    transaction(0, commit=True)
+    transaction(1, commit=False)
+    a.start()
+    until(lambda: committed_offsets(cluster, f"group-of-{name}", name) == {0: 2, 1: 2}, "a commit behind each marker")
+    transaction(0, commit=False)
+    transaction(1, commit=True)
+    until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "no lag")
+    shown = described_by_kafka(cluster, f"group-of-{name}")[1:]
+    assert {(row["CURRENT-OFFSET"], row["LOG-END-OFFSET"], row["LAG"]) for row in shown} == {("4", "4", "0")}
+    a.stop()
+    assert len(a.offsets()) == (2 if isolation == "read_committed" else 4)
 
 
 def test_a_java_consumer_joins_and_leaves_and_every_record_is_read_once(

@@ -14,11 +14,13 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from spark_groupsource.checkpoint.offset_log import source_lines
 from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.group_offsets import total_lag
 from tests.support.queries import all_confirmed, needs_admission_control
+from tests.support.spark_conf import setting
 
 MINUTE_MS = 60_000
 
@@ -26,19 +28,20 @@ MINUTE_MS = 60_000
 class Load(Protocol):
     """The rows of a topic, as a stream, in the group that is named after it unless another is given."""
 
-    def __call__(self, topic: str, group: str | None = None, **options: str) -> DataFrame: ...
+    def __call__(self, topic: str, group: str | None = None, source: str | None = None, **options: str) -> DataFrame: ...
 
 
 @pytest.fixture
 def load(spark: SparkSession, cluster: Cluster) -> Load:
-    def load(topic: str, group: str | None = None, **options: str) -> DataFrame:
+    def load(topic: str, group: str | None = None, source: str | None = None, **options: str) -> DataFrame:
         needed = {
             "kafka.bootstrap.servers": cluster.bootstrap_servers,
             "kafka.group.id": group or f"group-of-{topic}",
             "subscribe": topic,
             "startingOffsets": "earliest",
         }
-        stream = spark.readStream.format("groupkafka").options(**needed, **options).load()
+        reader = spark.readStream.format("groupkafka").options(**needed, **options)
+        stream = (reader if source is None else reader.name(source)).load()
         return stream.withColumns({"key": f.col("key").cast("string"), "value": f.col("value").cast("string")})
 
     return load
@@ -118,19 +121,23 @@ def test_a_union_of_a_frame_with_itself_has_each_record_twice(
     assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
-@pytest.mark.parametrize("how", ["union", "join"])
-def test_two_loads_that_would_share_the_partitions_of_a_topic_are_refused(
-    load: Load, query: Query, topic: MakeTopic, produce: Produce, cluster: Cluster, how: str
+@pytest.mark.skipif(not hasattr(DataStreamReader, "name"), reason="Spark names sources since 4.2")
+def test_named_sources_go_on_where_they_were_when_others_come_before_them(
+    spark: SparkSession, load: Load, query: Query, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
-    name = topic(partitions=2)
-    produce(name, keyed(0, 10))
-    one, other = load(name), load(name)
-    message = query.failure(one.union(other) if how == "union" else one.join(other, "key"))
-    assert f"GroupSharedInQuery: Two sources of this query are members of the group 'group-of-{name}' and read {name}" in message
-    assert "give each load its own kafka.group.id" in message
-    assert query.rows == []
-    # Nothing was claimed: a query that is put right reads everything.
-    assert total_lag(cluster, f"group-of-{name}", name) == 10
+    orders, refunds = topic(partitions=2), topic()
+    produce(orders, keyed(0, 10))
+    with setting(spark, "spark.sql.streaming.queryEvolution.enableSourceEvolution", "true"):
+        assert len(query.run(load(orders, source="orders"))) == 10
+        newest = max((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
+        assert newest.read_text().startswith("v2\n")
+        assert set(source_lines(newest.read_text())) == {"orders"}
+        produce(orders, keyed(10, 15))
+        assert sorted(row.value for row in query.run(load(orders, source="orders"))) == [f"v{each}" for each in range(10, 15)]
+        produce(orders, keyed(15, 18))
+        produce(refunds, keyed(0, 4, "r"))
+        both = query.run(load(refunds, source="refunds").union(load(orders, source="orders")))
+        assert sorted(row.value for row in both) == ["r0", "r1", "r2", "r3", "v15", "v16", "v17"]
 
 
 def test_two_loads_in_groups_of_their_own_each_read_the_whole_topic(

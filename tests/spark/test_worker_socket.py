@@ -23,16 +23,20 @@ class _Reader(PromptlyAcknowledged, DataSourceReader):
     def __init__(self) -> None:
         # Pickle gives no state to what has none.
         self.acknowledging: list[int] = []
+        self.of_the_user = -1
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # As it is after a worker's first short tasks.
         for one in _tcp_sockets():
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
-        super().__setstate__(state)
+        with socket.create_server(("127.0.0.1", 0)) as server, socket.create_connection(server.getsockname()) as of_the_user:
+            of_the_user.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)
+            super().__setstate__(state)
+            self.of_the_user = of_the_user.getsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK)
         self.acknowledging = _acknowledging()
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[list[int]]]:  # noqa: ARG002
-        yield (self.acknowledging,)
+    def read(self, partition: InputPartition) -> Iterator[tuple[list[int], int]]:  # noqa: ARG002
+        yield self.acknowledging, self.of_the_user
 
 
 def _tcp_sockets() -> Iterator[socket.socket]:
@@ -56,7 +60,7 @@ class _Sockets(DataSource):
         return "sockets"
 
     def schema(self) -> str:
-        return "acknowledging array<int>"
+        return "acknowledging array<int>, of_the_user int"
 
     def reader(self, schema: StructType) -> DataSourceReader:  # noqa: ARG002
         return _Reader()
@@ -66,3 +70,4 @@ def test_what_spark_has_sent_to_a_task_is_acknowledged(spark: SparkSession) -> N
     spark.dataSource.register(_Sockets)
     (task,) = spark.read.format("sockets").load().collect()
     assert set(task.acknowledging) == {1}
+    assert task.of_the_user == 0, "only Spark's own socket is changed"

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OffsetError
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 FORMATS = Path(__file__).parent / "formats"
@@ -30,6 +30,12 @@ def ranges(draw: st.DrawFn) -> tuple[OffsetRange, ...]:
     return tuple(OffsetRange(*pair) for pair in zip(places[::2], places[1::2], strict=True))
 
 
+starts: st.SearchStrategy[Start] = st.one_of(
+    st.integers(AT_END, 2**63 - 1), st.builds(FromTime, st.integers(0, 2**63 - 1)), st.none()
+)
+near = st.builds(TopicPartition, st.sampled_from(["orders", "returns"]), st.integers(0, 12))
+
+
 @st.composite
 def offsets(draw: st.DrawFn) -> PlanOffset:
     return PlanOffset.build(
@@ -39,6 +45,7 @@ def offsets(draw: st.DrawFn) -> PlanOffset:
         member=draw(st.text(max_size=20)),
         group=GROUP,
         ranges=draw(st.dictionaries(partitions, ranges(), max_size=8)),
+        starts=draw(st.dictionaries(partitions | near, starts, max_size=20)),
         topics=draw(st.dictionaries(st.text(max_size=5), st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True), max_size=3)),
     )
 
@@ -50,6 +57,7 @@ def test_a_plan_comes_back_from_the_checkpoint_as_it_was_made(offset: PlanOffset
     again = PlanOffset.parse(json.loads(stored), GROUP)
     assert again == offset
     assert again.by_partition == offset.by_partition
+    assert again.start_of == offset.start_of
     # Spark compares offsets as text: what it hands back and what it is given again must be the same.
     assert json.dumps(again.to_json()) == stored
 
@@ -59,6 +67,59 @@ def test_a_plan_comes_back_from_the_checkpoint_as_it_was_made(offset: PlanOffset
 def test_keys_are_sorted_at_every_level(offset: PlanOffset) -> None:
     stored = offset.to_json()
     assert json.dumps(stored) == json.dumps(stored, sort_keys=True)
+
+
+@unhurried
+@given(st.dictionaries(partitions | near, starts, max_size=40))
+def test_starts_come_back_and_are_in_the_fewest_lists(given_starts: dict[TopicPartition, Start]) -> None:
+    first = PlanOffset.first(GROUP, given_starts)
+    assert first.start_of == given_starts
+    assert first.v == (2 if given_starts else 1)
+    lists = sum(len(runs) for runs in (first.starts or {}).values())
+    assert lists == sum(TopicPartition(one.topic, one.partition - 1) not in given_starts for one in given_starts)
+
+
+@unhurried
+@given(st.dictionaries(near, starts))
+def test_the_order_of_the_starts_does_not_show(given_starts: dict[TopicPartition, Start]) -> None:
+    first = PlanOffset.first(GROUP, given_starts)
+    other = PlanOffset.first(GROUP, dict(reversed(given_starts.items()))).model_copy(update={"stream": first.stream})
+    assert json.dumps(other.to_json()) == json.dumps(first.to_json())
+
+
+def test_the_starts_of_ten_thousand_partitions_take_a_few_bytes_each() -> None:
+    def size(start: Start) -> int:
+        there = {TopicPartition("orders", number): start for number in range(10_000)}
+        return len(json.dumps(PlanOffset.first(GROUP, there).to_json(), separators=(",", ":")))
+
+    assert size(123_456_789) < 10 * 10_000 + 200
+    assert size(AT_END) < 3 * 10_000 + 200
+
+
+def test_without_starts_an_offset_is_one_of_version_1() -> None:
+    assert PlanOffset.first(GROUP).to_json().keys() == {"v", "stream", "plan", "generation", "member", "group", "ranges"}
+    assert PlanOffset.first(GROUP).v == 1
+
+
+def test_an_offset_of_version_2_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "offset_v2.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert offset.by_partition == {TopicPartition("orders", 0): (OffsetRange(200, 300),)}
+    assert offset.start_of == {
+        TopicPartition("orders", 1): 57,
+        TopicPartition("orders", 2): AT_END,
+        TopicPartition("orders", 3): FromTime(1700000000000),
+        TopicPartition("orders", 10): None,
+        TopicPartition("returns", 0): 0,
+    }
+    assert json.dumps(offset.to_json()) == json.dumps(stored)
+
+
+def test_the_offset_of_version_1_before_the_first_plan_leaves_its_starts_to_the_options() -> None:
+    stored = json.loads((FORMATS / "offset_v1_first.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert offset.start_of == dict.fromkeys([*(TopicPartition("orders", number) for number in range(3)), ("returns", 0)])
+    assert json.dumps(offset.to_json()) == json.dumps(stored)
 
 
 def test_an_offset_of_version_1_is_read_for_ever() -> None:
@@ -95,10 +156,10 @@ def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None
 
 
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
-    there = [TopicPartition("a", 0), TopicPartition("a", 1), TopicPartition("b", 0)]
-    first, second = PlanOffset.first(GROUP, there), PlanOffset.first(GROUP, [])
-    assert first.began_with() == set(there)
-    assert second.began_with() == set()
+    there = {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7, TopicPartition("b", 0): AT_END}
+    first, second = PlanOffset.first(GROUP, there), PlanOffset.first(GROUP)
+    assert first.start_of == there
+    assert second.start_of == {}
     assert first.stream != second.stream
     assert first.plan == -1
     assert first.by_partition == {}
@@ -110,9 +171,9 @@ def _stored(**change: Any) -> dict[str, Any]:
     return {**stored, **change}
 
 
-@pytest.mark.parametrize("version", [2, 17])
+@pytest.mark.parametrize("version", [3, 17])
 def test_a_checkpoint_of_a_newer_version_says_so(version: int) -> None:
-    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 1"):
+    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 2"):
         PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
 
 
@@ -150,6 +211,17 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
         _stored(ranges={"orders": {"00": [[1, 2]]}}),
         _stored(ranges={"orders": {"-1": [[1, 2]]}}),
         _stored(ranges={"orders": {"x": [[1, 2]]}}),
+        _stored(v=2),
+        _stored(starts={"orders": {"1": [5]}}),
+        _stored(v=2, starts={"orders": {"1": []}}),
+        _stored(v=2, starts={"orders": {"1": 5}}),
+        _stored(v=2, starts={"orders": {"1": [-2]}}),
+        _stored(v=2, starts={"orders": {"1": ["5"]}}),
+        _stored(v=2, starts={"orders": {"1": [[1, 2]]}}),
+        _stored(v=2, starts={"orders": {"1": [[-1]]}}),
+        _stored(v=2, starts={"orders": {"01": [5]}}),
+        _stored(v=2, starts={"orders": {"1": [5, 6], "2": [7]}}),
+        _stored(v=2, starts={"orders": {"2147483647": [5, 6]}}),
     ],
     ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)}),
 )

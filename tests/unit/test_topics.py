@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 import pytest
 
+from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.handoff.plan_offset import AT_END, PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joining import StartingOffsets
@@ -38,7 +40,9 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
 
     monkeypatch.setattr(Topics, "_offsets", no_answer)
     monkeypatch.setattr(Topics, "ids", lambda *_: {})
-    start = StartingOffsets(options, topics.without_patience(), frozenset({ADOPTED}), {})
+    monkeypatch.setattr(Topics, "cluster_id", lambda _: "")
+    start = StartingOffsets(options, topics, TopicIds(topics.ids), clock=lambda: now)
+    start.begin(PlanOffset.first("billing", {ADOPTED: AT_END}))
     assert topics.ends([PLANNED]) == {}
     now = 50.0
     assert start([ADOPTED]) == {}

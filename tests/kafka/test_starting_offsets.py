@@ -1,0 +1,307 @@
+"""Partitions that a stream began with and got late: they start where the options named when the stream began."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.dev_broker import Cluster
+from spark_groupsource.errors import OptionError
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import MakeQuery, Query, in_background
+from tests.support.waiting import until
+
+LONG_AGO, LATER = 1_000, 1_700_000_000_000
+
+Fill = Callable[[str], None]
+
+
+@pytest.fixture
+def timed(cluster: Cluster) -> Fill:
+    """Returns what fills both partitions of a topic with 7 old records and 3 younger ones."""
+
+    def fill(name: str) -> None:
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for partition in range(2):
+            for number in range(10):
+                time = LONG_AGO if number < 7 else LATER + number
+                producer.produce(name, b"x", partition=partition, timestamp=time)
+        assert producer.flush(60) == 0
+
+    return fill
+
+
+@contextmanager
+def plain_consumer(cluster: Cluster, name: str) -> Iterator[None]:
+    """A consumer that is idle: it is in the group, has a partition, and commits nothing."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": cluster.bootstrap_servers,
+            "group.id": f"group-of-{name}",
+            "partition.assignment.strategy": "cooperative-sticky",
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "latest",
+        }
+    )
+    consumer.subscribe([name])
+    joined, leaving = threading.Event(), threading.Event()
+
+    def poll() -> None:
+        while not leaving.is_set():
+            consumer.poll(0.1)
+            if not joined.is_set() and len(consumer.assignment()) == 2:
+                joined.set()
+        consumer.close()
+
+    polling = in_background(poll)
+    try:
+        until(joined.is_set, "the plain consumer has both partitions")
+        yield
+    finally:
+        leaving.set()
+        polling.join()
+
+
+def stored(one: Query) -> None:
+    """What Spark does with an offset: it writes JSON, and reads it again."""
+    one.done = one.logged = PlanOffset.parse(json.loads(json.dumps(one.done.to_json())), one.done.group)
+
+
+def by_offset(name: str) -> str:
+    return json.dumps({name: {"0": 4, "1": 4}})
+
+
+STARTS = pytest.mark.parametrize(
+    ("starting", "begins"),
+    [
+        ({"startingOffsets": "latest"}, 10),
+        ({"startingTimestamp": str(LATER)}, 7),
+        ({"startingOffsets": "JSON"}, 4),
+    ],
+    ids=["latest", "by time", "by offset"],
+)
+
+
+def of(name: str, starting: Mapping[str, str]) -> dict[str, str]:
+    return {option: by_offset(name) if value == "JSON" else value for option, value in starting.items()}
+
+
+class TestAPartitionThatAnIdleConsumerHolds:
+    @STARTS
+    @pytest.mark.parametrize("restarts", [0, 1, 2])
+    def test_starts_where_the_options_named_when_the_stream_began(
+        self,
+        topic: MakeTopic,
+        produce: Produce,
+        query: MakeQuery,
+        cluster: Cluster,
+        timed: Fill,
+        starting: dict[str, str],
+        begins: int,
+        restarts: int,
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, **of(name, starting))
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            for partition in range(2):
+                produce(name, [(None, b"y")] * 5, partition)
+            assert a.run_batch() == {mine: (begins, 15)}
+            for number in range(restarts):
+                stored(a)
+                a.restart()
+                produce(name, [(None, b"y")], mine)
+                assert a.run_batch() == {mine: (15 + number, 16 + number)}
+        assert a.run_batch() == {1 - mine: (begins, 15)}, "with the records that came meanwhile"
+
+    @STARTS
+    def test_starts_there_if_it_comes_with_the_restart(
+        self,
+        topic: MakeTopic,
+        produce: Produce,
+        query: MakeQuery,
+        cluster: Cluster,
+        timed: Fill,
+        starting: dict[str, str],
+        begins: int,
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, **of(name, starting))
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            produce(name, [(None, b"y")] * 5, mine)
+            assert a.run_batch() == {mine: (begins, 15)}
+            a.cycle.stop()
+            stored(a)
+        a.restart()
+        a.until_planning(2)
+        assert a.positions == {TopicPartition(name, mine): 15, TopicPartition(name, 1 - mine): begins}
+
+    def test_starts_there_if_it_comes_after_an_empty_first_batch(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, startingOffsets="latest")
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            assert a.claim() == {}
+            stored(a)
+            a.cycle.stop()
+        produce(name, [(None, b"y")] * 5, 1 - mine)
+        a.restart()
+        assert a.run_batch() == {1 - mine: (10, 15)}
+
+    @pytest.mark.parametrize(
+        ("first", "then", "begins"),
+        [
+            ({"startingOffsets": "latest"}, {"startingOffsets": "earliest"}, 10),
+            ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}, 0),
+            ({"startingOffsets": "latest"}, {"startingOffsets": "JSON"}, 10),
+            ({"startingTimestamp": str(LATER)}, {"startingOffsets": "earliest"}, 7),
+        ],
+        ids=["latest", "earliest", "by offset", "by time"],
+    )
+    @pytest.mark.parametrize("planned", [True, False], ids=["with a plan", "without a plan"])
+    def test_starts_where_the_options_named_first_although_they_were_changed(
+        self,
+        topic: MakeTopic,
+        produce: Produce,
+        query: MakeQuery,
+        cluster: Cluster,
+        timed: Fill,
+        first: dict[str, str],
+        then: dict[str, str],
+        begins: int,
+        planned: bool,
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, **first)
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            if planned:
+                produce(name, [(None, b"y")] * 5, mine)
+                a.run_batch()
+            stored(a)
+            a.cycle.stop()
+        kept = {option: value for option, value in a.given.items() if option not in first}
+        a._options = Options.parse(kept | of(name, then))
+        a.restart()
+        a.until_planning(2)
+        assert a.positions[TopicPartition(name, 1 - mine)] == begins
+
+    def test_is_forgotten_once_the_stream_owns_it(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, startingOffsets="latest")
+            assert a.done.starts == {name: {"0": (10, 10)}}
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            produce(name, [(None, b"y")] * 5, mine)
+            a.run_batch()
+            stored_offset = a.done.to_json()
+            assert (stored_offset["v"], stored_offset["starts"]) == (2, {name: {str(1 - mine): [10]}})
+            assert stored_offset["topics"][name]
+        a.until_planning(2)
+        produce(name, [(None, b"y")] * 5, mine)
+        a.run_batch()
+        assert a.done.to_json()["v"] == 1
+
+    def test_is_forgotten_once_another_query_has_adopted_it(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, timed: Fill
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        a = query(name, startingOffsets="latest")
+        b = query(name, startingOffsets="latest")
+        a.until_planning(2)
+        b.plan()
+        a.until_planning(1)
+        b.until_planning(1)
+        for partition in range(2):
+            produce(name, [(None, b"y")] * 5, partition)
+        a.run_batch()
+        b.run_batch()
+        assert [(one.done.v, one.done.starts) for one in (a, b)] == [(1, None)] * 2, "the group has commits of both"
+
+
+@pytest.mark.parametrize("partition", [0, 1])
+class TestMistakesOfTheOptions:
+    """One partition is the query's, and the plain consumer has the other one."""
+
+    def test_a_time_without_a_record_is_one_whoever_has_the_partition(
+        self, topic: MakeTopic, query: MakeQuery, cluster: Cluster, timed: Fill, partition: int
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        times = json.dumps({name: {str(partition): LATER + 1000, str(1 - partition): LONG_AGO}})
+        with plain_consumer(cluster, name):
+            a = query(name, startingOffsetsByTimestamp=times)
+            with pytest.raises(OptionError, match=rf"startingOffsetsByTimestamp: there is no record in {name}-{partition} from"):
+                until(a.plan, "the first plan")
+
+    def test_offsets_that_leave_out_a_partition_are_one_whoever_has_it(
+        self, topic: MakeTopic, query: MakeQuery, cluster: Cluster, timed: Fill, partition: int
+    ) -> None:
+        name = topic(partitions=2)
+        timed(name)
+        with plain_consumer(cluster, name):
+            a = query(name, startingOffsets=json.dumps({name: {str(1 - partition): 3}}))
+            with pytest.raises(OptionError, match=rf"startingOffsets does not name {name}-{partition}"):
+                until(a.plan, "the first plan")
+
+
+def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back() -> None:
+    with Cluster(nodes=3) as cluster:
+        cluster.create_topic("orders", 3, replication=1)
+        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+        for number in range(30):
+            producer.produce("orders", b"x", partition=number % 3)
+        assert producer.flush(60) == 0
+        found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=60)
+        leaders = {number: partition.leader for number, partition in found.topics["orders"].partitions.items()}
+        assert len(set(leaders.values())) == 3, leaders
+        node = next(one for one in cluster.nodes if one.id == leaders[2])
+        node.kill()
+        a = Query(
+            {
+                "kafka.bootstrap.servers": cluster.bootstrap_servers,
+                "kafka.group.id": "billing",
+                "subscribe": "orders",
+                "startingOffsets": "latest",
+            }
+        )
+        try:
+            assert a.done.starts == {"orders": {"0": (10, 10, -1)}}
+            a.until_planning(2)
+            for partition in range(2):
+                producer.produce("orders", b"y", partition=partition)
+            assert producer.flush(60) == 0
+            a.run_batch()
+            assert a.done.starts == {"orders": {"2": (-1,)}}
+            stored(a)
+            a.restart()
+            node.start()
+            a.until_planning(3)
+            assert a.positions[TopicPartition("orders", 2)] == 10
+        finally:
+            a.cycle.stop()

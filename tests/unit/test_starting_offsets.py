@@ -1,0 +1,304 @@
+"""Where partitions without a commit start, and for how long a stream keeps it: the brokers and the group are played."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, cast
+
+import pytest
+
+from spark_groupsource.brokers.topic_ids import TopicIds
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.errors import BrokerUnavailable, OptionError
+from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
+from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.start_and_end import named_starts
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.joined import Joined
+from spark_groupsource.query.joining import ASK_LEADERS_S, LOOK_EVERY_S, StartingOffsets
+
+ID, OTHER_ID = "a" * 22, "b" * 22
+FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
+ALL = [FIRST, SECOND, THIRD]
+
+
+class Brokers:
+    """The topic `orders`: three partitions with ten records each, of the times 0, 100, 200 and so on."""
+
+    def __init__(self) -> None:
+        self.end = dict.fromkeys(ALL, 10)
+        self.away: set[TopicPartition] = set()
+        self.id: str | None = ID
+        self.cluster = "here"
+        self.asked = 0
+        self.now = 0.0
+
+    def without_patience(self) -> Brokers:
+        return self
+
+    def cluster_id(self) -> str:
+        return self.cluster
+
+    def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
+        return dict.fromkeys(topics, self.id)
+
+    def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        return {one: 0 for one in partitions if one not in self.away}
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked += 1
+        self.now += 2.0
+        return {one: self.end[one] for one in partitions if one not in self.away}
+
+    def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
+        self.asked += 1
+        self.now += 2.0
+        offsets = {one: -(-time // 100) for one, time in times.items() if one not in self.away}
+        return {one: offset if offset < self.end[one] else None for one, offset in offsets.items()}
+
+
+class Group:
+    """What the group has committed."""
+
+    def __init__(self) -> None:
+        self.commits: dict[TopicPartition, GroupCommit] = {}
+        self.assignment = Assignment()
+        self.asked: list[list[TopicPartition]] = []
+        self.down = False
+
+    def commits_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        self.asked.append(sorted(partitions))
+        if self.down:
+            raise BrokerUnavailable("no coordinator")
+        return {one: self.commits.get(one) for one in partitions}
+
+    def __call__(self) -> Joined:
+        return cast(Joined, self)
+
+
+@pytest.fixture
+def brokers() -> Brokers:
+    return Brokers()
+
+
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+def starting(brokers: Brokers, **options: str) -> StartingOffsets:
+    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
+    ids = TopicIds(brokers.ids, sleep=lambda _: None)
+    return StartingOffsets(Options.parse(given | options), cast(Topics, brokers), ids, clock=cast(Any, lambda: brokers.now))
+
+
+def offset(starts: Mapping[TopicPartition, Start], plan: int = 0, cluster: str | None = None) -> PlanOffset:
+    return PlanOffset.build(
+        stream="s",
+        plan=plan,
+        generation=1,
+        member="m",
+        group="billing",
+        ranges={},
+        starts=starts,
+        topics={"orders": ID},
+        cluster=cluster,
+    )
+
+
+JSON = '{"orders":{"0":4,"1":-1,"2":-2}}'
+
+
+@pytest.mark.parametrize(
+    ("options", "starts"),
+    [
+        ({"startingOffsets": "earliest"}, {}),
+        ({}, dict.fromkeys(ALL, 10)),
+        ({"startingOffsets": JSON}, {FIRST: 4, SECOND: 10}),
+        ({"startingOffsets": '{"orders":{"0":4}}'}, {FIRST: 4, SECOND: None, THIRD: None}),
+        ({"startingTimestamp": "250"}, dict.fromkeys(ALL, 3)),
+        ({"startingTimestamp": "2500"}, dict.fromkeys(ALL, FromTime(2500))),
+        ({"startingTimestamp": "2500", "startingOffsetsByTimestampStrategy": "latest"}, dict.fromkeys(ALL, 10)),
+        ({"startingOffsetsByTimestamp": '{"orders":{"1":100}}'}, {FIRST: None, SECOND: 1, THIRD: None}),
+    ],
+    ids=str,
+)
+def test_what_the_options_mean_when_a_stream_begins(
+    brokers: Brokers, options: dict[str, str], starts: dict[TopicPartition, Start]
+) -> None:
+    assert starting(brokers, **options).now(ALL) == starts
+
+
+@pytest.mark.parametrize(
+    ("options", "unknown"),
+    [({}, AT_END), ({"startingOffsets": JSON}, AT_END), ({"startingTimestamp": "250"}, FromTime(250))],
+    ids=str,
+)
+def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_delay_the_start(
+    brokers: Brokers, options: dict[str, str], unknown: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    brokers.away = {SECOND}
+    start = starting(brokers, **options)
+    assert start.now(ALL)[SECOND] == unknown
+    assert brokers.now <= ASK_LEADERS_S + 3
+    assert "leaders of 1 partitions do not answer: orders-1." in caplog.text
+    known = start.now([FIRST])[FIRST]
+    assert isinstance(known, int)
+    assert known >= 0
+
+
+def test_a_time_without_a_record_is_an_answer(brokers: Brokers) -> None:
+    starting(brokers, startingTimestamp="2500").now(ALL)
+    assert brokers.asked == 1
+
+
+def test_named_starts_ask_nobody() -> None:
+    assert named_starts("latest", ALL) == dict.fromkeys(ALL, AT_END)
+
+
+class TestAnAdoption:
+    def test_uses_what_the_stream_began_with_whatever_the_options_say_now(self, brokers: Brokers) -> None:
+        start = starting(brokers, startingOffsets="earliest")
+        start.begin(offset({FIRST: 3, SECOND: AT_END}))
+        brokers.end[SECOND] = 12
+        assert start(ALL) == {FIRST: 3, SECOND: 12, THIRD: 0}
+
+    def test_keeps_what_it_has_found_out(self, brokers: Brokers) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: AT_END, SECOND: FromTime(250)}))
+        brokers.away = set(ALL)
+        assert start([FIRST, SECOND]) == {}
+        assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250)}
+        brokers.away = set()
+        assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
+        brokers.end = dict.fromkeys(ALL, 20)
+        assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
+        assert start.needed({}) == {FIRST: 10, SECOND: 3}
+
+    def test_of_a_topic_that_was_created_again_starts_at_its_beginning(self, brokers: Brokers) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: 3}))
+        brokers.id = OTHER_ID
+        assert start([FIRST]) == {FIRST: 0}
+
+    def test_of_an_offset_of_version_1_uses_the_options(self, brokers: Brokers) -> None:
+        start = starting(brokers, startingTimestamp="250")
+        start.begin(offset({}, plan=-1).model_copy(update={"partitions": {"orders": 2}}))
+        assert start(ALL) == {FIRST: 3, SECOND: 3, THIRD: 0}
+
+    @pytest.mark.parametrize("options", [{"startingTimestamp": "2500"}, {}], ids=str)
+    def test_is_an_error_at_a_time_without_a_record(self, brokers: Brokers, options: dict[str, str]) -> None:
+        start = starting(brokers, **options)
+        start.begin(offset({FIRST: FromTime(2500)}))
+        with pytest.raises(OptionError, match="there is no record in orders-0 from 2500 on"):
+            start([FIRST])
+        allowed = starting(brokers, **options, startingOffsetsByTimestampStrategy="latest")
+        allowed.begin(offset({FIRST: FromTime(2500)}))
+        assert allowed([FIRST]) == {FIRST: 10}
+
+    def test_in_another_cluster_keeps_times_and_leaves_offsets_to_the_options(self, brokers: Brokers) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: 3, SECOND: FromTime(250)}, cluster="there"))
+        brokers.id = OTHER_ID
+        assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
+        same = starting(brokers)
+        brokers.id = ID
+        same.begin(offset({FIRST: 3}, cluster="here"))
+        assert same([FIRST]) == {FIRST: 3}
+
+
+class TestAStartIsNeeded:
+    def test_until_the_stream_owns_the_partition(self, brokers: Brokers, group: Group) -> None:
+        start = starting(brokers)
+        start.begin(offset(dict.fromkeys(ALL, 10), plan=-1))
+        start.look(group(), {FIRST, SECOND})
+        assert start.needed({}) == {THIRD: 10}
+        start.look(group(), {THIRD})
+        assert start.needed({}) == {}
+        assert group.asked == [[THIRD]]
+
+    def test_until_the_group_has_a_commit_which_is_asked_for_rarely(self, brokers: Brokers, group: Group) -> None:
+        start = starting(brokers)
+        start.begin(offset(dict.fromkeys(ALL, 10)))
+        start.look(group(), [])
+        group.commits = {FIRST: Foreign(0)}
+        brokers.now += LOOK_EVERY_S - 1
+        start.look(group(), [])
+        assert start.needed({}).keys() == set(ALL)
+        brokers.now += 1
+        start.look(group(), [])
+        assert start.needed({}).keys() == {SECOND, THIRD}
+        brokers.now += LOOK_EVERY_S
+        start.look(group(), [])
+        assert group.asked == [ALL, ALL, [SECOND, THIRD]]
+        assert brokers.asked == 0
+
+    def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: 10}))
+        group.down = True
+        start.look(group(), [])
+        assert start.needed({}) == {FIRST: 10}
+
+    def test_until_the_topic_is_created_again(self, brokers: Brokers, group: Group) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: 10}))
+        assert start.needed({"orders": OTHER_ID}) == {}, "the plan has the new topic already"
+        assert start.needed({"orders": ID}) == start.needed({"orders": None}) == {FIRST: 10}
+        brokers.id = OTHER_ID
+        start.look(group(), [])
+        assert start.needed({}) == {}
+
+    def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
+        start = starting(brokers)
+        start.begin(offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
+        group.assignment = Assignment(frozenset({THIRD}))
+        brokers.away = {FIRST, SECOND}
+        start.look(group(), [])
+        assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
+        brokers.away = set()
+        brokers.now += LOOK_EVERY_S
+        start.look(group(), [])
+        assert start.needed({}) == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
+
+    def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
+        elsewhere = TopicPartition("returns", 0)
+        start = starting(brokers)
+        start.begin(offset({FIRST: 10, elsewhere: AT_END}))
+        start.look(group(), [])
+        assert group.asked == [[FIRST]]
+        assert start.needed({}) == {FIRST: 10, elsewhere: AT_END}
+
+
+BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 from 2500 on")
+BY_OFFSET = ({"startingOffsets": '{"orders":{"0":4}}'}, None, "startingOffsets does not name orders-1")
+MISTAKES = pytest.mark.parametrize(("options", "second", "message"), [BY_TIME, BY_OFFSET], ids=["time", "offset"])
+
+
+@MISTAKES
+def test_a_mistake_of_the_options_ends_a_new_stream_also_if_another_member_has_the_partition(
+    brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
+) -> None:
+    start = starting(brokers, **options)
+    start.begin(offset({FIRST: 4, SECOND: second}, plan=-1))
+    with pytest.raises(OptionError, match=message):
+        start.look(group(), [FIRST])
+    group.commits = {SECOND: Foreign(7)}
+    again = starting(brokers, **options)
+    again.begin(offset({FIRST: 4, SECOND: second}, plan=-1))
+    again.look(group(), [FIRST])
+    assert again.needed({}) == {}, "the group has a commit"
+
+
+@MISTAKES
+def test_a_stream_that_has_planned_does_not_end_before_it_gets_the_partition(
+    brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
+) -> None:
+    start = starting(brokers, **options)
+    start.begin(offset({FIRST: 4, SECOND: second}))
+    start.look(group(), [FIRST])
+    assert start.needed({}) == {SECOND: second}
+    with pytest.raises(OptionError, match=message):
+        start([SECOND])

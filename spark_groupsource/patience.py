@@ -7,15 +7,29 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+K = TypeVar("K")
 
 RETRY_INTERVAL_S = 0.1
 """Between two attempts, unless the caller gives another interval."""
+
+CUT_BELIEVED_AFTER_S = 12.0
+"""How long a log has to end below what should be in it before the driver or a task believes that records were cut off.
+
+A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does not
+know that. A new leader may return an end that is too low until its followers have fetched from it.
+"""
+
+
+def cut_believed_after_s(poll_timeout_ms: int) -> float:
+    """Return how long a log has to end too low before that is believed, in s: no longer than a task waits for records."""
+    return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
 
 
 class Deadline:
@@ -91,21 +105,16 @@ class Retries:
     It is due from the start, and again `interval_s` after each failure.
     """
 
-    def __init__(
-        self, patience_s: float, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic) -> None:
         """Be due at once.
 
         Args:
-            patience_s: how many seconds of failures in a row are accepted.
             interval_s: seconds between two attempts.
             clock: returns seconds, monotonic.
         """
-        self._patience_s = patience_s
         self._interval_s = interval_s
         self._clock = clock
         self._due_at = clock()
-        self._failing_since: float | None = None
 
     @property
     def due(self) -> bool:
@@ -116,14 +125,67 @@ class Retries:
         """Allow an attempt now: there is something new to try."""
         self._due_at = self._clock()
 
-    def succeeded(self) -> None:
-        """Note an attempt without an error."""
-        self._failing_since = None
+    def failed(self) -> None:
+        """Note a failure."""
+        self._due_at = self._clock() + self._interval_s
 
-    def failed(self) -> bool:
-        """Note a failure; return whether the patience allows another attempt."""
+
+@dataclass(frozen=True)
+class _Failure:
+    """One of many things, which has failed."""
+
+    since: float | None
+    """Since when it fails; `None` for what is only put off."""
+    due_at: float
+
+
+class Failures(Generic[K]):
+    """Which of many things fail, each with its own patience, for a caller that must not wait. Used by one thread.
+
+    What has not failed is due. What has failed is due at a multiple of the interval, about one interval later: so things that
+    failed at different times are tried again together. The failures are a mapping that is replaced and never edited.
+    """
+
+    def __init__(
+        self, patience_s: float, *, interval_s: float = RETRY_INTERVAL_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin without a failure.
+
+        Args:
+            patience_s: how many seconds each may fail in a row.
+            interval_s: seconds between two attempts.
+            clock: returns seconds, monotonic.
+        """
+        self._patience_s = patience_s
+        self._interval_s = interval_s
+        self._clock = clock
+        self._failures: Mapping[K, _Failure] = {}
+
+    def failing(self, keys: Iterable[K]) -> set[K]:
+        """Return those of these that failed last time, or were put off."""
+        return {key for key in keys if key in self._failures}
+
+    def due(self, keys: Iterable[K]) -> set[K]:
+        """Return those of these that may be tried now."""
         now = self._clock()
-        if self._failing_since is None:
-            self._failing_since = now
-        self._due_at = now + self._interval_s
-        return now - self._failing_since <= self._patience_s
+        return {key for key in keys if key not in self._failures or self._failures[key].due_at <= now}
+
+    def failed(self, keys: Iterable[K]) -> set[K]:
+        """Note a failure of each; return those that have failed in a row for longer than the patience."""
+        now = self._clock()
+        due_at = self._next(now, self._interval_s)
+        since = {key: now if (known := self._failures.get(key)) is None or known.since is None else known.since for key in keys}
+        self._failures = {**self._failures, **{key: _Failure(began, due_at) for key, began in since.items()}}
+        return {key for key, began in since.items() if now - began > self._patience_s}
+
+    def put_off(self, keys: Iterable[K], interval_s: float) -> None:
+        """Try these again later. That is no failure: their time does not run, and begins anew when they fail."""
+        due_at = self._next(self._clock(), interval_s)
+        self._failures = {**self._failures, **dict.fromkeys(keys, _Failure(None, due_at))}
+
+    def forget(self, keys: Collection[K]) -> None:
+        """Forget these: they have succeeded, or nobody wants them any more."""
+        self._failures = {key: failure for key, failure in self._failures.items() if key not in keys}
+
+    def _next(self, now: float, interval_s: float) -> float:
+        return (round(now / interval_s) + 1) * interval_s

@@ -16,27 +16,13 @@ from spark_groupsource.errors import (
     GenerationChanged,
     GroupKafkaError,
     MemberFenced,
+    MembershipError,
     MemberUnknown,
     NotAuthorized,
     TopicNotFound,
 )
 
 TOPIC_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
-ENDING_ERRORS = TOPIC_ERRORS | {
-    KafkaError.TOPIC_AUTHORIZATION_FAILED,
-    KafkaError.GROUP_AUTHORIZATION_FAILED,
-    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-    KafkaError.INCONSISTENT_GROUP_PROTOCOL,
-    KafkaError.UNSUPPORTED_ASSIGNOR,
-    KafkaError.INVALID_GROUP_ID,
-    KafkaError.INVALID_REGULAR_EXPRESSION,
-    KafkaError.UNSUPPORTED_VERSION,
-    KafkaError.FENCED_INSTANCE_ID,
-    KafkaError.UNRELEASED_INSTANCE_ID,
-    KafkaError._UNSUPPORTED_FEATURE,
-    KafkaError._FATAL,
-}
-"""Errors of the member that end a query. TOPIC_ERRORS end it only before its first assignment, the others at any time."""
 
 COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.ILLEGAL_GENERATION: GenerationChanged,
@@ -73,6 +59,37 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 }
 """The meaning of other requests' errors. Any other code is BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
 
+MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
+    **REQUEST_ERRORS,
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: MembershipError,
+    KafkaError.UNSUPPORTED_ASSIGNOR: MembershipError,
+    KafkaError.GROUP_ID_NOT_FOUND: MembershipError,
+    KafkaError.INVALID_GROUP_ID: MembershipError,
+    KafkaError.INVALID_REGULAR_EXPRESSION: MembershipError,
+    KafkaError.UNSUPPORTED_VERSION: MembershipError,
+    KafkaError._UNSUPPORTED_FEATURE: MembershipError,
+    KafkaError._FATAL: MembershipError,
+}
+"""The meaning of the errors of a member that end its query. TOPIC_ERRORS end it only before its first assignment, the others at
+any time. Any other code that librdkafka calls fatal is MembershipError."""
+
+_PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
+
+_MEMBER_ADVICE: Mapping[int, str] = {
+    KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, and this one does not offer "
+    "that of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them first.",
+    KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
+    "uniform and range.",
+    KafkaError.GROUP_ID_NOT_FOUND: "With kafka.group.protocol=consumer this means that the group has members of the classic "
+    "protocol which cannot share it with this one. Stop them first, or set kafka.group.protocol to classic.",
+    KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
+    KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers read it, and "
+    "expect the syntax of RE2/J.",
+    KafkaError.UNSUPPORTED_VERSION: _PROTOCOL,
+    KafkaError._UNSUPPORTED_FEATURE: _PROTOCOL,
+}
+"""What to check when an error ends a member, where its class does not say enough."""
+
 _ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
     MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
@@ -84,7 +101,7 @@ _ADVICE: Mapping[type[GroupKafkaError], str] = {
 def _cause(error: KafkaError) -> KafkaError:
     """Return the error behind a fatal one. librdkafka hides its code, but quotes its text."""
     if error.code() == KafkaError._FATAL:
-        for code in (KafkaError.FENCED_INSTANCE_ID, KafkaError.UNRELEASED_INSTANCE_ID):
+        for code in MEMBER_ERRORS.keys() - {KafkaError._FATAL}:
             cause = KafkaError(code)
             if cause.str() in error.str():
                 return cause
@@ -99,11 +116,15 @@ def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaEr
         doing: What was being done, as in "committing orders-3".
         table: The meaning of the codes for this kind of request.
     """
+    fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
+    if table is MEMBER_ERRORS and error.fatal():
+        fallback = MembershipError
     error = _cause(error)
-    fallback = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     kind = table.get(error.code(), fallback)
     trouble = login_trouble(error)
     if kind is BrokerUnavailable and trouble is not None and trouble.final:
         kind = AuthenticationFailed
     advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, _ADVICE.get(kind)]
+    if table is MEMBER_ERRORS:
+        advice.append(_MEMBER_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))

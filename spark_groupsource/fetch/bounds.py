@@ -11,14 +11,7 @@ from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, timed_out
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import Deadline
-
-CUT_BELIEVED_AFTER_S = 12.0
-"""How long a log has to end below the range before the task believes that records were cut off.
-
-A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does not
-know that. A new leader may return an end that is too low until its followers have fetched from it.
-"""
+from spark_groupsource.patience import Deadline, cut_believed_after_s
 
 _TRIES = 5
 """How often a broker has to answer that there is no such topic or partition before that is believed.
@@ -99,7 +92,7 @@ def wait_for_bounds(
         BrokerError: The brokers refuse, or none has answered in time.
     """
     deadline = Deadline(timeout_ms / 1000)
-    believe_after_s = min(CUT_BELIEVED_AFTER_S, timeout_ms / 1000)
+    believe_after_s = cut_believed_after_s(timeout_ms)
     wait = _FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
     while True:

@@ -25,7 +25,7 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
-from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
+from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
@@ -33,6 +33,7 @@ from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, lost_range
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import cut_believed_after_s
 
 log = logging.getLogger(__name__)
 
@@ -228,7 +229,7 @@ class _Reading:
             return
         answers = True
         try:
-            believe_after_s = min(CUT_BELIEVED_AFTER_S, timeout_ms / 1000)
+            believe_after_s = cut_believed_after_s(timeout_ms)
             bounds = ask_bounds(self._consumer, self._partition, self._end, _ASK_S, self._doing, believe_after_s)
         except NoAnswer as silence:
             answers = False

@@ -32,6 +32,11 @@ class Lookup:
     losses: list[PartitionLoss]
     """What is lost with topics that were created again."""
 
+    @property
+    def deleted(self) -> frozenset[TopicPartition]:
+        """The unknown partitions whose topic was deleted. Of the others the leader does not answer."""
+        return frozenset(partition for partition in self.unknown if self.topic_ids.get(partition.topic, "") is None)
+
     def only(self, partitions: Collection[TopicPartition]) -> Lookup:
         """Return what was found out about these partitions."""
         return replace(

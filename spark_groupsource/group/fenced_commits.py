@@ -14,7 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
-from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
+from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
@@ -96,7 +96,8 @@ class FencedCommits:
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Write the records in one OffsetCommit, under the current generation of this member.
 
-        When one partition is refused, the others may have been written. The error names the refused ones.
+        When one partition is refused, the others may have been written. The error names the refused ones, but for topics that do
+        not exist: the caller can leave topics out.
 
         Raises:
             CommitError: if it is `passing`, the same commit may be sent again once the callbacks have been served.
@@ -126,7 +127,7 @@ class FencedCommits:
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
         """Explain a refused commit. librdkafka does not name the refused partition, so the records are read back."""
         failure = explain(error, doing, COMMIT_ERRORS)
-        if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized | TopicNotFound):
+        if len(records) > 1 and isinstance(failure, CommitRefused | NotAuthorized):
             try:
                 held = self.fetch(records)
             except GroupKafkaError as unread:

@@ -8,7 +8,6 @@ there are thousands. A decision for a partition counts only once its commit is a
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -33,8 +32,8 @@ from spark_groupsource.handoff.rules import (
     with_room,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-from spark_groupsource.patience import Retries
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, topics_of
+from spark_groupsource.patience import Failures, Retries
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +45,9 @@ SETTLE_INTERVAL_S = 2.0
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
 """The same between two polls: the next trigger may be an hour away."""
+
+LOOK_FOR_DELETED_EVERY_S = 1.0
+"""How often it is checked whether the topic of a partition that was deleted is there again."""
 
 CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
@@ -88,7 +90,8 @@ class Ledger:
             other_partitions: returns every other partition that the group may hold a record for.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
-            patience_s: how many seconds passing errors may delay the adoption of a partition.
+            patience_s: how many seconds passing errors may delay the adoption of a partition. Each has its own time. None runs
+                for a partition whose topic does not exist.
             clock: returns seconds, monotonic.
             wall_clock: returns seconds since 1970, for the time that a claim records.
             observer: receives the records whenever they change.
@@ -103,8 +106,10 @@ class Ledger:
         self._clock = clock
         self._wall_clock = wall_clock
         self._observer = observer
-        self._adoption = Retries(patience_s, clock=clock)
-        self._closing = Retries(math.inf, interval_s=CLOSE_AGAIN_AFTER_S, clock=clock)
+        self._adoption: Failures[TopicPartition] = Failures(patience_s, clock=clock)
+        self._adopting: frozenset[TopicPartition] = frozenset()
+        """The partitions that the adoption is busy with. An error counts for these."""
+        self._closing = Retries(interval_s=CLOSE_AGAIN_AFTER_S, clock=clock)
         self._claimed: int | None = None
         """The newest plan, once all its claims are made."""
         self._report: tuple[str, int] | None = None
@@ -113,6 +118,9 @@ class Ledger:
         """Whether a plan was reported as durable, and its claims are still to be closed."""
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
+        """The partitions that are still to be adopted."""
+        self._deleted: set[TopicPartition] = set()
+        """Those of them whose topic does not exist. They wait until the group asks them back, or the topic is created again."""
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
         self._blocked_at: float | None = None
@@ -141,7 +149,6 @@ class Ledger:
         new = partitions - self._records.keys()
         self._acquired |= new
         self._survey.acquired(new)
-        self._adoption.make_due()
         self.idle()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
@@ -177,15 +184,16 @@ class Ledger:
         self._survey.forget(partitions)
         self._planned -= partitions
         self._acquired -= partitions
+        self._deleted -= partitions
         self._draining -= partitions
-        if not self._acquired:
-            self._adoption.succeeded()
+        self._adoption.forget(partitions)
         self._publish()
 
     def close_reported(self) -> None:
         """Close the claims of the newest claimed plan if it is reported as durable; else do nothing.
 
-        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass.
+        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass. In a
+        topic that was deleted there is nothing to close: the next plan finds out.
 
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
@@ -194,8 +202,8 @@ class Ledger:
         if not self._unclosed or not self._closing.due:
             return
         try:
-            self._write(self._settled({self._stream.name: self._stream.durable}))
-            self.confirm()
+            self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
+            self._but_for_deleted(self.confirm)
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
@@ -214,25 +222,28 @@ class Ledger:
         """
         self.close_reported()
         self._settle_between_triggers()
-        if not self._acquired or not (self._adoption.due or self._survey.answered):
+        if not self._acquired:
             return
         try:
             self._adopt()
         except GroupKafkaError as error:
+            failed = self._adopting - self._records.keys()
+            self._adoption.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
+            at_end = self._adoption.failed(failed - self._deleted)
             # The group asks a deleted topic back, or the topic is created again.
             passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
-            if not passing or not self._adoption.failed():
+            if at_end or not passing:
                 raise
-            log.info("the adoption of %d partitions failed and is tried again: %s", len(self._acquired), error)
-        else:
-            if not self._acquired:
-                self._adoption.succeeded()
+            log.info("the adoption of %d partitions failed and is tried again: %s", len(failed), error)
 
     # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
 
     def ready(self) -> bool:
-        """Return whether planning can begin: a partition is adopted and each was tried once, or the group assigned none."""
-        return (bool(self._records) and not self._survey.unheard) or not self._acquired
+        """Return whether planning can begin: each partition was tried once, and one is adopted or none can be.
+
+        None can be if the group assigned none, or only partitions of deleted topics.
+        """
+        return not self._survey.unheard and (bool(self._records) or self._acquired <= self._deleted)
 
     def durable(self, plan: int) -> None:
         """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
@@ -356,7 +367,10 @@ class Ledger:
         for partition in deleted:
             del self._records[partition]
         self._planned -= deleted
-        self._acquired |= deleted - self._draining
+        deleted -= self._draining
+        self._acquired |= deleted
+        self._deleted |= deleted
+        self._adoption.put_off(deleted, LOOK_FOR_DELETED_EVERY_S)
         self._publish()
         self._write(writes)
 
@@ -366,6 +380,13 @@ class Ledger:
         self._stream = replace(self._stream, durable=self._claimed)
         self._unclosed = True
         self._closing.make_due()
+
+    def _but_for_deleted(self, write: Callable[[], None]) -> None:
+        """Write records. Those of topics that do not exist are left to the next plan."""
+        try:
+            write()
+        except TopicNotFound as error:
+            log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
 
     def _settle_between_triggers(self) -> None:
         """Settle although no plan asks for it. What fails is tried again later, or by the next plan.
@@ -392,12 +413,21 @@ class Ledger:
         return self._confirmed_plans.find(self._commits, self._stream, owned, holding)
 
     def _adopt(self) -> None:
-        if self._adoption.due and (unasked := self._acquired.difference(self._survey.asked)):
-            self._survey.ask(self._stream, self._commits.fetch(unasked))
-        for found in self._survey.answers(self._stream):
+        if due := self._adoption.due(self._acquired.difference(self._survey.asked)):
+            self._adopting = frozenset(due)
+            commits = self._commits.fetch(due)
+            # What has failed before is asked about apart: a leader that does not answer delays the answer.
+            again = self._adoption.failing(due)
+            for part in (due - again, again):
+                self._survey.ask(self._stream, {partition: commits[partition] for partition in part})
+        for partitions, found in self._survey.answers(self._stream):
+            self._adopting = partitions
+            if isinstance(found, Exception):
+                raise found
             self._adopt_found(found)
 
     def _adopt_found(self, found: Lookup) -> None:
+        self._note_unknown(found)
         if self._fail_on_data_loss:
             refuse(found.losses)
         if self._held_ranges.needs_earlier_claims:
@@ -417,17 +447,32 @@ class Ledger:
             for partition, commit in found.commits.items()
         }
         written = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
-        for part in self._commits.parts(written):
-            self._commits.commit(part)
-        self._records |= adopted
-        self._acquired -= adopted.keys()
-        self._publish()
-        warn(found.losses)
-        self._held_ranges.warn(adopted)
-        warn_of_another_cluster(found.commits)
-        if found.unknown:
+        try:
+            self._hold({partition: record for partition, record in adopted.items() if partition not in written})
+            self._write(written)
+        finally:
+            held = adopted.keys() & self._records.keys()
+            warn(loss for loss in found.losses if loss.partition in held)
+            self._held_ranges.warn({partition: adopted[partition] for partition in held})
+            warn_of_another_cluster({partition: found.commits[partition] for partition in held})
+
+    def _note_unknown(self, found: Lookup) -> None:
+        """Note which partitions cannot be adopted now.
+
+        Raises:
+            BrokerUnavailable: a leader has not answered for longer than the patience.
+        """
+        new = set(found.unknown) - self._adoption.failing(found.unknown)
+        if new:
+            log.info("%d partitions wait for their leader, or for their topic, which is deleted: %s, ...", len(new), min(new))
+        self._deleted -= found.commits.keys() | set(found.unknown)
+        self._deleted |= found.deleted
+        self._adoption.put_off(found.deleted, LOOK_FOR_DELETED_EVERY_S)
+        silent = self._adoption.failed(set(found.unknown) - found.deleted)
+        if silent:
             raise BrokerUnavailable(
-                f"Where {min(found.unknown)} begins is not known now: its leader does not answer, or its topic was deleted."
+                f"Where {min(silent)} begins is not known: its leader has not answered within assignmentTimeout. Check that its "
+                "broker is up and can be reached from this driver."
             )
 
     def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
@@ -456,10 +501,42 @@ class Ledger:
             log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
 
     def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Write the records. Each counts once its commit is accepted.
+
+        Raises:
+            TopicNotFound: topics of some records do not exist. All others are written, and count.
+        """
+        missing: TopicNotFound | None = None
         for part in self._commits.parts(records):
-            self._commits.commit(part)
-            self._records |= part
-            self._publish()
+            missing = self._write_part(part) or missing
+        if missing is not None:
+            raise missing
+
+    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+        """Write the records in one commit. If a topic does not exist, write the others, and return what the broker says.
+
+        It does not say which topic that is. So the topics are halved until it is alone.
+        """
+        try:
+            self._commits.commit(records)
+        except TopicNotFound as error:
+            topics = sorted(topics_of(records))
+            if len(topics) == 1:
+                return error
+            missing = None
+            for half in (set(topics[: len(topics) // 2]), set(topics[len(topics) // 2 :])):
+                part = {partition: record for partition, record in records.items() if partition.topic in half}
+                missing = self._write_part(part) or missing
+            return missing
+        self._hold(records)
+        return None
+
+    def _hold(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Note the records that the group has now."""
+        self._records |= records
+        self._acquired -= records.keys()
+        self._adoption.forget(records.keys())
+        self._publish()
 
     def _publish(self) -> None:
         self._observer.holds(self._records)

@@ -21,7 +21,7 @@ from typing import TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import ENDING_ERRORS, TOPIC_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, TOPIC_ERRORS, explain
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
@@ -115,6 +115,11 @@ class Member:
         """The last error that librdkafka reported: the likely reason when no assignment comes."""
         return self._last_trouble
 
+    @property
+    def failure(self) -> GroupKafkaError | None:
+        """The error that ended the member, if one did. Every later `call` raises it at once."""
+        return self._failure
+
     def start(self, keeper: RecordKeeper) -> None:
         """Join the group; return at once. `keeper` is called on every change, on the consumer's thread."""
         self._keeper = keeper
@@ -143,14 +148,15 @@ class Member:
             MembershipClosed: the member has left the group.
             Exception: what `run` raised, or the error that ended the member.
         """
+        self._raise_failure()
         command = self._commands.put(run)
         while True:
             try:
                 succeeded, value = command.reply.get(timeout=0.5)
             except Empty:
+                self._raise_failure()
                 if self._thread.is_alive():
                     continue
-                self._raise_failure()
                 raise self._left() from None
             if not succeeded:
                 raise value
@@ -197,7 +203,7 @@ class Member:
         except GroupKafkaError as error:
             self._fail(error)
         except KafkaException as error:
-            self._fail(explain(error.args[0], f"as a member of group {self._group_id}"))
+            self._fail(self._explained(error.args[0]))
         except Exception as error:  # noqa: BLE001 -- whatever ends this thread has to reach the query
             self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
         finally:
@@ -217,6 +223,9 @@ class Member:
         self._has_joined = True
         self._commands.refuse(self._failure or self._left())
 
+    def _explained(self, error: KafkaError) -> GroupKafkaError:
+        return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
+
     def _fail(self, error: GroupKafkaError) -> None:
         if self._failure is None:
             self._failure = error
@@ -232,8 +241,8 @@ class Member:
             log.warning("group %s: this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins", self._group_id)
         elif error.code() in TOPIC_ERRORS and self._has_joined:
             log.warning("group %s: %s", self._group_id, error.str())
-        elif error.fatal() or error.code() in ENDING_ERRORS:
-            raise explain(error, f"as a member of group {self._group_id}")
+        elif error.fatal() or error.code() in MEMBER_ERRORS:
+            raise self._explained(error)
         else:
             self._on_error(error)
 
@@ -242,7 +251,7 @@ class Member:
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
         self._last_trouble = error
         if error.fatal() or error.code() == KafkaError._FATAL or (is_refused(error) and not self._has_joined):
-            self._fail(explain(error, f"as a member of group {self._group_id}"))
+            self._fail(self._explained(error))
         elif not repeated or self._clock() >= self._silent_until:
             self._silent_until = self._clock() + TROUBLE_INTERVAL_S
             log.warning("group %s: %s", self._group_id, error.str())

@@ -82,16 +82,14 @@ class Survey:
         self._close(partitions)
         self._unheard.difference_update(partitions)
 
-    def answers(self, stream: Stream) -> Iterator[Lookup]:
-        """Yield the answers that have come, and still hold for the stream as it is now.
+    def answers(self, stream: Stream) -> Iterator[tuple[frozenset[TopicPartition], Lookup | Exception]]:
+        """Yield the answers that have come, and still hold for the stream as it is now, each with its partitions.
 
-        The partitions of an answer that no longer holds are to be asked about again.
+        The partitions of an answer that no longer holds are to be asked about again. So are those of an error: it says why a
+        question could not be answered. Answers that the caller does not take now come later.
 
         Args:
             stream: what the stream knows of itself now.
-
-        Raises:
-            GroupKafkaError: why a question could not be answered. The other answers can be taken later.
         """
         while True:
             try:
@@ -101,12 +99,13 @@ class Survey:
             bound = self._bound(question)
             self._close(bound)
             if isinstance(answer, Exception):
-                if bound:
-                    self._unheard.difference_update(bound)
-                    raise answer
-            elif holding := {one for one in bound if _holds(question, answer, one, stream)}:
-                self._unheard.difference_update(holding)
-                yield answer.only(holding)
+                heard = frozenset(bound)
+            else:
+                heard = frozenset(one for one in bound if _holds(question, answer, one, stream))
+                answer = answer.only(heard)
+            self._unheard.difference_update(heard)
+            if heard:
+                yield heard, answer
 
     def _bound(self, question: Question) -> set[TopicPartition]:
         """Return the partitions that this member has owned since the question."""

@@ -8,14 +8,17 @@ Four things can have happened to a partition:
 - its log ends below the position (records were cut off).
 
 With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and goes on with what there is. What
-disappears while a task reads it, the task finds (fetch/gone.py).
+disappears while a task reads it, the task finds (fetch/lost_ranges.py).
+
+Of a log that ends too low, one answer is no proof: a leader that was replaced may have given it. `CutDoubts` waits.
 """
 
 from __future__ import annotations
 
 import enum
 import logging
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from spark_groupsource.errors import DataLossError
@@ -202,6 +205,43 @@ def target_losses(
                 PartitionLoss(partition, Cause.CUT, position, (OffsetRange(logs.ends[partition], end),), logs.ends[partition])
             )
     return found
+
+
+class CutDoubts:
+    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread."""
+
+    def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Begin without a doubt.
+
+        Args:
+            believe_after_s: how long a log has to end too low before that is believed, in s.
+            clock: returns seconds, monotonic.
+        """
+        self._believe_after_s = believe_after_s
+        self._clock = clock
+        self._since: dict[TopicPartition, float] = {}
+
+    def about(self, losses: Iterable[PartitionLoss], logs: LogState) -> frozenset[TopicPartition]:
+        """Return the partitions whose log seems to be cut, and for which that is not believed yet.
+
+        Args:
+            losses: All that is lost by the newest answers. A partition that was in doubt and is not among them is well again.
+            logs: These answers. Whoever gave no id of a topic was not asked for its leaders either, so its cuts stay in doubt.
+        """
+        now = self._clock()
+        cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
+        for partition in cut.keys() - self._since.keys():
+            log.warning(
+                "%s: its log ends at %s, below what should be in it. A leader that was replaced may have said so: nothing is "
+                "planned there until that has been the answer for %.0f s",
+                *(partition, cut[partition].resume, self._believe_after_s),
+            )
+        self._since = {partition: self._since.get(partition, now) for partition in cut}
+        return frozenset(
+            partition
+            for partition, since in self._since.items()
+            if now - since < self._believe_after_s or partition.topic not in logs.ids
+        )
 
 
 def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:

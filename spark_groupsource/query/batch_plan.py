@@ -23,7 +23,7 @@ from spark_groupsource.handoff.rules import too_new
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.patience import Deadline
+from spark_groupsource.patience import Deadline, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 
@@ -145,10 +145,13 @@ def _still_true(
 ) -> Mapping[TopicPartition, GroupCommit]:
     """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
-    starts = _of_all(records, logs.starts, options)
-    ends = _of_all(records, logs.ends, options)
-    ids = logs.ids({partition.topic for partition in records})
-    found = partition_losses(records, LogState(ids, starts, ends), {})
+    for _ in Deadline(cut_believed_after_s(options.poll_timeout_ms)).attempts():
+        starts = _of_all(records, logs.starts, options)
+        ends = _of_all(records, logs.ends, options)
+        ids = logs.ids({partition.topic for partition in records})
+        found = partition_losses(records, LogState(ids, starts, ends), {})
+        if not any(loss.cause is Cause.CUT for loss in found):
+            break
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:
         refuse(losses)

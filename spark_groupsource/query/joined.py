@@ -37,7 +37,7 @@ class Joined:
         ledger: Ledger,
         options: Options,
         *,
-        leave_deleted: Callable[[Joined], bool],
+        leave_deleted: Callable[[Joined], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Take over a member that has its first assignment.
@@ -46,8 +46,7 @@ class Joined:
             member: a member that has its first assignment.
             ledger: the records of its partitions.
             options: the options of the source.
-            leave_deleted: gives up the partitions whose topic was deleted, for which brokers accept no commit; returns whether
-                there are any.
+            leave_deleted: gives up the partitions whose topic was deleted, for which brokers accept no commit.
             clock: returns seconds, monotonic.
         """
         self._member = member
@@ -94,6 +93,10 @@ class Joined:
     def records(self) -> Mapping[TopicPartition, CommitRecord]:
         """Return the record of each owned partition, with durable plans closed."""
         return self._member.call(self._ledger.known)
+
+    def commits_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        """Return what the group holds for these partitions, owned by this member or not (`Ledger.commits_of`)."""
+        return self._member.call(lambda: self._ledger.commits_of(partitions))
 
     def to_reread(self) -> Ranges:
         """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`).
@@ -162,13 +165,19 @@ class Joined:
         """Do a step that commits on the consumer's thread, and again while a passing error or a rebalance forbids it.
 
         Raises:
-            GroupKafkaError: an error that does not pass, or one that lasts longer than `assignmentTimeout`.
+            GroupKafkaError: an error that does not pass, or one that lasts longer than `assignmentTimeout`; or at once the error
+                that ended the member.
         """
         return self._deadline().retry(lambda: self._member.call(step), self._passes)
 
     def _passes(self, error: Exception) -> bool:
+        if error is self._member.failure:
+            return False
         if isinstance(error, TopicNotFound):
-            return self._leave_deleted(self)
+            # The coordinator may learn of a deletion before the broker that is asked about the topic: then there is nothing to
+            # give up yet.
+            self._leave_deleted(self)
+            return True
         return isinstance(error, MemberUnknown) or (isinstance(error, GroupKafkaError) and error.passing)
 
     def _deadline(self) -> Deadline:

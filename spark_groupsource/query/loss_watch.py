@@ -16,6 +16,7 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import (
     Cause,
+    CutDoubts,
     LogState,
     PartitionLoss,
     changed,
@@ -30,6 +31,7 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, topics_of
+from spark_groupsource.patience import cut_believed_after_s
 from spark_groupsource.query.joined import Joined
 
 LOOK_AT_TOPICS_EVERY_S = 1.0
@@ -70,10 +72,11 @@ class LossWatch:
         self._reported: dict[TopicPartition, PartitionLoss] = {}
         """The newest loss of each partition: older ones cannot come again."""
         self._deleted: set[TopicPartition] = set()
+        self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
         self.target: Target | None = None
         """Set once, before the first plan, under Trigger.AvailableNow."""
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The end of each owned partition at the last look (exclusive)."""
+        """The end of each owned partition at the last look (exclusive), without those that seem to be cut."""
 
     def look(self, joined: Joined, stream: Stream) -> Mapping[TopicPartition, CommitRecord]:
         """Return the records of the owned partitions, once what is lost was reported and is behind them; set `ends`.
@@ -89,9 +92,12 @@ class LossWatch:
                     time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
                 left = self._left(stream, records)
                 logs = self._logs(records, left, again=attempt > 0)
-                self.ends = logs.ends
                 of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
                 losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
+                doubted = self._cuts.about([*of_target, *losses], logs)
+                self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
+                of_target = [loss for loss in of_target if loss.partition not in doubted]
+                losses = [loss for loss in losses if loss.partition not in doubted]
                 if not (losses or of_target):
                     return {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
             refuse_target(of_target)
@@ -118,11 +124,8 @@ class LossWatch:
         lost = {loss.partition for loss in losses}
         return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in lost})
 
-    def leave_deleted(self, joined: Joined) -> bool:
+    def leave_deleted(self, joined: Joined) -> None:
         """Give up the partitions whose topic was just deleted: brokers accept no commit for them.
-
-        Returns:
-            Whether there are any.
 
         Raises:
             DataLossError: `failOnDataLoss` is true.
@@ -132,7 +135,6 @@ class LossWatch:
         losses = partition_losses(records, LogState(ids), self.ends)
         self._report(joined, losses)
         joined.go_on(losses)
-        return any(changed(record.topic_id, ids.get(partition.topic, "")) for partition, record in records.items())
 
     def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
         """Return the partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""

@@ -4,15 +4,18 @@ The JVM sends the task's command, and then its partition. The second message wai
 algorithm). The worker's kernel delays the acknowledgement by 40 ms, in case there is an answer to send it with. SPARK-51667 is
 the same problem on another socket of Spark. On this socket a source can only act at the moment between the two messages: when the
 source is unpickled.
+
+Measured: a trickle in 4 partitions on 2 cores, Spark 4.3, blocks of micro-batches with and without this by turns, on a machine
+with other load. The median of `addBatch` was 144 ms, and 200 ms without (96 micro-batches each).
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
-import os
 import socket
 import sys
+from io import BufferedReader
+from types import FrameType
 from typing import Any
 
 
@@ -21,22 +24,33 @@ class PromptlyAcknowledged:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        acknowledge()
+        descriptor = sparks_socket()
+        if descriptor is not None:
+            acknowledge(descriptor)
 
 
-def acknowledge() -> None:
+def sparks_socket() -> int | None:
+    """Return the descriptor from which Spark's worker reads what this thread unpickles. `None` outside a worker.
+
+    Spark gives it to nobody, but `pyspark.worker.main(infile, outfile)` is one of the callers. Other sockets of the process are
+    the user's, and are left alone.
+    """
+    frame: FrameType | None = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") == "pyspark.worker":
+            infile = frame.f_locals.get("infile")
+            return infile.fileno() if isinstance(infile, BufferedReader) else None
+        frame = frame.f_back
+    return None
+
+
+def acknowledge(descriptor: int) -> None:
     """Have the kernel acknowledge at once what has arrived by TCP (`TCP_QUICKACK`). Does nothing on systems other than Linux.
 
-    A task cannot know which of the process's sockets is Spark's, so this sets the option on each of them. It does no harm.
+    Args:
+        descriptor: A socket. For one that is not of TCP, this does nothing.
     """
-    if sys.platform != "linux":
-        return
-    descriptors: list[str] = []
-    with contextlib.suppress(OSError):
-        descriptors = os.listdir("/proc/self/fd")
-    # Not through Python socket objects: after `socket.setdefaulttimeout` they would make Spark's socket non-blocking.
-    set_option = ctypes.CDLL(None).setsockopt
-    on = ctypes.c_int(1)
-    for descriptor in descriptors:
-        # For a descriptor that is no TCP socket, or is closed by now, this only returns an error.
-        set_option(int(descriptor), socket.IPPROTO_TCP, socket.TCP_QUICKACK, ctypes.byref(on), ctypes.sizeof(on))
+    if sys.platform == "linux":
+        # Not through a Python socket object: after `socket.setdefaulttimeout` it would make Spark's socket non-blocking.
+        on = ctypes.c_int(1)
+        ctypes.CDLL(None).setsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_QUICKACK, ctypes.byref(on), ctypes.sizeof(on))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.errors import BrokerUnavailable, TopicNotFound
 from spark_groupsource.group.adoption import Lookup
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
@@ -16,15 +16,23 @@ from spark_groupsource.partition import TopicPartition
 from tests.simulation.survey import HeldSurvey
 
 RECORDED, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
+OTHER = TopicPartition("returns", 0)
 PATIENCE_S = 10.0
 
 
 class Group(FencedCommits):
-    """What a group holds, and brokers that answer when a test says so. Partitions in `silent` have no leader."""
+    """What a group holds, and brokers that answer when a test says so.
+
+    Partitions in `silent` have no leader. Topics in `gone` do not exist, as brokers say, those in `refused` as the coordinator
+    says.
+    """
 
     def __init__(self) -> None:
         self.commits: dict[TopicPartition, GroupCommit] = {RECORDED: Foreign(5)}
         self.silent: set[TopicPartition] = set()
+        self.gone: set[str] = set()
+        self.refused: set[str] = set()
+        self.unreachable = False
         self.error: Exception | None = None
         self.now = 0.0
         self.survey = HeldSurvey(self.look_up)
@@ -39,17 +47,33 @@ class Group(FencedCommits):
     def look_up(self, _: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
         if self.error is not None:
             raise self.error
-        known = {partition: commit for partition, commit in commits.items() if partition not in self.silent}
-        return Lookup(known, dict.fromkeys(known, 7), {}, self.silent & commits.keys(), [])
+        unknown = {partition for partition in commits if partition in self.silent or partition.topic in self.gone}
+        known = {partition: commit for partition, commit in commits.items() if partition not in unknown}
+        return Lookup(known, dict.fromkeys(known, 7), dict.fromkeys(self.gone), unknown, [])
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+        if self.unreachable:
+            raise BrokerUnavailable("the coordinator is down")
         return {partition: self.commits.get(partition) for partition in partitions}
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
         yield records
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        self.commits |= records
+        self.commits |= {partition: record for partition, record in records.items() if partition.topic not in self.refused}
+        if any(partition.topic in self.refused for partition in records):
+            raise TopicNotFound("unknown topic")
+
+    def acquire(self, *partitions: TopicPartition) -> None:
+        self.ledger.acquired(frozenset(partitions))
+        self.pass_time(0)
+
+    def pass_time(self, seconds: float) -> None:
+        """The consumer's thread goes round after a while, and after each answer. Everything it asks is answered."""
+        self.now += seconds
+        self.ledger.idle()
+        while self.survey.waiting:
+            self.answer()
 
     def answer(self) -> None:
         """The brokers answer the oldest question, and the consumer's thread takes the answer."""
@@ -103,3 +127,107 @@ def test_errors_about_a_partition_that_was_lost_do_not_count_for_the_next_one(gr
     group.ledger.idle()
     with pytest.raises(BrokerUnavailable):
         group.answer()
+
+
+def test_each_partition_has_a_patience_of_its_own(group: Group) -> None:
+    """Something waits all the time, but nothing waits for long."""
+    for number in range(10):
+        silent = TopicPartition("orders", 10 + number)
+        group.silent.add(silent)
+        group.acquire(silent)
+        group.pass_time(PATIENCE_S / 2)
+        group.silent = {silent}
+    assert len(group.ledger.positions) == 8
+
+
+def test_a_partition_without_a_leader_delays_no_other_and_is_an_error_when_its_patience_is_over(group: Group) -> None:
+    group.silent = {NEW}
+    group.acquire(NEW)
+    group.pass_time(PATIENCE_S / 2)
+    group.acquire(OTHER)
+    assert group.ledger.positions == {OTHER: 7}
+    assert group.ledger.ready()
+    group.pass_time(PATIENCE_S / 2)
+    with pytest.raises(BrokerUnavailable, match=f"{NEW} .*leader"):
+        group.pass_time(1)
+
+
+def test_what_failed_before_is_asked_about_apart(group: Group) -> None:
+    """Its leader may delay the answer for long."""
+    group.silent = {NEW}
+    group.acquire(NEW)
+    group.now += 1
+    group.ledger.acquired(frozenset({OTHER}))
+    assert [set(question.commits) for question in group.survey.waiting] == [{OTHER}, {NEW}]
+
+
+def test_a_partition_of_a_deleted_topic_is_waited_for_without_an_end(group: Group) -> None:
+    group.gone = {"returns"}
+    group.acquire(RECORDED, OTHER)
+    for _ in range(10):
+        group.pass_time(PATIENCE_S)
+    assert group.ledger.positions == {RECORDED: 5}
+    group.gone = set()
+    group.pass_time(1)
+    assert group.ledger.positions == {RECORDED: 5, OTHER: 7}, "the topic was created again"
+
+
+def test_planning_begins_without_a_partition_when_all_their_topics_are_deleted(group: Group) -> None:
+    group.gone = {"returns"}
+    group.ledger.acquired(frozenset({OTHER}))
+    assert not group.ledger.ready()
+    group.pass_time(0)
+    assert group.ledger.ready()
+    group.ledger.acquired(frozenset({NEW}))
+    assert not group.ledger.ready()
+    group.pass_time(0)
+    assert group.ledger.ready()
+    assert group.ledger.positions == {NEW: 7}
+
+
+def test_no_time_runs_for_a_deleted_topic_while_the_coordinator_is_down(group: Group) -> None:
+    group.gone = {"returns"}
+    group.acquire(RECORDED, OTHER)
+    group.unreachable = True
+    for _ in range(3):
+        group.pass_time(PATIENCE_S)
+    group.unreachable = False
+    group.gone, group.silent = set(), {OTHER}
+    group.pass_time(1)
+    group.pass_time(PATIENCE_S)
+    with pytest.raises(BrokerUnavailable, match="leader"):
+        group.pass_time(1)
+
+
+def test_a_coordinator_that_is_down_ends_the_adoption_when_the_patience_is_over(group: Group) -> None:
+    group.unreachable = True
+    group.acquire(RECORDED)
+    group.pass_time(PATIENCE_S)
+    with pytest.raises(BrokerUnavailable, match="the coordinator is down"):
+        group.pass_time(1)
+
+
+def test_a_topic_that_only_the_coordinator_knows_to_be_deleted_does_not_delay_the_others(group: Group) -> None:
+    group.refused = {"returns"}
+    group.acquire(RECORDED, NEW, OTHER)
+    assert group.ledger.positions == {RECORDED: 5, NEW: 7}
+    group.pass_time(PATIENCE_S / 2)
+    group.gone = {"returns"}
+    for _ in range(3):
+        group.pass_time(PATIENCE_S)
+    assert not group.ledger.in_flight(frozenset({OTHER}))
+
+
+def test_a_topic_that_brokers_and_coordinator_disagree_about_is_an_error_when_the_patience_is_over(group: Group) -> None:
+    group.refused = {"returns"}
+    group.acquire(OTHER)
+    group.pass_time(PATIENCE_S)
+    with pytest.raises(TopicNotFound):
+        group.pass_time(1)
+
+
+def test_the_commits_of_deleted_topics_are_found_among_many_by_halving(group: Group) -> None:
+    partitions = [TopicPartition(f"topic-{number:02}", 0) for number in range(64)]
+    group.refused = {"topic-07", "topic-50"}
+    group.acquire(*partitions)
+    assert group.ledger.positions.keys() == {one for one in partitions if one.topic not in group.refused}

@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, MEMBER_ERRORS, REQUEST_ERRORS, explain
 
 ON_COMMIT = {
     "ILLEGAL_GENERATION": errors.GenerationChanged,
@@ -51,6 +51,19 @@ ON_REQUEST = {
 }
 
 
+AS_MEMBER = {
+    **ON_REQUEST,
+    "INCONSISTENT_GROUP_PROTOCOL": errors.MembershipError,
+    "UNSUPPORTED_ASSIGNOR": errors.MembershipError,
+    "GROUP_ID_NOT_FOUND": errors.MembershipError,
+    "INVALID_GROUP_ID": errors.MembershipError,
+    "INVALID_REGULAR_EXPRESSION": errors.MembershipError,
+    "UNSUPPORTED_VERSION": errors.MembershipError,
+    "_UNSUPPORTED_FEATURE": errors.MembershipError,
+    "_FATAL": errors.MembershipError,
+}
+
+
 @pytest.mark.parametrize(("code", "kind"), ON_COMMIT.items())
 def test_a_commits_error_becomes(code: str, kind: type[errors.GroupKafkaError]) -> None:
     error = explain(KafkaError(getattr(KafkaError, code)), "committing orders-3", COMMIT_ERRORS)
@@ -63,7 +76,47 @@ def test_a_requests_error_becomes(code: str, kind: type[errors.GroupKafkaError])
     assert type(explain(KafkaError(getattr(KafkaError, code)), "reading")) is kind
 
 
+@pytest.mark.parametrize(("code", "kind"), AS_MEMBER.items())
+def test_an_error_that_ends_a_member_becomes(code: str, kind: type[errors.GroupKafkaError]) -> None:
+    error = explain(KafkaError(getattr(KafkaError, code)), "as a member", MEMBER_ERRORS)
+    assert type(error) is kind
+    assert not error.passing
+
+
+@pytest.mark.parametrize(("code", "kind"), [one for one in AS_MEMBER.items() if one[0] != "_FATAL"])
+def test_an_error_that_librdkafka_hides_behind_a_fatal_one_becomes_the_same(
+    code: str, kind: type[errors.GroupKafkaError]
+) -> None:
+    plain = KafkaError(getattr(KafkaError, code))
+    fatal = KafkaError(KafkaError._FATAL, f"ConsumerGroupHeartbeat fatal error: {plain.str()}", True)
+    assert type(explain(fatal, "as a member", MEMBER_ERRORS)) is kind
+    assert plain.name() in str(explain(fatal, "as a member", MEMBER_ERRORS))
+
+
+def test_a_fatal_error_of_a_member_that_is_not_listed_does_not_pass() -> None:
+    error = explain(KafkaError(KafkaError.GROUP_MAX_SIZE_REACHED, None, True), "as a member", MEMBER_ERRORS)
+    assert type(error) is errors.MembershipError
+    assert "GROUP_MAX_SIZE_REACHED" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("code", "option"),
+    [
+        ("INCONSISTENT_GROUP_PROTOCOL", "kafka.partition.assignment.strategy"),
+        ("UNSUPPORTED_ASSIGNOR", "kafka.group.remote.assignor"),
+        ("GROUP_ID_NOT_FOUND", "kafka.group.protocol"),
+        ("INVALID_GROUP_ID", "kafka.group.id"),
+        ("INVALID_REGULAR_EXPRESSION", "subscribePattern"),
+        ("UNSUPPORTED_VERSION", "kafka.group.protocol"),
+        ("_UNSUPPORTED_FEATURE", "kafka.group.protocol"),
+    ],
+)
+def test_an_error_that_an_option_causes_names_the_option(code: str, option: str) -> None:
+    assert option in str(explain(KafkaError(getattr(KafkaError, code)), "as a member", MEMBER_ERRORS))
+
+
 def test_no_code_is_handled_without_a_test() -> None:
+    assert {getattr(KafkaError, code) for code in AS_MEMBER} == MEMBER_ERRORS.keys()
     assert {getattr(KafkaError, code) for code in ON_COMMIT} == COMMIT_ERRORS.keys()
     assert {getattr(KafkaError, code) for code in ON_REQUEST} == REQUEST_ERRORS.keys()
     assert {getattr(KafkaError, code) for code in ON_LOGIN} == login_trouble._BY_CODE.keys()

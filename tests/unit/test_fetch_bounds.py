@@ -9,10 +9,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch import bounds
-from spark_groupsource.fetch.bounds import CUT_BELIEVED_AFTER_S, NoAnswer, ask_bounds
+from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import CUT_BELIEVED_AFTER_S
 
 ORDERS = TopicPartition("orders", 0)
 

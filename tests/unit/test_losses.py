@@ -11,6 +11,7 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import (
     Cause,
+    CutDoubts,
     LogState,
     PartitionLoss,
     changed,
@@ -215,3 +216,48 @@ def test_the_warning_has_the_range_and_where_the_query_goes_on(caplog: pytest.Lo
     assert "orders-3 [100, 150)" in first
     assert "the query goes on at 150 (failOnDataLoss=false)" in first
     assert "nothing more is read there" in second
+
+
+class TestALogThatSeemsToBeCut:
+    CUT = logs(0, 70)
+
+    @pytest.fixture
+    def now(self) -> list[float]:
+        return [1000.0]
+
+    @pytest.fixture
+    def doubts(self, now: list[float]) -> CutDoubts:
+        return CutDoubts(12.0, clock=lambda: now[0])
+
+    def test_is_in_doubt_until_that_was_the_answer_for_long(self, doubts: CutDoubts, now: list[float]) -> None:
+        for passed in (0.0, 0.04, 11.9):
+            now[0] = 1000.0 + passed
+            assert doubts.about(found(self.CUT), self.CUT) == {ORDERS}
+        now[0] = 1012.0
+        assert doubts.about(found(self.CUT), self.CUT) == set()
+
+    def test_is_doubted_anew_after_an_answer_with_the_records(self, doubts: CutDoubts, now: list[float]) -> None:
+        doubts.about(found(self.CUT), self.CUT)
+        now[0] += 11
+        assert doubts.about(found(logs(0, 100)), logs(0, 100)) == set()
+        now[0] += 11
+        assert doubts.about(found(self.CUT), self.CUT) == {ORDERS}
+
+    def test_stays_in_doubt_while_no_broker_was_asked_who_leads(self, doubts: CutDoubts, now: list[float]) -> None:
+        without_ids = LogState({}, self.CUT.starts, self.CUT.ends)
+        doubts.about(found(without_ids), without_ids)
+        now[0] += 60
+        assert doubts.about(found(without_ids), without_ids) == {ORDERS}
+        assert doubts.about(found(self.CUT), self.CUT) == set()
+
+    def test_holds_back_no_other_loss(self, doubts: CutDoubts) -> None:
+        for state in (logs(150, 300), logs(0, 70, NEW), logs(0, 70, None)):
+            losses = found(state)
+            assert losses
+            assert doubts.about(losses, state) == set()
+
+    def test_is_said_once(self, doubts: CutDoubts, caplog: pytest.LogCaptureFixture) -> None:
+        for _ in range(3):
+            doubts.about(found(self.CUT), self.CUT)
+        (record,) = caplog.records
+        assert record.getMessage().startswith("orders-3: its log ends at 70, below what should be in it")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline, Retries
+from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline, Failures, Retries
 
 
 class Time:
@@ -76,9 +76,9 @@ def test_an_error_that_does_not_pass_is_raised_at_once(time: Time) -> None:
 
 
 def test_what_failed_is_due_after_the_interval_or_when_there_is_something_new(time: Time) -> None:
-    retries = Retries(60, interval_s=2, clock=time)
+    retries = Retries(interval_s=2, clock=time)
     assert retries.due
-    assert retries.failed()
+    retries.failed()
     assert not retries.due
     time.now += 2
     assert retries.due
@@ -87,16 +87,58 @@ def test_what_failed_is_due_after_the_interval_or_when_there_is_something_new(ti
     assert retries.due
 
 
-def test_the_patience_counts_from_the_first_failure_in_a_row(time: Time) -> None:
-    retries = Retries(60, clock=time)
-    assert retries.failed()
+def test_each_of_many_has_a_patience_of_its_own_from_its_first_failure_in_a_row(time: Time) -> None:
+    failures: Failures[str] = Failures(60, clock=time)
+    assert not failures.failed({"a", "b"})
     time.now += 50
-    retries.succeeded()
-    assert retries.failed(), "counted anew"
+    failures.forget({"b"})
+    assert not failures.failed({"a", "b", "c"}), "b is counted anew"
+    time.now += 11
+    assert failures.failed({"a", "b", "c"}) == {"a"}
+    time.now += 50
+    assert failures.failed({"b", "c"}) == {"b", "c"}
+
+
+def test_what_is_put_off_is_no_failure_and_has_its_whole_patience_when_it_fails(time: Time) -> None:
+    failures: Failures[str] = Failures(60, clock=time)
+    failures.failed({"a"})
+    time.now += 50
+    failures.put_off({"a"}, 1)
+    time.now += 1000
+    assert not failures.failed({"a"})
     time.now += 60
-    assert retries.failed()
+    assert not failures.failed({"a"})
     time.now += 1
-    assert not retries.failed()
+    assert failures.failed({"a"}) == {"a"}
+
+
+def test_what_failed_at_different_times_is_due_together(time: Time) -> None:
+    failures: Failures[str] = Failures(60, interval_s=2, clock=time)
+    assert failures.due({"a", "b", "c"}) == {"a", "b", "c"}
+    failures.failed({"a"})
+    time.now += 0.9
+    failures.failed({"b"})
+    assert failures.due({"a", "b", "c"}) == {"c"}
+    assert failures.failing({"a", "b", "c"}) == {"a", "b"}
+    time.now += 1.1
+    assert failures.due({"a", "b", "c"}) == {"a", "b", "c"}
+
+
+def test_what_failed_is_not_due_at_once_whatever_the_clock_shows(time: Time) -> None:
+    failures: Failures[int] = Failures(60, clock=time)
+    for tick in range(1000):
+        time.now = tick / 10
+        failures.failed({tick})
+        assert not failures.due({tick})
+
+
+def test_what_is_put_off_waits_for_the_interval_that_it_is_given(time: Time) -> None:
+    failures: Failures[str] = Failures(60, interval_s=2, clock=time)
+    failures.put_off({"a"}, 10)
+    time.now += 9
+    assert not failures.due({"a"})
+    time.now += 1
+    assert failures.due({"a"})
 
 
 def test_pauses_between_attempts_grow_from_a_short_first_one(time: Time) -> None:

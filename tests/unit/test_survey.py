@@ -38,7 +38,8 @@ class Brokers:
         assert self.survey.answer(0)
 
     def found(self, stream: Stream = STREAM) -> set[TopicPartition]:
-        return {partition for lookup in self.survey.answers(stream) for partition in lookup.commits}
+        """The partitions that can be adopted now."""
+        return {partition for _, found in self.survey.answers(stream) if isinstance(found, Lookup) for partition in found.commits}
 
 
 @pytest.fixture
@@ -70,7 +71,9 @@ def test_an_answer_from_before_a_partition_was_lost_and_acquired_again_is_droppe
     brokers.answer()
     assert brokers.found() == set()
     brokers.answer()
-    (lookup,) = brokers.survey.answers(STREAM)
+    ((partitions, lookup),) = brokers.survey.answers(STREAM)
+    assert partitions == {NEW}
+    assert isinstance(lookup, Lookup)
     assert lookup.commits == {NEW: Foreign(20, "")}
 
 
@@ -92,17 +95,20 @@ def test_an_answer_is_dropped_when_a_plan_has_another_topic_of_the_same_name(bro
     assert brokers.found(replace(STREAM, topics={"orders": "new"})) == {NEW}
 
 
-def test_an_error_is_raised_where_the_answers_are_taken_unless_the_partition_was_lost(brokers: Brokers) -> None:
+def test_an_error_comes_with_the_partitions_that_it_is_about_unless_they_were_lost(brokers: Brokers) -> None:
     brokers.error = BrokerUnavailable("down")
-    brokers.survey.ask(STREAM, {NEW: None})
+    brokers.survey.acquired({RECORDED, NEW})
+    brokers.survey.ask(STREAM, {RECORDED: None, NEW: None})
+    brokers.survey.forget({RECORDED})
     brokers.answer()
-    with pytest.raises(BrokerUnavailable, match="down"):
-        brokers.found()
+    ((partitions, error),) = brokers.survey.answers(STREAM)
+    assert (set(partitions), error) == ({NEW}, brokers.error)
     assert not brokers.survey.asked
+    assert not brokers.survey.unheard
     brokers.survey.ask(STREAM, {NEW: None})
     brokers.survey.forget({NEW})
     brokers.answer()
-    assert brokers.found() == set()
+    assert list(brokers.survey.answers(STREAM)) == []
 
 
 def test_brokers_are_asked_on_another_thread() -> None:
@@ -115,5 +121,5 @@ def test_brokers_are_asked_on_another_thread() -> None:
     survey = Survey(look_up)
     survey.ask(STREAM, {RECORDED: Foreign(5, "")})
     until(lambda: survey.answered, "an answer")
-    assert [set(lookup.commits) for lookup in survey.answers(STREAM)] == [{RECORDED}]
+    assert [partitions for partitions, _ in survey.answers(STREAM)] == [{RECORDED}]
     assert asked_on != [threading.current_thread()]

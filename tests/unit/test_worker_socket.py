@@ -1,4 +1,4 @@
-"""The kernel's own sockets acknowledge at once. TCP_QUICKACK shows whether they do."""
+"""The socket of Spark's worker acknowledges at once, and no other does. TCP_QUICKACK shows whether they do."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import os
 import pickle
 import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -23,6 +24,19 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP h
 @pytest.fixture
 def delaying() -> Iterator[socket.socket]:
     """One end of a connection on which the kernel puts acknowledgements off."""
+    with _delaying() as answering:
+        yield answering
+
+
+@pytest.fixture
+def of_the_user() -> Iterator[socket.socket]:
+    """Another one, of code that has nothing to do with Spark."""
+    with _delaying() as answering:
+        yield answering
+
+
+@contextmanager
+def _delaying() -> Iterator[socket.socket]:
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         socket.create_connection(server.getsockname()),
@@ -33,38 +47,55 @@ def delaying() -> Iterator[socket.socket]:
         yield answering
 
 
+def in_spark_worker(infile: object, step: Callable[[], object]) -> object:
+    """Call a step from where Spark's worker unpickles: below `pyspark.worker.main(infile, outfile)`."""
+    module: dict[str, Any] = {"__name__": "pyspark.worker"}
+    exec("def main(infile, step):\n    return step()\n", module)  # noqa: S102
+    return module["main"](infile, step)
+
+
 def test_what_has_come_is_acknowledged_at_once(delaying: socket.socket) -> None:
-    acknowledge()
+    acknowledge(delaying.fileno())
     assert _acknowledges(delaying)
 
 
-def test_all_else_stays_as_it_is(delaying: socket.socket) -> None:
+def test_what_is_no_connection_stays_as_it_is() -> None:
     one, other = socket.socketpair()
-    with one, other, socket.socket() as not_connected, open(__file__, "rb") as file:
-        acknowledge()
+    with one, other, open(__file__, "rb") as file:
+        for each in (one, file):
+            acknowledge(each.fileno())
         one.send(b"!")
         assert other.recv(1) == b"!"
-        assert not_connected.getsockopt(socket.SOL_SOCKET, socket.SO_TYPE) == socket.SOCK_STREAM
         assert file.read(3) == b'"""'
-    delaying.send(b"!")
 
 
 def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(delaying: socket.socket) -> None:
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(5)
     try:
-        acknowledge()
+        acknowledge(delaying.fileno())
     finally:
         socket.setdefaulttimeout(before)
     assert os.get_blocking(delaying.fileno())
 
 
 @pytest.mark.parametrize(("reader", "of_task"), [(GroupKafkaStreamReader, TaskReader), (GroupKafkaBatchReader, BatchTaskReader)])
-def test_a_reader_that_arrives_in_a_worker_acknowledges(reader: Any, of_task: type, delaying: socket.socket) -> None:
+def test_a_reader_that_arrives_in_a_worker_acknowledges_on_the_socket_of_spark_alone(
+    reader: Any, of_task: type, delaying: socket.socket, of_the_user: socket.socket
+) -> None:
     pickled = pickle.dumps(reader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"})))
     assert not _acknowledges(delaying)
-    assert type(pickle.loads(pickled)) is of_task  # noqa: S301 -- what was pickled here
+    with os.fdopen(os.dup(delaying.fileno()), "rb") as infile:
+        read = in_spark_worker(infile, lambda: pickle.loads(pickled))  # noqa: S301 -- what was pickled here
+    assert type(read) is of_task
     assert _acknowledges(delaying)
+    assert not _acknowledges(of_the_user)
+
+
+def test_a_reader_that_is_unpickled_elsewhere_touches_no_socket(delaying: socket.socket) -> None:
+    reader = GroupKafkaStreamReader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"}))
+    pickle.loads(pickle.dumps(reader))  # noqa: S301
+    assert not _acknowledges(delaying)
 
 
 def _acknowledges(one: socket.socket) -> bool:

@@ -17,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
     ResourceType,
 )
 
+from spark_groupsource import patience
 from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.fetch import bounds, reading
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
@@ -60,8 +60,7 @@ def using(cluster: Cluster) -> MakeSettings:
 def believed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """A log that ends below the range is believed after a second, unless the test asks for `patient`."""
     if "patient" not in request.fixturenames:
-        for module in (bounds, reading):
-            monkeypatch.setattr(module, "CUT_BELIEVED_AFTER_S", 1.0)
+        monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
 
 
 @pytest.fixture

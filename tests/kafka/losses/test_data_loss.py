@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
+from collections.abc import Mapping
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import CUT_BELIEVED_AFTER_S
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf
 from tests.kafka.losses.conftest import GOES_ON, QUICK, Brokers, ended
@@ -114,10 +120,68 @@ def test_a_position_beyond_the_log_of_the_same_topic_is_a_log_that_was_cut(
     assert re.search(loss, ended(a))
     a.cycle.stop()
     b = query(name, **GOES_ON)
-    b.until_planning(1)
-    assert re.search(loss + ".*the query goes on at 10", caplog.text)
+    until(lambda: b.plan() or re.search(loss + ".*the query goes on at 10", caplog.text), "the cut is believed")
     produce(name, [(None, b"x")] * 5)
     assert b.run_batch() == {0: (10, 15)}
+
+
+class TestAnEndThatIsTooLowForAMoment:
+    """As a leader gives it that was replaced and does not know: `low` is the end that it gives of partition 0."""
+
+    @pytest.fixture
+    def low(self, monkeypatch: pytest.MonkeyPatch) -> dict[TopicPartition, int]:
+        low: dict[TopicPartition, int] = {}
+        ends = Topics.ends
+        monkeypatch.setattr(Topics, "ends", lambda self, asked: {**(known := ends(self, asked)), **_of(low, known)})
+        return low
+
+    def test_ends_no_query_and_the_other_partitions_go_on(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+    ) -> None:
+        name = topic(partitions=2)
+        for partition in (0, 1):
+            produce(name, [(None, b"x")] * 10, partition)
+        a = query(name)
+        a.until_planning(2)
+        assert a.run_batch() == {0: (0, 10), 1: (0, 10)}
+        low[TopicPartition(name, 0)] = 7
+        for partition in (0, 1):
+            produce(name, [(None, b"x")] * 5, partition)
+        began = time.monotonic()
+        assert a.run_batch() == {1: (10, 15)}
+        assert not a.plan()
+        assert time.monotonic() - began < CUT_BELIEVED_AFTER_S / 2
+        low.clear()
+        assert a.run_batch() == {0: (10, 15)}
+
+    def test_ends_no_run_of_available_now_before_its_target(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+    ) -> None:
+        name = topic()
+        produce(name, [(None, b"x")] * 10)
+        a = query(name, maxOffsetsPerTrigger="4")
+        a.cycle.fix_target()
+        assert a.run_batch() == {0: (0, 4)}
+        low[TopicPartition(name, 0)] = 3
+        healed = threading.Timer(2.0, low.clear)
+        healed.start()
+        assert a.run_batch() == {0: (4, 8)}
+
+    def test_is_believed_when_it_stays(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+    ) -> None:
+        name = topic()
+        produce(name, [(None, b"x")] * 10)
+        a = query(name, **{"kafkaConsumer.pollTimeoutMs": "3000"})
+        assert a.run_batch() == {0: (0, 10)}
+        low[TopicPartition(name, 0)] = 7
+        began = time.monotonic()
+        assert re.search(rf"{name}-0 \[7, 10\) \(3 offsets\): .*the log ends at 7", ended(a))
+        assert 3 <= time.monotonic() - began < CUT_BELIEVED_AFTER_S
+
+
+def _of(low: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+    return {partition: end for partition, end in dict(low).items() if partition in known}
 
 
 def test_the_ids_of_topics_stand_in_the_plan_and_in_the_commit_record(

@@ -22,7 +22,7 @@ from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.handoff.commit_record import STREAM_NAME
 
 KEPT_S = 7 * 24 * 3600.0
-"""How long a file stays that nobody has replaced. A stream that reports again makes a new one."""
+"""Seconds that a file stays which nobody has replaced. A stream that reports again makes a new one."""
 
 _LONGEST = 200
 
@@ -38,8 +38,23 @@ class DriverReports:
             folder: where the files are. `None`: a folder of this user below the system's folder for temporary files.
         """
         self._driver = driver
-        user = os.getuid() if hasattr(os, "getuid") else "user"
-        self.folder = folder or Path(tempfile.gettempdir()) / f"spark-groupsource-{user}"
+        self._folder = folder
+        self._has_removed_old = False
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are.
+
+        Raises:
+            ReportsUnavailable: there is no folder for temporary files.
+        """
+        if self._folder is None:
+            user = os.getuid() if hasattr(os, "getuid") else "user"
+            try:
+                self._folder = Path(tempfile.gettempdir()) / f"spark-groupsource-{user}"
+            except OSError as error:
+                raise ReportsUnavailable(f"there is no folder for temporary files: {error.strerror}") from None
+        return self._folder
 
     def write(self, stream: str, plan: int) -> None:
         """Report that `plan` of `stream` is in Spark's commit log.
@@ -56,12 +71,15 @@ class DriverReports:
             with suppress(FileExistsError):
                 self.folder.mkdir(mode=0o700)
             self._check_folder()
-            if not path.exists():
-                self._remove_old()
+            self._remove_old()
             handle, partial = tempfile.mkstemp(prefix=".", dir=self.folder)
-            with open(handle, "w", encoding="ascii") as file:
-                file.write(f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
-            os.replace(partial, path)
+            try:
+                with open(handle, "w", encoding="ascii") as file:
+                    file.write(f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
+                os.replace(partial, path)
+            except OSError:
+                os.unlink(partial)
+                raise
         except OSError as error:
             raise ReportsUnavailable(f"{self.folder} cannot be written to: {error.strerror}") from None
 
@@ -84,7 +102,7 @@ class DriverReports:
 
     def discard(self, stream: str) -> None:
         """Remove the stream's report, if there is one: what it says is of an earlier plan."""
-        with suppress(OSError):
+        with suppress(OSError, ReportsUnavailable):
             self._path(stream).unlink()
 
     def _path(self, stream: str) -> Path:
@@ -103,6 +121,10 @@ class DriverReports:
             )
 
     def _remove_old(self) -> None:
+        """Remove what nobody has replaced for long: once, with the first report of this process."""
+        if self._has_removed_old:
+            return
+        self._has_removed_old = True
         for path in self.folder.iterdir():
             with suppress(OSError):
                 if time.time() - path.lstat().st_mtime > KEPT_S:

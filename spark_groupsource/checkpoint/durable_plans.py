@@ -38,7 +38,10 @@ class DurablePlans:
             if not logged:
                 return None
             batch = max(logged)
-            found = plans(source_lines(files.read(f"offsets/{batch}")).values())
+            text = files.read(f"offsets/{batch}")
+            if not text.strip():
+                return None  # it is being written
+            found = plans(source_lines(text).values())
             if found and stream not in found:
                 raise CheckpointOfAnotherStream(
                     f"checkpointLocation = {without_password(self._location)!r}, an option of the reader, is the checkpoint of "

@@ -28,6 +28,8 @@ class CheckpointFiles:
         self.location = location
         with self._reading():
             if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]+:/", location):
+                if location.lower().startswith(("hdfs:", "viewfs:")):
+                    _keep_signals_from_libhdfs()
                 # s3n and s3a are Hadoop's names for S3. Hadoop writes a local path as file:/path, too.
                 uri = re.sub(r"^s3[an]:", "s3:", re.sub(r"^file:/(?!/)", "file:///", location))
                 self._files, path = fs.FileSystem.from_uri(uri)
@@ -65,9 +67,20 @@ class CheckpointFiles:
             raise CheckpointUnreadable(without_password(f"{self.location} cannot be read: {error}")) from None
 
 
+def _keep_signals_from_libhdfs() -> None:
+    """Have the JVM that libhdfs starts in this process leave the signals alone.
+
+    It would replace the handler of SIGTERM, with which a stopped query leaves its group.
+    """
+    options = os.environ.get("LIBHDFS_OPTS", "")
+    if "-Xrs" not in options.split():
+        os.environ["LIBHDFS_OPTS"] = f"{options} -Xrs".strip()
+
+
 def without_password(text: str) -> str:
     """Return the text without the user and the password that a URI may have before its host, and without its query.
 
     Keys of S3 may contain slashes. A port and a path are not masked, as in `hdfs://host:8020/a@b`. The query may be a token.
     """
+    text = re.sub(r"(?is)\b(s3[an]?:/+)[^/@:\s]*:.*@", r"\1***@", text)  # a secret key may have any character; there is no port
     return re.sub(r"(://[^\s?]*\?)\S+", r"\1***", re.sub(r"://[^/@:\s]*:(?![0-9]+/)\S*@", "://***@", text))

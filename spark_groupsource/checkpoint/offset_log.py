@@ -16,6 +16,7 @@ import re
 from collections.abc import Iterable
 
 from spark_groupsource.errors import OffsetError
+from spark_groupsource.handoff.commit_record import STREAM_NAME
 
 
 def source_lines(text: str) -> dict[str, str]:
@@ -45,9 +46,20 @@ def plans(lines: Iterable[str]) -> dict[str, int]:
             offset = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if not isinstance(offset, dict) or not {"group", "ranges"} <= offset.keys():
-            continue
-        stream, plan = offset.get("stream"), offset.get("plan")
-        if isinstance(stream, str) and isinstance(plan, int):
-            found[stream] = plan
+        if (one := plan_of(offset)) is not None:
+            found[one[0]] = one[1]
     return found
+
+
+def plan_of(offset: object) -> tuple[str, int] | None:
+    """Return the stream and the plan of an offset if it is one of this package. Its ranges are not looked at.
+
+    Args:
+        offset: plain JSON values.
+    """
+    if not isinstance(offset, dict) or not {"group", "ranges"} <= offset.keys():
+        return None
+    stream, plan = offset.get("stream"), offset.get("plan")
+    if not isinstance(stream, str) or not re.fullmatch(STREAM_NAME, stream) or type(plan) is not int:
+        return None
+    return stream, plan

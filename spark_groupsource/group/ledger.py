@@ -1,8 +1,8 @@
 """The record of each owned partition, as the group has it, and the steps that change it.
 
-Everything here runs on the consumer's thread. Other threads read `positions` and `held`, mappings that are replaced and never
-edited. Each step asks the pure rules (handoff/rules.py) for the records to write. It sends them in one commit, or in a few if
-there are thousands. A decision for a partition counts only once its commit is accepted.
+Everything here runs on the consumer's thread, but for `report_durable`. Other threads read `positions`, `held` and `closed`,
+which are replaced and never edited. Each step asks the pure rules (handoff/rules.py) for the records to write. It sends them in
+one commit, or in a few if there are thousands. A decision for a partition counts only once its commit is accepted.
 """
 
 from __future__ import annotations
@@ -116,6 +116,9 @@ class Ledger:
         """The newest report of a durable plan, and its stream. Another thread replaces it."""
         self._unclosed = False
         """Whether a plan was reported as durable, and its claims are still to be closed."""
+        self._unclosable: frozenset[TopicPartition] = frozenset()
+        """Partitions of deleted topics whose claims of a durable plan cannot be closed."""
+        self._settle_between_at = 0.0
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
         """The partitions that are still to be adopted."""
@@ -149,7 +152,7 @@ class Ledger:
         new = partitions - self._records.keys()
         self._acquired |= new
         self._survey.acquired(new)
-        self.idle()
+        self._adopt_acquired()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Leave the partitions out of new plans, and close the claims of durable plans."""
@@ -168,7 +171,7 @@ class Ledger:
             return False
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
-            for partition in partitions
+            for partition in partitions - self._unclosable
         )
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
@@ -209,9 +212,13 @@ class Ledger:
         except GroupKafkaError as error:
             self._unclosed = error.passing or isinstance(error, MemberUnknown)
             self._closing.failed()
-            log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
+            if self._unclosed:
+                log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
+            else:
+                log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
         else:
             self._unclosed = False
+            self._unclosable = frozenset(self._confirmed(self._records))
             self.closed = self._stream.durable
 
     def idle(self) -> None:
@@ -222,6 +229,9 @@ class Ledger:
         """
         self.close_reported()
         self._settle_between_triggers()
+        self._adopt_acquired()
+
+    def _adopt_acquired(self) -> None:
         if not self._acquired:
             return
         try:
@@ -316,6 +326,7 @@ class Ledger:
         self._blocked_at = blocked_at if waiting else None
         if not waiting:
             self._claimed, self._report, self._unclosed = stream.logged, None, False
+            self._unclosable = frozenset()
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
@@ -394,8 +405,9 @@ class Ledger:
         Raises:
             CommitOutcomeUnknown: as `close_reported`.
         """
-        if self._clock() < self._settle_at + SETTLE_BETWEEN_TRIGGERS_S - SETTLE_INTERVAL_S:
+        if self._clock() < self._settle_between_at:
             return
+        self._settle_between_at = self._clock() + SETTLE_BETWEEN_TRIGGERS_S
         try:
             self.settle()
         except CommitOutcomeUnknown:
@@ -448,7 +460,7 @@ class Ledger:
         }
         written = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
         try:
-            self._hold({partition: record for partition, record in adopted.items() if partition not in written})
+            self._note_written({partition: record for partition, record in adopted.items() if partition not in written})
             self._write(written)
         finally:
             held = adopted.keys() & self._records.keys()
@@ -528,10 +540,10 @@ class Ledger:
                 part = {partition: record for partition, record in records.items() if partition.topic in half}
                 missing = self._write_part(part) or missing
             return missing
-        self._hold(records)
+        self._note_written(records)
         return None
 
-    def _hold(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+    def _note_written(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Note the records that the group has now."""
         self._records |= records
         self._acquired -= records.keys()

@@ -229,6 +229,8 @@ class Member:
     def _fail(self, error: GroupKafkaError) -> None:
         if self._failure is None:
             self._failure = error
+            if self._has_joined:  # the query hears of it with its next call, which may be its next trigger
+                log.error("group %s: this driver's membership ends: %s", self._group_id, error)
 
     def _poll(self, timeout_s: float) -> None:
         message = self.consumer.poll(timeout_s)

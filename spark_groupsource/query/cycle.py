@@ -27,6 +27,7 @@ from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
+from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining, StartingOffsets
@@ -186,7 +187,10 @@ class Cycle:
         self._durable_watch.claiming(end.stream, end.plan)
         began = self._clock()
         granted = joined.claim(stream, self._watch.remaining)
-        self._durable_watch.claimed(end.stream, end.plan)
+        if granted:
+            self._durable_watch.claimed(end.stream, end.plan)
+        else:
+            self._durable_watch.nothing_claimed()
         self._observer.claimed(end.plan, self._clock() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in granted.get(partition, ()))
@@ -212,12 +216,15 @@ class Cycle:
             "totalHeld": sum(held.values()),
         }
 
-    def stop(self) -> None:
+    def stop(self, *, with_driver: bool = False) -> None:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler.
 
         If the last micro-batch is finished, its claims are closed first.
+
+        Args:
+            with_driver: whether the driver has died, so that it reports nothing more.
         """
-        self._durable_watch.conclude()
+        self._durable_watch.conclude(durable_watch.LAST_LOOK_S if with_driver else durable_watch.AT_STOP_S)
         self._joining.leave()
 
     def _report_durable(self, stream: str, plan: int) -> None:

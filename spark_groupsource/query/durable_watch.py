@@ -1,14 +1,16 @@
 """Looks whether Spark has finished the newest claimed plan, so that its claims are closed before the next trigger.
 
 Spark itself shows it with its next `latestOffset`, which may be an hour away and never comes after the last micro-batch. Until
-then one thread looks at two places, of which either suffices: the report of the driver's program (`driver_reports`), and the
-commit log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). What it finds goes to the
-ledger, which decides whether to believe it (`Ledger.report_durable`). The thread sleeps while no plan is claimed.
+then two threads look at one place each, of which either suffices: the report of the driver's program (`driver_reports`), and the
+commit log in the checkpoint (`durable_plans`, if the reader has the option `checkpointLocation`). A file system that hangs holds
+up its own thread only. What they find goes to the ledger, which decides whether to believe it (`Ledger.report_durable`). They
+sleep while no plan is claimed.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -48,6 +50,9 @@ REPORTED_WITHIN_S = 3.0
 AT_STOP_S = 2.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
 
+LAST_LOOK_S = 0.5
+"""The same when the driver has died: no report comes any more, and there is time for one look."""
+
 
 @dataclass(frozen=True, eq=False)
 class Claim:
@@ -60,8 +65,35 @@ class Claim:
     at: float
 
 
+class _Looker:
+    """A thread that looks again and again. It sleeps as long as each look says, unless it is woken."""
+
+    def __init__(self, name: str, look: Callable[[], float | None]) -> None:
+        self._look = look
+        self._woken: SimpleQueue[None] = SimpleQueue()
+        self._thread = threading.Thread(target=self._run, name=f"groupkafka-durable-{name}", daemon=True)
+        self.start = self._thread.start
+
+    def wake(self) -> None:
+        """Have it look now. Any thread, and a signal handler, may call this."""
+        self._woken.put(None)
+
+    def _run(self) -> None:
+        while True:
+            pause_s = self._look()
+            try:
+                self._woken.get(timeout=pause_s)
+                while True:
+                    self._woken.get_nowait()
+            except Empty:
+                continue
+
+
 class DurableWatch:
-    """Looks for one plan at a time. A value that crosses threads is replaced, never edited."""
+    """Looks for one plan at a time. A value that crosses threads is replaced, never edited.
+
+    `_heard` only ever becomes true, and both threads find the same: it does not matter which of two writes counts.
+    """
 
     def __init__(
         self,
@@ -73,11 +105,11 @@ class DurableWatch:
         reports: DriverReports | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Begin with nothing to look for. The thread starts with the first claim.
+        """Begin with nothing to look for. The threads start with the first claim.
 
         Args:
             location: the query's `checkpointLocation`; `None` if it is not known.
-            report: takes a stream and its plan that is durable. Called on the thread.
+            report: takes a stream and its plan that is durable. Called on either thread.
             closed: whether the claims of a plan were closed after it was reported.
             hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
             reports: where the driver's program reports durable plans. This process is a child of the driver's JVM.
@@ -90,26 +122,30 @@ class DurableWatch:
         self._closed = closed
         self._hurried = hurried
         self._clock = clock
-        self._wake: SimpleQueue[None] = SimpleQueue()
-        self._thread = threading.Thread(target=self._run, name="groupkafka-durable-watch", daemon=True)
+        self._lookers = [_Looker("report", self._look_at_report)]
+        if self._plans is not None:
+            self._lookers.append(_Looker("checkpoint", self._look_at_checkpoint))
+        self._has_started = False
+        self._has_waited = self._plans is None
         # Replaced by the main thread, and by a signal handler.
         self._claim: Claim | None = None
         self._stopping = False
         self._suspected: tuple[str, float, float] | None = None
         """A stream whose claims stayed open although nobody reported them, for how many seconds, and when that was seen."""
-        # Replaced by this thread.
+        # Replaced by the threads that look.
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
-        self._has_looked = self._plans is None
+        self._has_looked = False
+        """Whether a look at the checkpoint has ended."""
         self._heard = False
         """Whether a durable plan would be noticed: a report came, or the checkpoint was read."""
         self._failure: CheckpointOfAnotherStream | None = None
-        # Used on this thread only.
-        self._look_at = 0.0
-        self._looked_at = 0.0
-        self._warned: set[str] = set()
+        self._warned: frozenset[str] = frozenset()
+        # Used on the thread that looks at the checkpoint.
+        self._looked_at = -math.inf
+        self._pause_s = 0.0
 
     # Called on the main thread.
 
@@ -119,18 +155,24 @@ class DurableWatch:
         Raises:
             CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
         """
-        self._heard = self._heard or self._reported(stream) is not None
+        if self._reported(stream) is not None:
+            self._heard = True
         # An older copy of the checkpoint, now restored, may have had a plan of this number.
         self._reports.discard(stream)
         self._look_for(Claim(stream, plan, False, self._clock()))
-        for _ in Deadline(FIRST_LOOK_S, clock=self._clock).attempts(0.02):
+        for _ in Deadline(0 if self._has_waited else FIRST_LOOK_S, clock=self._clock).attempts(0.02):
             if self._has_looked:
                 break
+        self._has_waited = True
         self._raise_failure()
 
     def claimed(self, stream: str, plan: int) -> None:
         """Look from now on whether this plan is durable: all its claims are made."""
         self._look_for(Claim(stream, plan, True, self._clock()))
+
+    def nothing_claimed(self) -> None:
+        """Look for nothing: the plan was granted no range."""
+        self._claim = None
 
     def known(self, plan: int) -> float:
         """Stop looking: Spark itself shows that `plan` is durable.
@@ -151,14 +193,16 @@ class DurableWatch:
         open_s = self._clock() - claim.at
         if open_s > UNHEARD_S and self._suspected is None:
             self._suspected = (claim.stream, open_s, self._clock())
-            self._wake.put(None)
+            self._wake()
         return open_s
 
     def _look_for(self, claim: Claim) -> None:
         self._claim = claim
-        if not self._thread.is_alive():
-            self._thread.start()
-        self._wake.put(None)
+        if not self._has_started:
+            self._has_started = True
+            for looker in self._lookers:
+                looker.start()
+        self._wake()
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -166,8 +210,8 @@ class DurableWatch:
 
     # Called on any thread, and in a signal handler.
 
-    def conclude(self) -> None:
-        """Look once more, and wait until what is found is closed, for AT_STOP_S at most.
+    def conclude(self, wait_s: float) -> None:
+        """Look once more, and wait until what is found is closed, for `wait_s` seconds at most.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
         """
@@ -175,55 +219,41 @@ class DurableWatch:
         if claim is None or not claim.made or self._closed(claim.plan):
             return
         self._stopping = True
-        self._wake.put(None)
-        for _ in Deadline(AT_STOP_S, clock=self._clock).attempts(0.02):
+        self._wake()
+        for _ in Deadline(wait_s, clock=self._clock).attempts(0.02):
             if self._closed(claim.plan) or self._not_durable is claim:
                 return
 
-    # Called on the thread.
+    def _wake(self) -> None:
+        for looker in self._lookers:
+            looker.wake()
 
-    def _run(self) -> None:
-        while True:
-            self._warn_if_nothing_is_heard()
-            claim = self._claim
-            if claim is None or claim is self._found:
-                self._sleep(None if self._suspected is None or self._heard else LOOK_LATER_EVERY_S)
-            elif self._is_reported(claim) or self._is_in_commit_log(claim):
-                self._found_at = self._clock()
-                self._found = claim
-                self._report(claim.stream, claim.plan)
-            else:
-                recent = self._stopping or self._hurried() or self._clock() - claim.at < 60
-                self._sleep(LOOK_EVERY_S if recent else LOOK_LATER_EVERY_S)
+    # Called on the threads that look. Each returns the seconds until the next look; `None`: until there is something new.
 
-    def _sleep(self, seconds: float | None) -> None:
-        try:
-            self._wake.get(timeout=seconds)
-            while True:
-                self._wake.get_nowait()
-        except Empty:
-            return
-
-    def _is_reported(self, claim: Claim) -> bool:
-        found = claim.made and self._reported(claim.stream) == claim.plan
-        self._heard = self._heard or found
-        return found
-
-    def _reported(self, stream: str) -> int | None:
-        try:
-            return self._reports.read(stream)
-        except ReportsUnavailable as error:
-            self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
+    def _look_at_report(self) -> float | None:
+        self._warn_if_nothing_is_heard()
+        claim = self._claim
+        if claim is None or claim is self._found:
+            return LOOK_LATER_EVERY_S if self._suspected is not None and not self._heard else None
+        if claim.made and self._reported(claim.stream) == claim.plan:
+            self._heard = True
+            self._note_found(claim)
             return None
+        recent = self._stopping or self._hurried() or self._clock() - claim.at < 60
+        return LOOK_EVERY_S if recent else LOOK_LATER_EVERY_S
 
-    def _is_in_commit_log(self, claim: Claim) -> bool:
+    def _look_at_checkpoint(self) -> float | None:
+        claim = self._claim
+        if claim is None or claim is self._found or self._plans is None:
+            return None
+        pause_s = LOOK_LATER_EVERY_S if self._hurried() else max(LOOK_LATER_EVERY_S, self._pause_s)
         began = self._clock()
-        pauses = not self._stopping and began < (self._looked_at + LOOK_LATER_EVERY_S if self._hurried() else self._look_at)
-        if self._plans is None or (pauses and self._has_looked):
-            return False
-        found = False
+        if self._has_looked and not self._stopping and began < self._looked_at + pause_s:
+            return min(LOOK_LATER_EVERY_S, self._looked_at + pause_s - began)
         try:
-            found = self._look(self._plans, claim)
+            if self._is_in_commit_log(self._plans, claim):
+                self._note_found(claim)
+                return None
         except CheckpointOfAnotherStream as error:
             self._failure, self._plans = error, None
             log.error("%s", error)
@@ -233,16 +263,23 @@ class DurableWatch:
                 "program reports it (spark_groupsource.register), or else by the next trigger",
                 *(self._location, without_password(str(error))),
             )
-        self._looked_at = self._clock()
-        pause_s = min(SHARE_OF_LOOKING * (self._looked_at - began), LONGEST_PAUSE_S)
-        self._look_at = self._looked_at + max(LOOK_LATER_EVERY_S, pause_s)
-        self._has_looked = True
-        return found
+        finally:
+            self._looked_at = self._clock()
+            self._pause_s = min(max(self._pause_s, SHARE_OF_LOOKING * (self._looked_at - began)), LONGEST_PAUSE_S)
+            self._has_looked = True
+        return LOOK_EVERY_S if self._stopping else LOOK_LATER_EVERY_S
 
-    def _look(self, plans: DurablePlans, claim: Claim) -> bool:
+    def _note_found(self, claim: Claim) -> None:
+        self._found_at = self._clock()
+        self._found = claim
+        self._report(claim.stream, claim.plan)
+
+    def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
         stopping = self._stopping
+        self._pause_s = 0.0
         if plans.locate(claim.stream, claim.plan) is None:
             if claim.made and not self._heard and self._clock() - claim.at > UNHEARD_S:
+                self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
                     "checkpointLocation = %s, an option of the reader, has no micro-batch of this query: is it the location that "
                     "the writer has? Without a scheme it is a path of this machine. The claims of a micro-batch are closed when "
@@ -256,12 +293,20 @@ class DurableWatch:
             self._not_durable = claim
         return found
 
+    def _reported(self, stream: str) -> int | None:
+        try:
+            return self._reports.read(stream)
+        except ReportsUnavailable as error:
+            self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
+            return None
+
     def _warn_if_nothing_is_heard(self) -> None:
         if self._suspected is None or self._heard:
             return
         stream, open_s, since = self._suspected
-        self._heard = self._reported(stream) is not None
-        if not self._heard and self._clock() - since > REPORTED_WITHIN_S:
+        if self._reported(stream) is not None:
+            self._heard = True
+        elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(
                 "the claims of a micro-batch stayed open for %.0f s, until the next trigger: this process did not learn earlier "
@@ -273,5 +318,5 @@ class DurableWatch:
 
     def _warn_once(self, text: str, *arguments: object) -> None:
         if text not in self._warned:
-            self._warned.add(text)
+            self._warned |= {text}
             log.warning(text, *arguments)

@@ -22,13 +22,15 @@ from pyspark.sql.streaming.listener import (
 )
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.offset_log import plan_of
 from spark_groupsource.errors import OffsetError, ReportsUnavailable
 from spark_groupsource.handoff.plan_offset import PlanOffset
 
 log = logging.getLogger(__name__)
 
 ADDED = "spark.groupkafka.listener"
-"""A setting of the session that says which process has added a listener. A cloned session, as in foreachBatch, has it, too."""
+"""A setting of the session that says which process has added a listener. A cloned session, as in foreachBatch, has the setting,
+too: queries that are started there are not reported."""
 
 _THIS_PROCESS = secrets.token_hex(8)
 
@@ -78,11 +80,12 @@ class DurableListener(StreamingQueryListener):
     def report(self, progress: Mapping[str, Any]) -> None:
         """Report the plans in a query's progress. A folder that cannot be used is worth one warning."""
         try:
-            for _, plan in plans_in(progress):
-                if self._reports is None:
+            for source in progress.get("sources", ()):
+                found = plan_of(source.get("endOffset"))
+                if self._reports is None and found is not None:
                     self._reports = DriverReports(driver_process())
-                if plan.plan >= 0:
-                    self._reports.write(plan.stream, plan.plan)
+                if self._reports is not None and found is not None and found[1] >= 0:
+                    self._reports.write(*found)
         except ReportsUnavailable as error:
             if not self._warned:
                 self._warned = True
@@ -116,7 +119,7 @@ def listen(spark: SparkSession) -> None:
         return
     try:
         if spark.conf.get(ADDED, None) != _THIS_PROCESS:
+            spark.conf.set(ADDED, _THIS_PROCESS)  # first: where it is refused, each call would add another listener
             spark.streams.addListener(DurableListener())
-            spark.conf.set(ADDED, _THIS_PROCESS)
     except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with an error of its own
         log.info("this session takes no listener, so finished micro-batches are not reported to the source: %s", refused)

@@ -61,7 +61,7 @@ def leave_with_driver(cycle: Cycle) -> None:
     def watch() -> None:
         while os.getppid() == driver:
             time.sleep(LOOK_AT_DRIVER_EVERY_S)
-        cycle.stop()
+        cycle.stop(with_driver=True)
         os._exit(1)
 
     threading.Thread(target=watch, name="groupkafka-driver-watch", daemon=True).start()

@@ -109,9 +109,9 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     watch = one.cycle._durable_watch
     conclude = watch.conclude
 
-    def report_then_conclude() -> None:
+    def report_then_conclude(wait_s: float) -> None:
         report(one)
-        conclude()
+        conclude(wait_s)
 
     watch.conclude = report_then_conclude  # type: ignore[method-assign]
     one.cycle.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -89,14 +90,37 @@ def test_a_name_that_no_stream_has_never_becomes_a_path(reports: DriverReports, 
         reports.write(stream, 1)
 
 
-def test_old_reports_are_removed_when_a_stream_reports_for_the_first_time(reports: DriverReports) -> None:
+def test_old_reports_are_removed_with_the_first_report_of_a_process(reports: DriverReports) -> None:
     reports.write("old", 1)
     reports.write("new", 1)
     (old,) = [file for file in reports.folder.iterdir() if file.name.endswith("-old")]
     long_ago = time.time() - KEPT_S - 60
     os.utime(old, (long_ago, long_ago))
     reports.write("new", 2)
-    assert reports.read("old") == 1, "a stream that reports again looks at nothing else"
-    reports.write("newer", 1)
+    assert reports.read("old") == 1, "a later report looks at nothing else"
+    DriverReports(4712, reports.folder).write("another", 1)
     assert reports.read("old") is None
     assert reports.read("new") == 2
+
+
+def test_a_report_that_cannot_be_written_leaves_no_file(reports: DriverReports, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(ReportsUnavailable, match="No space left"):
+        reports.write(STREAM, 1)
+    assert list(reports.folder.iterdir()) == []
+
+
+def test_a_host_without_a_folder_for_temporary_files_has_no_reports(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nowhere() -> str:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    reports = DriverReports(4711)
+    with pytest.raises(ReportsUnavailable, match="no folder for temporary files"):
+        reports.read(STREAM)
+    with pytest.raises(ReportsUnavailable, match="no folder for temporary files"):
+        reports.write(STREAM, 1)
+    reports.discard(STREAM)

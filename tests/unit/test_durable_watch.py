@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
+from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query.durable_watch import AT_STOP_S, UNHEARD_S, DurableWatch
 from tests.support.waiting import until
@@ -131,8 +135,8 @@ def test_a_plan_is_not_reported_while_its_claims_are_being_made(watched: Callabl
     run = watched("report")
     run.watch.claiming(STREAM, 3)
     run.reports.write(STREAM, 3)
-    assert run.watch._claim is not None
-    assert not run.watch._is_reported(run.watch._claim)
+    run.watch._look_at_report()
+    assert run.reported == []
     run.watch.claimed(STREAM, 3)
     run.until_reported(3)
 
@@ -204,13 +208,44 @@ def test_a_location_that_cannot_be_read_is_one_warning_and_reports_still_count(
     assert "pass" not in warning.replace("password", "")
 
 
+def test_a_file_system_that_hangs_delays_one_claim_and_no_report(
+    watched: Callable[[str], Watched], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hangs = threading.Event()
+    monkeypatch.setattr("spark_groupsource.query.durable_watch.FIRST_LOOK_S", 0.1)
+    monkeypatch.setattr(DurablePlans, "locate", lambda *_: hangs.wait())
+    run = watched("checkpoint")
+    try:
+        run.claim(0)
+        monkeypatch.setattr("spark_groupsource.query.durable_watch.FIRST_LOOK_S", 600.0)
+        run.reports.write(STREAM, 0)
+        run.until_reported(0)
+        run.claim(1)
+        run.reports.write(STREAM, 1)
+        run.until_reported(0, 1)
+    finally:
+        hangs.set()
+
+
+def test_a_plan_without_any_claim_is_not_looked_for(watched: Callable[[str], Watched], warnings: Callable[[], list[str]]) -> None:
+    """Batch 0 of an empty topic, or a replay of which others have everything."""
+    run = watched("report")
+    run.watch.claiming(STREAM, 0)
+    run.watch.nothing_claimed()
+    run.ahead += 10 * UNHEARD_S
+    assert run.watch.known(0) == 0.0
+    run.watch.conclude(AT_STOP_S)
+    assert run.watch._suspected is None
+    assert warnings() == []
+
+
 def test_a_location_without_the_query_is_one_warning(
     watched: Callable[[str], Watched], warnings: Callable[[], list[str]]
 ) -> None:
     run = watched("checkpoint")
     run.claim(0)
     run.ahead += 2 * UNHEARD_S
-    run.watch._wake.put(None)
+    run.watch._wake()
     until(warnings, "a warning")
     (warning,) = warnings()
     assert "has no micro-batch of this query" in warning
@@ -225,7 +260,7 @@ def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
         run.ahead += 2 * UNHEARD_S
         assert run.watch.known(plan) >= 2 * UNHEARD_S
         run.ahead += UNHEARD_S
-        run.watch._wake.put(None)
+        run.watch._wake()
         until(warnings, "a warning")
     (warning,) = warnings()
     assert "stayed open for 20 s, until the next trigger" in warning
@@ -256,7 +291,7 @@ def test_a_stop_waits_for_the_report_that_comes_after_it(watched: Callable[[str]
     run = watched("report")
     run.claim(0)
     run.reports.write(STREAM, 0)
-    run.watch.conclude()
+    run.watch.conclude(AT_STOP_S)
     assert run.reported == [(STREAM, 0)]
 
 
@@ -266,7 +301,7 @@ def test_a_stop_believes_the_checkpoint_that_the_micro_batch_is_not_finished(
     run = watched("checkpoint")
     checkpoint.log(0, 0)
     run.claim(0)
-    run.watch.conclude()
+    run.watch.conclude(AT_STOP_S)
     assert run.watch._not_durable is run.watch._claim
     assert run.reported == []
 
@@ -278,17 +313,17 @@ def test_a_stop_waits_for_a_report_if_the_checkpoint_does_not_have_the_query(
     run.claim(0)
     assert not checkpoint.folder.exists()
     began = time.monotonic()
-    run.watch.conclude()
+    run.watch.conclude(AT_STOP_S)
     assert time.monotonic() - began >= AT_STOP_S
 
 
 def test_a_stop_without_any_word_waits_no_longer_than_it_says(watched: Callable[[str], Watched]) -> None:
     run = watched("report")
     began = time.monotonic()
-    run.watch.conclude()
+    run.watch.conclude(AT_STOP_S)
     assert time.monotonic() - began < AT_STOP_S, "nothing is claimed"
     run.claim(0)
-    run.watch.conclude()
+    run.watch.conclude(AT_STOP_S)
     assert time.monotonic() - began >= AT_STOP_S
 
 
@@ -296,3 +331,20 @@ def test_a_checkpoint_that_no_longer_can_be_read_says_so(tmp_path: Path) -> None
     (tmp_path / "offsets").write_text("a file, where a folder is expected")
     with pytest.raises(CheckpointUnreadable):
         DurablePlans(str(tmp_path)).locate(STREAM, 0)
+
+
+def test_libhdfs_leaves_the_signals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The JVM that it starts in this process would replace the handler that leaves the group."""
+    monkeypatch.setenv("LIBHDFS_OPTS", "-Xmx64m")
+    for _ in range(2):
+        with suppress(CheckpointUnreadable):
+            CheckpointFiles("hdfs://127.0.0.1:1/checkpoint")
+    assert os.environ["LIBHDFS_OPTS"] == "-Xmx64m -Xrs"
+
+
+@pytest.mark.parametrize(
+    "location",
+    ["s3://AKIA:123/abcsecret@bucket/x", "s3a://A:b secret@x/y", "s3a:/A:secret@h/x", "abfss://c@a.example/x?sig=secret"],
+)
+def test_no_secret_of_a_location_is_shown(location: str) -> None:
+    assert "secret" not in without_password(f"{location} cannot be read")

@@ -134,6 +134,8 @@ def test_a_report_closes_the_claims_of_the_topics_that_are_left(
     assert (record.offset, record.open) == (10, ())
     known = {partition.topic: held.open for partition, held in running.joined._ledger._records.items()}
     assert known == {kept: (), going: ((0, 10),)}
+    ledger = running.joined._ledger
+    assert not running.joined._member.call(lambda: ledger.in_flight(frozenset(ledger._records))), "no drain waits for it"
     running.finish()
     produce(kept, [(None, b"y")] * 5)
     assert running.run_batch() == {0: (10, 15)}

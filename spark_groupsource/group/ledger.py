@@ -152,6 +152,7 @@ class Ledger:
         new = partitions - self._records.keys()
         self._acquired |= new
         self._survey.acquired(new)
+        self.close_reported()
         self._adopt_acquired()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:

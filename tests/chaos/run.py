@@ -324,9 +324,11 @@ class Run:
         return "\n".join(f"--- {name}\n{one.last_words()}" for name, one in self._streams.items())
 
     def _of_the_way(self, closed: int) -> list[str]:
-        """Return whether the run was what it should be: claims are closed before the next trigger, or never are."""
-        if self.way in EARLY and not closed:
-            return [f"no claim was closed before the next trigger, although the way is {self.way.value}"]
+        """Return whether claims were closed before the next trigger although nobody reports plans.
+
+        With a way they need not be: a trigger of a second may come before the look at the checkpoint, which is as often. The
+        cases with a long trigger wait for it.
+        """
         if self.way not in EARLY and closed:
             return [f"{closed} claims were closed before the next trigger, although nobody reported it"]
         return []

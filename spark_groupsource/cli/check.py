@@ -9,11 +9,12 @@ Nothing is written, and the group's members are not disturbed. A request to join
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +27,7 @@ from rich.text import Text
 
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.broker_settings import settings_of_a_broker
-from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
@@ -40,6 +41,7 @@ from spark_groupsource.cli.findings import (
     listed,
     of_assignor,
     of_claims,
+    of_classic_protocol,
     of_formats,
     of_instance_id,
     of_start,
@@ -69,6 +71,8 @@ from spark_groupsource.errors import (
 from spark_groupsource.fetch.choice import installed_reader
 from spark_groupsource.fetch.contract import FetchRange, fetch
 from spark_groupsource.handoff.losses import LogState
+from spark_groupsource.kafka_settings.tables import CLASSIC_ONLY
+from spark_groupsource.options.client_settings import member_settings
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
@@ -85,7 +89,11 @@ REFUSED_ASSIGNOR = "groupkafka-check"
 """An assignor that no broker has. A broker with KIP-848 refuses a heartbeat with it before it looks at the group."""
 
 TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
-"""Errors of brokers that do not have KIP-848."""
+"""Errors of brokers that do not have KIP-848. librdkafka may hide the code behind `_FATAL`, but quotes the text."""
+
+_refusals_log = logging.getLogger("spark_groupsource.librdkafka.refusals")
+"""Shows nothing. The refusal that is asked for is a fatal error for librdkafka, and it would log that."""
+_refusals_log.disabled = True
 
 _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold red"}
 
@@ -103,8 +111,9 @@ def check(conf: Path, as_json: bool) -> None:
     """Try an options file as a query would use it. Report what is wrong and what to do.
 
     It checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks that the group's members
-    would accept the query: its assignor, and the instance id of a static member. It reports where a query with a new checkpoint
-    would start, and what other queries have claimed and not confirmed. It reads some records.
+    would accept the query: its assignor, and the instance id of a static member. It reports whether the brokers have the group
+    protocol of KIP-848, where a query with a new checkpoint would start, and what other queries have claimed and not confirmed.
+    It reads some records.
 
     It also checks habits of production: the session timeout against the brokers' bounds, how long the group's commits are kept,
     whether there are partitions for all members, which reader this machine has, and whether the checkpoint can be read if the
@@ -226,8 +235,8 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
             members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
             commits = sum(one.commit is not None for one in view.partitions)
             yield _of_group(options, allowed, f"{view.state}, {members}, commits of {commits} partitions")
-    if options.group_protocol == "consumer":
-        yield _of_protocol(options)
+    if (protocol := _of_protocol(options)) is not None:
+        yield protocol
     yield of_assignor(options, view)
     if (instance := of_instance_id(options, view)) is not None:
         yield instance
@@ -291,30 +300,47 @@ def _lacks_read(operations: frozenset[str] | None) -> bool:
     return operations is not None and "READ" not in operations
 
 
-def _of_protocol(options: Options) -> Finding:
-    """Return whether the brokers have KIP-848. They are asked by a request to join that those which have it refuse."""
+def _of_protocol(options: Options) -> Finding | None:
+    """Return whether the brokers have KIP-848; `None` if that is not known, and the options do not need it."""
+    error = _refusal_of_new_protocol(options)
+    supported = _is_one_of(error, {KafkaError.UNSUPPORTED_ASSIGNOR})
+    too_old = _is_one_of(error, TOO_OLD)
+    if options.group_protocol == "classic":
+        return of_classic_protocol(options, supported=supported) if supported or too_old else None
+    if supported:
+        return Finding(Level.OK, "protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
+    if error is None:
+        text = f"the coordinator did not say within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
+        advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
+        return Finding(Level.WARNING, "protocol", f"{text} {advice}")
+    if too_old:
+        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
+        return Finding(Level.ERROR, "protocol", text)
+    return Finding(Level.ERROR, "protocol", str(explain(error, "asking for kafka.group.protocol=consumer")))
+
+
+def _is_one_of(error: KafkaError | None, codes: Collection[int]) -> bool:
+    return error is not None and (error.code() in codes or any(KafkaError(code).str() in error.str() for code in codes))
+
+
+def _refusal_of_new_protocol(options: Options) -> KafkaError | None:
+    """Return what the brokers say to a request to join that those with KIP-848 refuse; `None` if they say nothing in time."""
     errors: list[KafkaError] = []
-    # Subscribing must create no topic, whatever the options say: nothing is written.
-    settings = {**options.member_settings(), "group.remote.assignor": REFUSED_ASSIGNOR, "allow.auto.create.topics": "false"}
-    settings.pop("group.instance.id", None)
-    with closing(make_client(Consumer, settings, errors.append, librdkafka_log)) as consumer:
+    kafka = {name: value for name, value in options.kafka.items() if name not in {*CLASSIC_ONLY, "group.instance.id"}}
+    settings = {
+        **member_settings({**kafka, "group.protocol": "consumer"}),
+        "group.remote.assignor": REFUSED_ASSIGNOR,
+        # Subscribing must create no topic, whatever the options say: nothing is written.
+        "allow.auto.create.topics": "false",
+    }
+    with closing(make_client(Consumer, settings, errors.append, _refusals_log)) as consumer:
         consumer.subscribe(options.subscription())
         deadline = Deadline(STEP_LIMIT_S)
         error: KafkaError | None = None
         while error is None and not deadline.over:
             message = consumer.poll(0.1)
             error = message.error() if message is not None else next((one for one in errors if one.fatal()), None)
-    refused = KafkaError(KafkaError.UNSUPPORTED_ASSIGNOR).str()
-    if error is not None and refused in error.str():
-        return Finding(Level.OK, "protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
-    if error is None:
-        text = f"the coordinator did not say within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
-        advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
-        return Finding(Level.WARNING, "protocol", f"{text} {advice}")
-    if error.code() in TOO_OLD:
-        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
-        return Finding(Level.ERROR, "protocol", text)
-    return Finding(Level.ERROR, "protocol", str(explain(error, "asking for kafka.group.protocol=consumer")))
+    return error
 
 
 def _of_settings(

@@ -14,6 +14,7 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
+from spark_groupsource.kafka_settings.tables import CLASSIC_ONLY
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 
@@ -44,6 +45,30 @@ def listed(things: Iterable[object]) -> str:
     names = [str(thing) for thing in things]
     more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
     return ", ".join(names[:MOST_NAMED] + more)
+
+
+def of_classic_protocol(options: Options, *, supported: bool) -> Finding:
+    """Return what the other protocol (KIP-848) would bring. It is no warning: the classic one works on all brokers.
+
+    Args:
+        options: the query's options, with the classic protocol.
+        supported: whether the brokers have the other one.
+    """
+    if not supported:
+        text = (
+            "kafka.group.protocol=classic. The brokers do not have consumer (KIP-848): they are older than Kafka 4.0, or it is "
+            "disabled there"
+        )
+        return Finding(Level.OK, "protocol", text)
+    given = [f"kafka.{name}" for name in CLASSIC_ONLY if name in options.kafka]
+    without = f" and remove {' and '.join(given)}, which it does not have" if given else ""
+    return Finding(
+        Level.OK,
+        "protocol",
+        "kafka.group.protocol=classic. The brokers have consumer (KIP-848), too. With it a rebalance does not hold up the other "
+        "members' commits, partitions move one by one, and the brokers set the session timeout. It will be the default of Java's "
+        f"consumers from Kafka 5.0 on. To change it, stop all members of the group first{without}.",
+    )
 
 
 def of_assignor(options: Options, view: GroupView | None) -> Finding:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from spark_groupsource.errors import GenerationChanged
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.partition import TopicPartition
@@ -43,10 +44,13 @@ class FakeCommits(FencedCommits):
             yield records
 
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write, fenced; or lose the request or its answer."""
+        """Write what is not fenced; or lose the request or its answer."""
         how, self.driver.answer = self.driver.answer, ""
-        self.world.group.fence(self.driver.member, self.driver.epoch)
-        if how in {"", "applied"}:
-            self.world.write(records, self.driver.name)
+        refused = self.world.group.fence(self.driver.member, self.driver.epoch, [where.partition for where in records])
+        accepted = {where: record for where, record in records.items() if where.partition not in refused}
+        if accepted and how in {"", "applied"}:
+            self.world.write(accepted, self.driver.name)
         if how:
             self.world.unanswered(self.driver, records, late=how == "late")
+        if refused:
+            raise GenerationChanged(f"stale member epoch for partitions {sorted(refused)}")

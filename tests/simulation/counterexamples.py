@@ -405,3 +405,38 @@ OWED_BY_THE_NEXT_VERSION = prompt("""
 """)
 """A dies with a claim, and B, which runs the next version, adopts the partition. B's record owes the range to A, whose version
 cannot read it. If A took it for another client's commit, it would leave its own range."""
+
+PARTLY_ACCEPTED = prompt("""
+    append 0
+    append 1
+    start A
+    join A.1
+    move 0 A.1#1
+    move 1 A.1#1
+    assign A.1
+    sync A.1
+    on_assign A.1
+    start B
+    join B.1
+    move 1 B.1#1
+    revoke A.1
+    release A.1
+    sync A.1
+    move 1 A.1#1
+    assign A.1
+    on_assign A.1
+    durable A.1
+    plan A.1 None
+    propose A.1
+    write A.1
+    acknowledge A.1
+    claim A.1
+    sink A.1
+    commit A.1
+    crash A.1
+    throw out A.1#1
+    start A
+""")
+"""A gives partition 1 back, and gets it again before B has adopted it. Its record is as A left it, so A writes none. A plans both
+partitions in the epoch of before. The coordinator accepts the claim in partition 0, and refuses that in partition 1. If both
+count as accepted, partition 1 is read twice. If both are forgotten, partition 0 is lost: its record says that A's plan has it."""

@@ -357,11 +357,12 @@ class Driver(Membership):
         return False
 
     def key(self) -> tuple[object, ...]:
-        """Equal for drivers that behave alike. Of the epoch it matters whether it is the current one."""
+        """Equal for drivers that behave alike. Of the epoch it matters whether it is current, and what was assigned since."""
         ledger = self.ledger
         return (
             *(self.name, self.stage, self.plan.plan, self.batch, self.member, self.answer),
             *(self.epoch == self.world.group.epochs.get(self.member or ""), repr(self.before)),
+            tuple(self.world.group.had(self.member, number, self.epoch) for number in range(len(self.world.ends))),
             *(
                 frozenset(self.untold),
                 frozenset(self.held),

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_groupsource.errors import CommitError, GenerationChanged
+from spark_groupsource.errors import CommitError, GenerationChanged, TopicNotFound
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -29,6 +29,7 @@ from tests.simulation.counterexamples import (
     OWED_BY_THE_NEXT_VERSION,
     OWED_TO_ONESELF,
     OWING_ITSELF,
+    PARTLY_ACCEPTED,
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
@@ -120,6 +121,49 @@ class _ClaimsCountBeforeTheyAreWritten(Ledger):
             return super().claim(stream)
         except CommitError:
             return Claims(granted={where: mistaken.planned(stream, where) for where in stream.ranges}, waiting=frozenset())
+
+
+# Mistakes with a commit that is accepted in part.
+
+
+class _PartlyAccepted(Ledger):
+    """Learns that of a refused commit some partitions were accepted."""
+
+    def _accepted(self, records: Mapping[TopicPartition, CommitRecord]) -> bool:
+        assert isinstance(self._commits, FakeCommits)
+        group = self._commits.world.group
+        return any(group.read(where.partition) == record for where, record in records.items())
+
+
+class _PartlyAcceptedCounts(_PartlyAccepted):
+    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+        try:
+            return super()._write_part(records)
+        except GenerationChanged:
+            if not self._accepted(records):
+                raise
+            self._note_written(records)
+            return None
+
+
+class _PartlyAcceptedForgotten(_PartlyAccepted):
+    """Takes the plan for one of which nothing is claimed."""
+
+    def claim(self, stream: Stream) -> Claims:
+        self._wrote_part = False
+        try:
+            return super().claim(stream)
+        except GenerationChanged:
+            if not self._wrote_part:
+                raise
+            return Claims(granted={}, waiting=frozenset())
+
+    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+        try:
+            return super()._write_part(records)
+        except GenerationChanged:
+            self._wrote_part = self._accepted(records)
+            raise
 
 
 # Mistakes with reports that a plan is durable.
@@ -325,6 +369,7 @@ class _LateAnswersBelieved(World):
 LITTLE_ROOM = Setting(streams=3, partitions=1, records=5, room=1)
 UPGRADED = Setting(streams=2, partitions=2, records=5, upgrades=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
+ACCEPTED_IN_PART = Setting(streams=2, partitions=2, records=1, protocol="consumer", fencing="part")
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
 
 FAULTS = (
@@ -482,6 +527,24 @@ UNLIKELY_FAULTS = (
             shown_as=frozenset({"doubled"}),
         ),
         LATE_CLOSE,
+    ),
+    (
+        Fault(
+            "claims that were accepted in part count as accepted",
+            world=_with_ledger(_PartlyAcceptedCounts),
+            setting=ACCEPTED_IN_PART,
+            shown_as=frozenset({"doubled"}),
+        ),
+        PARTLY_ACCEPTED,
+    ),
+    (
+        Fault(
+            "claims that were accepted in part are forgotten",
+            world=_with_ledger(_PartlyAcceptedForgotten),
+            setting=ACCEPTED_IN_PART,
+            shown_as=frozenset({"let slip", "lost"}),
+        ),
+        PARTLY_ACCEPTED,
     ),
     (
         Fault(

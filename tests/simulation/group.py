@@ -1,11 +1,13 @@
 """A fake group coordinator: members, who has which partition, and one fenced register per partition.
 
-It does as Kafka does: it accepts a commit only from a member of the current generation. It does not check who owns the
-partition. A partition goes to another member only after its owner has given it back, or was thrown out.
+It does as Kafka does: it accepts a commit only from a member of the current generation, and does not check who owns the
+partition. Under KIP-848 it may be more patient (`Fencing`). A partition goes to another member only after its owner has given it
+back, or was thrown out.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
@@ -15,6 +17,16 @@ from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
 
 Protocol = Literal["classic", "consumer"]
+Fencing = Literal["equal", "silent", "whole", "part"]
+"""Under KIP-848, which epochs the coordinator takes.
+
+- `equal`: a member's epoch rises with its own assignment. A commit has to have it.
+- `silent`: it also rises when assignments of others change, which no callback tells. A commit still has to have it, as up to
+  Kafka 4.2.
+- `whole`: the same, but a commit with an earlier epoch is accepted if the member got each of its partitions in that epoch or
+  before. So does Kafka 4.3.1 (KIP-1251).
+- `part`: this is decided for each partition. The others are refused, and the commit is accepted in part.
+"""
 Register = tuple[int, str]
 """A committed offset and its metadata."""
 
@@ -55,28 +67,42 @@ class Group:
     epochs: dict[str, int] = field(default_factory=dict)
     """Each member's epoch (KIP-848), or the group's generation (classic)."""
     joins: dict[str, int] = field(default_factory=dict)
+    fencing: Fencing = "equal"
+    assigned: dict[int, int] = field(default_factory=dict)
+    """The epoch in which each partition was assigned to its owner."""
 
     @classmethod
-    def of(cls, partitions: int, protocol: Protocol) -> Group:
+    def of(cls, partitions: int, protocol: Protocol, fencing: Fencing = "equal") -> Group:
         """An empty group."""
-        return cls(protocol, [None] * partitions, [None] * partitions, [None] * partitions)
+        return cls(protocol, [None] * partitions, [None] * partitions, [None] * partitions, fencing=fencing)
 
     def clone(self) -> Group:
         """An independent copy."""
         return Group(
-            self.protocol, list(self.registers), list(self.owner), list(self.target), dict(self.epochs), dict(self.joins)
+            *(self.protocol, list(self.registers), list(self.owner), list(self.target), dict(self.epochs), dict(self.joins)),
+            *(self.fencing, dict(self.assigned)),
         )
 
     def read(self, number: int) -> GroupCommit:
         """What the group holds for a partition."""
         return as_commit_of_any_version(self.registers[number])
 
-    def fence(self, member: str | None, epoch: int) -> None:
-        """Refuse a commit of a member that is not of the current generation."""
+    def fence(self, member: str | None, epoch: int, numbers: Iterable[int]) -> frozenset[int]:
+        """Return which of these partitions a commit of the member is refused for, when it is not refused as a whole."""
         if member is None or member not in self.epochs:
             raise MemberUnknown("the coordinator does not know this member")
-        if self.epochs[member] != epoch:
+        if self.epochs[member] == epoch:
+            return frozenset()
+        if self.fencing not in {"whole", "part"} or epoch > self.epochs[member]:
             raise GenerationChanged("illegal generation")
+        refused = frozenset(number for number in numbers if not self.had(member, number, epoch))
+        if refused and self.fencing == "whole":
+            raise GenerationChanged(f"partitions {sorted(refused)} were assigned in a later epoch, or are not assigned")
+        return refused
+
+    def had(self, member: str | None, number: int, epoch: int) -> bool:
+        """Whether the member has the partition, and got it in this epoch or before."""
+        return member is not None and self.owner[number] == member and self.assigned[number] <= epoch
 
     def join(self, name: str) -> str:
         """A new member; the group moves to a new generation."""
@@ -94,9 +120,13 @@ class Group:
         self.move_on(None)
 
     def move_on(self, member: str | None) -> None:
-        """A new generation for all (classic), or a new epoch for the member whose assignment changes (KIP-848)."""
+        """A new generation for all (classic), or a new epoch for the member whose assignment changes (KIP-848).
+
+        If epochs rise silently, others have a new one, too, unless they are still to give something back.
+        """
         for each in self.epochs:
-            if self.protocol == "classic" or each == member:
+            silently = self.fencing != "equal" and not self.to_revoke(each)
+            if self.protocol == "classic" or each == member or silently:
                 self.epochs[each] += 1
 
     def to_revoke(self, member: str | None) -> list[int]:
@@ -117,6 +147,7 @@ class Group:
         for number in given:
             self.owner[number] = member
         self.move_on(member)
+        self.assigned |= dict.fromkeys(given, self.epochs[member])
         return given
 
     def release(self, member: str, numbers: list[int]) -> None:

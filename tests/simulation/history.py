@@ -9,12 +9,13 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.driver import LOOK_S, Driver
+from tests.simulation.group import Fencing
 from tests.simulation.record_text import limited
 from tests.simulation.setting import Setting
 from tests.simulation.world import FAULTS, LETTERS, Action, World
@@ -81,7 +82,7 @@ def draw_setting(chance: random.Random) -> Setting:
     """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
     kind = chance.randrange(10)
     room = chance.choice((1, 2)) if kind == 6 or (kind == 3 and chance.random() < 0.5) else 0
-    return Setting(
+    setting = Setting(
         streams=chance.choice((1, 2, 2, 2, 3, 3, 4)),
         partitions=chance.choice((1, 1, 2, 2, 2, 3, 4, 6)),
         records=chance.choice((2, 3, 5, 8)),
@@ -95,6 +96,10 @@ def draw_setting(chance: random.Random) -> Setting:
         room=room,
         upgrades=kind == 7,
     )
+    # Drawn apart, so that the other histories stay as they are.
+    apart = random.Random(f"fencing after {chance.getstate()}")
+    fencing: Fencing = apart.choice(("equal", "equal", "silent", "whole", "part", "part"))
+    return replace(setting, fencing=fencing) if setting.protocol == "consumer" else setting
 
 
 def run(
@@ -163,6 +168,7 @@ def _live(world: World, chance: random.Random, done: list[Action], told: _Told |
     trouble = chance.choice((0.0, 0.02, 0.05, 0.12))
     outside = chance.choice((0.05, 0.1, 0.2))
     frozen: dict[str, int] = {}
+    slow_heartbeats = 0.0 if world.setting.fencing == "equal" else chance.choice((0.0, 0.7, 0.95))
     for step in range(chance.choice((40, 100, 200, 300))):
         if told is not None:
             told.before(step, world, done)
@@ -176,6 +182,8 @@ def _live(world: World, chance: random.Random, done: list[Action], told: _Told |
             pool = [action for action in due if len(action) < 2 or frozen.get(action[1], 0) < step]
             if told is not None:
                 pool = told.in_time(pool, world)
+            if slow_heartbeats and chance.random() < slow_heartbeats:
+                pool = [action for action in pool if action[0] != "sync"]
         if not pool:
             continue
         action = chance.choice(pool)
@@ -363,12 +371,14 @@ def explore(
 
 
 AT_ONCE = ("join", "sync", "on_assign", "answer", "idle", "plan", "propose", "rest", "name", "acknowledge")
-"""Steps that an exhaustive search does not hold up, to keep the states few. The random histories do."""
+"""Steps that an exhaustive search does not hold up, to keep the states few. The random histories do. It holds up `sync` if epochs
+rise silently: there they are what is looked at."""
 
 
 def _go_on(world: World, limit: int | None) -> None:
-    for _ in AT_ONCE:  # more than any chain of them is long; one that is refused stays due
-        steps = [action for action in world.actions()[0] if action[0] in AT_ONCE and (action[0] != "plan" or action[2] == limit)]
+    at_once = AT_ONCE if world.setting.fencing == "equal" else tuple(step for step in AT_ONCE if step != "sync")
+    for _ in at_once:  # more than any chain of them is long; one that is refused stays due
+        steps = [action for action in world.actions()[0] if action[0] in at_once and (action[0] != "plan" or action[2] == limit)]
         for action in steps:
             world.apply(action)
         if not steps:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-from tests.simulation.group import Protocol
+from tests.simulation.group import Fencing, Protocol
 
 
 @dataclass(frozen=True)
@@ -17,6 +17,8 @@ class Setting:
     records: int
     """Records that each partition gets."""
     protocol: Protocol = "classic"
+    fencing: Fencing = "equal"
+    """Which epochs the coordinator takes under KIP-848."""
     second_drivers: bool = False
     """A second driver may be started on a checkpoint whose first one is still running."""
     other_client: bool = False

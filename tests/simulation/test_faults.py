@@ -17,10 +17,11 @@ from tests.simulation.counterexamples import (
     OWED_BY_THE_NEXT_VERSION,
     OWED_TO_ONESELF,
     OWING_ITSELF,
+    PARTLY_ACCEPTED,
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
-from tests.simulation.faults import FAULTS, REREADING, UNLIKELY_FAULTS, Fault
+from tests.simulation.faults import ACCEPTED_IN_PART, FAULTS, REREADING, UNLIKELY_FAULTS, Fault
 from tests.simulation.history import explore, finish, quiet, run
 from tests.simulation.setting import Setting
 from tests.simulation.world import Action, World
@@ -100,6 +101,11 @@ def test_a_range_that_went_away_and_came_back_is_settled_without_new_records() -
 
 def test_the_rest_of_a_range_that_was_cut_is_read_by_the_stream_that_it_is_owed_to() -> None:
     assert _outcome(CUT_RANGE, setting=REREADING) == ("", [])
+
+
+def test_claims_that_were_accepted_in_part_are_made_again() -> None:
+    assert _outcome(PARTLY_ACCEPTED, setting=ACCEPTED_IN_PART) == ("", [])
+    assert _outcome(PARTLY_ACCEPTED, setting=replace(ACCEPTED_IN_PART, fencing="whole")) == ("", [])
 
 
 def test_members_that_drain_for_each_other_release_what_they_drain() -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 import pytest
 
 from spark_groupsource.handoff.owed_ranges import OutstandingClaims
 from tests.simulation.account import Violation
+from tests.simulation.group import Group
 from tests.simulation.history import draw_setting, explore, quiet, replay, run, script, shrink
 from tests.simulation.setting import Setting
 from tests.simulation.world import World
@@ -63,6 +64,39 @@ def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: M
     explored = explore(replace(SMALL, outstanding=OutstandingClaims(reread_after_s=0)), trouble)
     assert explored.failure is None, str(explored.failure)
     assert explored.ends
+
+
+@pytest.mark.parametrize(
+    ("streams", "partitions", "trouble"),
+    [
+        (1, 2, {"throw out": 1}),
+        (2, 1, {"move": 1}),
+        *([(2, 1, {"move": 1, "let go": 1}), (2, 1, {"move": 1, "crash": 1}), (1, 2, {"crash": 1})] if NIGHTLY else []),
+    ],
+    ids=str,
+)
+def test_epochs_that_rise_silently_in_every_order_of_steps(streams: int, partitions: int, trouble: Mapping[str, int]) -> None:
+    setting = Setting(streams=streams, partitions=partitions, records=1, protocol="consumer", fencing="part")
+    explored = explore(setting, trouble)
+    assert explored.failure is None, str(explored.failure)
+    assert explored.ends
+
+
+def test_commits_are_accepted_in_part_in_some_histories(monkeypatch: pytest.MonkeyPatch) -> None:
+    in_part = 0
+
+    def noted(group: Group, member: str | None, epoch: int, numbers: Iterable[int]) -> frozenset[int]:
+        nonlocal in_part
+        asked = frozenset(numbers)
+        refused = fence(group, member, epoch, asked)
+        in_part += bool(refused) and refused != asked
+        return refused
+
+    fence = Group.fence
+    monkeypatch.setattr(Group, "fence", noted)
+    for seed in range(200):
+        run(seed, setting=Setting(streams=2, partitions=4, records=5, protocol="consumer", fencing="part"))
+    assert in_part
 
 
 def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeAlias
 
 from spark_groupsource.errors import (
@@ -51,7 +52,7 @@ class World:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.group = Group.of(setting.partitions, setting.protocol)
+        self.group = Group.of(setting.partitions, setting.protocol, setting.fencing)
         self.account = Account(setting.partitions, other_client=setting.other_client)
         self.ends = [0] * setting.partitions
         name_length = LONGEST_NAME if setting.room else 0
@@ -277,8 +278,9 @@ class World:
         if index >= len(self.late):
             return False
         member, epoch, records = self.late.pop(index)
-        if self.group.epochs.get(member) == epoch:
-            self.write(records, member)
+        with suppress(GenerationChanged, MemberUnknown):
+            refused = self.group.fence(member, epoch, [where.partition for where in records])
+            self.write({where: record for where, record in records.items() if where.partition not in refused}, member)
         return True
 
     def do_expire(self) -> bool:
@@ -391,6 +393,7 @@ class World:
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
             *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated),
+            tuple(self.group.had(member, where.partition, epoch) for member, epoch, records in self.late for where in records),
             tuple(checkpoint.key() for checkpoint in self.streams),
             tuple(driver.key() for driver in self.drivers.values()),
         )

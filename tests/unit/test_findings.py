@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli import check
@@ -13,6 +14,7 @@ from spark_groupsource.cli.findings import (
     listed,
     of_assignor,
     of_claims,
+    of_classic_protocol,
     of_formats,
     of_instance_id,
     of_start,
@@ -62,6 +64,58 @@ def test_the_assignor_beside_the_members(ours: dict[str, str], theirs: tuple[str
     assert found.level is level, found
     assert ("." in found.text.rpartition(";")[2]) is (level is not Level.OK), "what to do is said unless all is well"
     assert of_assignor(options(**ours), view(*theirs)).level is Level.OK, "without members any will do"
+
+
+def test_what_the_new_protocol_would_bring() -> None:
+    able = of_classic_protocol(options(), supported=True)
+    assert (able.level, able.check) == (Level.OK, "protocol")
+    for brings in ("does not hold up the other members' commits", "one by one", "the brokers set the session timeout"):
+        assert brings in able.text
+    assert "from Kafka 5.0 on" in able.text
+    assert able.text.endswith("To change it, stop all members of the group first.")
+    given = {"kafka_session_timeout_ms": "30000", STRATEGY: "range"}
+    named = "and remove kafka.partition.assignment.strategy and kafka.session.timeout.ms, which it does not have."
+    assert of_classic_protocol(options(**given), supported=True).text.endswith(named)
+
+
+def test_brokers_without_the_new_protocol() -> None:
+    unable = of_classic_protocol(options(), supported=False)
+    assert (unable.level, unable.check) == (Level.OK, "protocol")
+    assert "older than Kafka 4.0, or it is disabled" in unable.text
+    assert "5.0" not in unable.text
+
+
+@pytest.mark.parametrize(
+    ("code", "of_classic", "of_consumer"),
+    [
+        (KafkaError.UNSUPPORTED_ASSIGNOR, "The brokers have consumer (KIP-848), too", Level.OK),
+        (KafkaError.UNSUPPORTED_VERSION, "do not have consumer (KIP-848)", Level.ERROR),
+        (KafkaError._UNSUPPORTED_FEATURE, "do not have consumer (KIP-848)", Level.ERROR),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, None, Level.ERROR),
+        (None, None, Level.WARNING),
+    ],
+)
+def test_what_the_brokers_say_to_the_new_protocol(
+    monkeypatch: pytest.MonkeyPatch, code: int | None, of_classic: str | None, of_consumer: Level
+) -> None:
+    # librdkafka hides the code of a fatal error, and quotes its text.
+    quoted = None if code is None else KafkaError(KafkaError._FATAL, f"Fatal error: {KafkaError(code).str()}: heartbeat")
+    for error in (None if code is None else KafkaError(code), quoted):
+        monkeypatch.setattr(check, "_refusal_of_new_protocol", lambda _, error=error: error)
+        found = check._of_protocol(options())
+        assert (found is None) is (of_classic is None)
+        assert found is None or (found.level is Level.OK and (of_classic or "") in found.text)
+        needed = check._of_protocol(options(kafka_group_protocol="consumer"))
+        assert needed is not None
+        assert needed.level is of_consumer
+
+
+def test_the_question_for_the_new_protocol_has_no_setting_that_it_refuses() -> None:
+    """librdkafka would refuse such a consumer. There is no broker here, so nobody answers."""
+    given = {"kafka_session_timeout_ms": "30000", "kafka_heartbeat_interval_ms": "500", STRATEGY: "range"}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(check, "STEP_LIMIT_S", 0.0)
+        assert check._refusal_of_new_protocol(options(kafka_group_instance_id="spare", **given)) is None
 
 
 def test_a_static_members_name_that_is_taken() -> None:

@@ -31,7 +31,7 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     assert checked.exit_code == 0, checked.output
     assert {line[0] for line in checked.lines} == {"ok"}
     assert [line[1] for line in checked.lines] == [
-        *("options", "brokers", "security", "topics", "group", "assignor", "settings", "reader"),
+        *("options", "brokers", "security", "topics", "group", "protocol", "assignor", "settings", "reader"),
         *("checkpoint", "start", "fetch", "isolation", "claims"),
     ]
     assert "were not checked. reading a broker's settings: " in checked.of("settings")[0][2]

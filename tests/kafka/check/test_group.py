@@ -83,15 +83,39 @@ def test_members_with_range_may_offer_more_which_is_a_warning(
     assert "a member at 127.0.0.1 uses it" in checked.of("instance id")[0][2]
 
 
+@pytest.mark.parametrize(
+    ("protocol", "said"), [("classic", "The brokers have consumer (KIP-848), too."), ("consumer", "the brokers have")]
+)
 def test_the_new_protocol_is_tried_without_a_member(
-    topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
+    topic: MakeTopic,
+    cluster: Cluster,
+    check: Check,
+    plain: Mapping[str, str],
+    protocol: str,
+    said: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     name = topic()
-    checked = check(query(name, plain, kafka_group_protocol="consumer"))
+    checked = check(query(name, plain, kafka_group_protocol=protocol))
     assert checked.exit_code == 0, checked.output
     assert checked.level("protocol") == "ok"
+    assert said in checked.of("protocol")[0][2]
+    assert "FATAL" not in caplog.text, "the refusal was asked for"
     with pytest.raises(GroupNotFound):
         GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(name)
+
+
+@pytest.mark.versions
+def test_brokers_on_which_the_new_protocol_is_disabled(check: Check) -> None:
+    with Cluster(config={"group.coordinator.rebalance.protocols": "classic"}) as older:
+        older.create_topic("orders")
+        plain = {"kafka.bootstrap.servers": older.bootstrap_servers}
+        checked = check(query("orders", plain))
+        assert checked.exit_code == 0, checked.output
+        assert "do not have consumer (KIP-848)" in checked.of("protocol")[0][2]
+        needed = check(query("orders", plain, kafka_group_protocol="consumer"))
+        assert [line[1] for line in needed.errors] == ["protocol"]
+        assert "Set it to classic" in needed.errors[0][2]
 
 
 def test_claims_and_commits_beyond_the_log_are_reported_with_what_follows(

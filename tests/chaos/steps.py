@@ -45,6 +45,10 @@ class Step(str, Enum):
     """On the consumer's thread, in `on_revoke`, with a range in flight."""
 
 
+STOPPED_S = 3.0
+"""A gap in time of this length is a pause, and not a busy machine."""
+
+
 class How(str, Enum):
     """What a process does at a step."""
 
@@ -95,9 +99,19 @@ class Steps:
         self.log.append("reached", stream=self._stream, step=step.value, how=how.value)
         if how is How.PAUSE:
             os.kill(os.getpid(), signal.SIGSTOP)
+            _until_it_was_stopped()
             self.log.append("woke", stream=self._stream, step=step.value)
         parent = os.getppid()
         while how is How.BLOCK and not (self._folder / f"go-{step.value}").exists() and os.getppid() == parent:
             with contextlib.suppress(InterruptedError):
                 time.sleep(0.02)
         return True
+
+
+def _until_it_was_stopped() -> None:
+    """Wait for a gap in time. On a busy machine a process with many threads goes on for a moment after SIGSTOP."""
+    while True:
+        before = time.monotonic()
+        time.sleep(0.01)
+        if time.monotonic() - before > STOPPED_S:
+            return

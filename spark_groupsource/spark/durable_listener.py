@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -23,8 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.offset_log import plan_of
-from spark_groupsource.errors import OffsetError, ReportsUnavailable
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.errors import ReportsUnavailable
 
 log = logging.getLogger(__name__)
 
@@ -39,22 +38,6 @@ def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
     """Return the progress of a micro-batch as the JSON that Spark makes of it: its Python values differ between versions."""
     progress: dict[str, Any] = json.loads(event.progress.json)
     return progress
-
-
-def plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
-    """Yield each source of this package in a query's progress, with the plan at which the micro-batch ends.
-
-    Args:
-        progress: the progress as the JSON that Spark makes of it.
-    """
-    for source in progress.get("sources", ()):
-        end = source.get("endOffset")
-        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
-            continue
-        try:
-            yield source, PlanOffset.parse(end, group)
-        except OffsetError:
-            continue  # the offset of another source
 
 
 class DurableListener(StreamingQueryListener):

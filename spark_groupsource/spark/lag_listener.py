@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
+from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
-from spark_groupsource.spark.durable_listener import DurableListener, plans_in, progress_of
+from spark_groupsource.spark.durable_listener import DurableListener, progress_of
 
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
@@ -71,7 +72,7 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
     Args:
         progress: The progress as the JSON that Spark makes of it.
     """
-    for source, plan in plans_in(progress):
+    for source, plan in _plans_in(progress):
         latest = source.get("latestOffset")
         known = isinstance(latest, dict) and "offsets" in latest and "held" in latest
         ends = _by_partition(latest["offsets"]) if known else {}
@@ -88,6 +89,22 @@ def snapshots(progress: Mapping[str, Any]) -> Iterator[LagSnapshot]:
             held=_by_partition(latest["held"]) if known else None,
             observed=progress.get("observedMetrics") or {},
         )
+
+
+def _plans_in(progress: Mapping[str, Any]) -> Iterator[tuple[Any, PlanOffset]]:
+    """Yield each source of this package in a query's progress, with the plan at which the micro-batch ends.
+
+    Args:
+        progress: the progress as the JSON that Spark makes of it.
+    """
+    for source in progress.get("sources", ()):
+        end = source.get("endOffset")
+        if not isinstance(end, dict) or not isinstance(group := end.get("group"), str):
+            continue
+        try:
+            yield source, PlanOffset.parse(end, group)
+        except OffsetError:
+            continue  # the offset of another source
 
 
 class LagListener(DurableListener):

@@ -1,4 +1,4 @@
-"""A member that is out of its group for good: the query hears of it at once, and what there is to do."""
+"""A member that is permanently out of its group: the query hears of it at once, and what there is to do."""
 
 from __future__ import annotations
 

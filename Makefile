@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# What the demo needs, in the same environment: it is installed in a fourth of the time.
+DEMO_STAMP := $(VENV)/.installed-demo
 # Spark's own Kafka source is available for Spark 4.2.0, so both are measured on that version.
 BENCH_VENV := .venv-bench
 BENCH_STAMP := $(BENCH_VENV)/.installed
@@ -18,22 +20,30 @@ RELEASE_STAMP := $(RELEASE_VENV)/.installed
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: install demo test unit lint docs notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
+.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
 
-# pip's own output goes to a log, which is shown when the installation fails.
-# The C of the native reader is compiled by the installation.
-$(STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
-	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 10) else "Python 3.10 or newer is needed; this is " + sys.version.split()[0] + ". Try: make PYTHON=python3.12 ...")'
-	@echo "installing into $(VENV) (PySpark is the large one; about a minute)"
-	@$(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --progress-bar off -e '.[dev]' > $(VENV)/install.log 2>&1 || { cat $(VENV)/install.log; exit 1; }
+# What an installation depends on. The C of the native reader is compiled by it.
+SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
+INSTALL := @$(PYTHON) devtools/install.py
+
+$(DEMO_STAMP): $(SOURCES)
+	$(INSTALL) $(VENV) -e '.[demo]'
 	@touch $@
+
+$(STAMP): $(SOURCES)
+	$(INSTALL) $(VENV) -e '.[dev]'
+	@touch $(DEMO_STAMP) $@
 
 # The environment alone: the package in editable mode, with everything that the tests need.
 install: $(STAMP)
 
-demo: $(STAMP)
-	@$(BIN)/groupkafka demo
+# Two Spark queries share a topic; one is stopped and comes back, and every record is counted.
+demo: $(DEMO_STAMP)
+	@$(BIN)/python -m devtools.demo
+
+# A real Apache Kafka on 127.0.0.1 until Ctrl-C; make broker BROKER=--help says what can be chosen.
+broker: $(DEMO_STAMP)
+	@$(BIN)/python -m devtools.broker $(BROKER)
 
 # Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/test_planner.py` runs a file, a folder or,
 # with `::name` after the path, one test.
@@ -59,11 +69,13 @@ lint: $(STAMP)
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
-$(DELTA_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
-	@echo "installing into $(DELTA_VENV)"
-	@$(PYTHON) -m venv $(DELTA_VENV)
-	@$(DELTA_VENV)/bin/python -m pip install --progress-bar off -e '.[cli,notebooks]' '$(DELTA)' 'deltalake>=1.6' > $(DELTA_VENV)/install.log 2>&1 || { cat $(DELTA_VENV)/install.log; exit 1; }
+$(DELTA_STAMP): $(SOURCES)
+	$(INSTALL) $(DELTA_VENV) -e '.[cli,notebooks]' '$(DELTA)' 'deltalake>=1.6'
 	@touch $@
+
+# What the pages say of options, as the code says it.
+pages: $(STAMP)
+	@$(BIN)/python -m tools.pages
 
 # Runs the notebooks and writes their outputs into them.
 notebooks: $(STAMP) $(DELTA_STAMP)
@@ -98,6 +110,10 @@ test-nightly: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
+# Two queries copy a topic while their drivers and workers are killed; make chaos-sink SINK=--help says what can be chosen.
+chaos-sink: $(STAMP)
+	$(BIN)/python -m tests.chaos.copying $(SINK)
+
 # Three queries of one group for 20 minutes: every record is counted, memory is measured (Linux); make soak SOAK="--hours 24" for a release.
 soak: $(STAMP)
 	@$(BIN)/python -m tests.soak $(SOAK)
@@ -106,10 +122,8 @@ soak: $(STAMP)
 native-check: $(STAMP)
 	$(BIN)/python -m tools.native_check
 
-$(RELEASE_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
-	@echo "installing into $(RELEASE_VENV) (zig's compilers are 100 MB)"
-	@$(PYTHON) -m venv $(RELEASE_VENV)
-	@$(RELEASE_VENV)/bin/python -m pip install --progress-bar off -e '.[release]' > $(RELEASE_VENV)/install.log 2>&1 || { cat $(RELEASE_VENV)/install.log; exit 1; }
+$(RELEASE_STAMP): $(SOURCES)
+	$(INSTALL) $(RELEASE_VENV) -e '.[release]'
 	@touch $@
 
 # The sdist, a wheel for each platform and one without the C, in dist/. Every platform's C is compiled and checked on this machine.
@@ -124,15 +138,17 @@ release: $(RELEASE_STAMP)
 test-wheels: $(STAMP) release
 	$(BIN)/python -m pytest -m wheels tests/wheels
 
-$(BENCH_STAMP): pyproject.toml setup.py spark_groupsource/fetch/_native.c $(TOP_LEVEL)
-	@echo "installing into $(BENCH_VENV)"
-	@$(PYTHON) -m venv $(BENCH_VENV)
-	@$(BENCH_VENV)/bin/python -m pip install --progress-bar off -e '.[cli]' 'pyspark==4.2.0' > $(BENCH_VENV)/install.log 2>&1 || { cat $(BENCH_VENV)/install.log; exit 1; }
+$(BENCH_STAMP): $(SOURCES)
+	$(INSTALL) $(BENCH_VENV) -e '.[cli]' 'pyspark==4.2.0'
 	@touch $@
 
 # This source and Spark's own, in turn, with a busy core; make bench BENCH=--help says what can be chosen.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
+
+# The sink and Spark's own, in turn, with a busy core.
+bench-sink: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks.sink $(BENCH)
 
 # Planning with 1,000 and 10,000 partitions, beside the broker's own answers.
 bench-planning: $(STAMP)

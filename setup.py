@@ -60,5 +60,11 @@ setup(
     distclass=WithData,
     cmdclass={"build_ext": BuildLibrary, "bdist_wheel": BuildWheel, "install_data": InstallTopLevel},
     data_files=[("", ["spark_groupsource/top_level/pyspark_groupkafka.py"])],
-    ext_modules=[Extension("spark_groupsource.fetch._native", ["spark_groupsource/fetch/_native.c"], optional=True)],
+    ext_modules=[
+        Extension(
+            "spark_groupsource.fetch._native",
+            ["spark_groupsource/fetch/_native.c", "spark_groupsource/sink/_rows.c"],
+            optional=True,
+        )
+    ],
 )

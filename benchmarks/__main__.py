@@ -20,7 +20,7 @@ from benchmarks.report import print_goals, print_parts, print_throughput, print_
 from benchmarks.runs import COLUMNS, SOURCES, Runs, Throughput
 from benchmarks.session import UNSAFE_ARROW, open_session
 from benchmarks.topics import Load, drop, fill
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 
 SIZES = {100: 400, 1_000: 2_000, 10_000: 3_000}
 """Value sizes in bytes, and the MB of values in a load: more for large records, so that each load takes some seconds."""

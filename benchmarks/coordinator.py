@@ -25,7 +25,7 @@ from rich.table import Table
 from benchmarks.environment import environment
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.planning import PARTITIONS_OF_A_TOPIC, produce
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition

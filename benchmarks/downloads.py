@@ -6,7 +6,7 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from spark_groupsource.dev_broker.jars import default_cache
+from devtools.broker.jars import default_cache
 
 
 def downloaded(name: str, download: Callable[[Path], Path]) -> Path:

@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.environment import environment
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition

@@ -25,14 +25,15 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
+from devtools.broker import Cluster
+from devtools.broker.config import HOST
+from devtools.broker.node import Node
 from spark_groupsource.brokers.repeated_lines import RepeatFilter
-from spark_groupsource.dev_broker import Cluster
-from spark_groupsource.dev_broker.config import HOST
-from spark_groupsource.dev_broker.node import Node
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.consumer_cache import close_kept
-from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
 from spark_groupsource.fetch.native_consumer import NativeConsumer
 from spark_groupsource.fetch.pure_consumer import PureConsumer

@@ -18,7 +18,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.processes import EXECUTOR, CpuByPart, PeakMemory, Peaks, cpu_seconds
 from benchmarks.topics import Load
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 
 ALL, VALUE = "all columns", "value STRING"
 COLUMNS = (ALL, VALUE)

@@ -15,7 +15,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.spark_jars import SPARK, spark_kafka_jars
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import fetch
+from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.columns import requested

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 
 # The number of different values: text of 16 different characters, which the codecs compress to half its size.
 _VALUES = 1_000

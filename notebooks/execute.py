@@ -17,6 +17,9 @@ import nbformat
 from nbclient import NotebookClient
 from nbformat import NotebookNode
 
+ROOT = Path(__file__).parents[1]
+"""Where `devtools` is."""
+
 CELL_LIMIT_S = 400
 """More than any cell takes on a slow machine."""
 
@@ -26,7 +29,7 @@ def main(arguments: Sequence[str]) -> int:
     source, result = map(Path, arguments)
     notebook = nbformat.read(source, as_version=4)
     with tempfile.TemporaryDirectory(prefix="groupkafka-notebook-") as folder:
-        os.environ |= {"IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder}
+        os.environ |= {"IPYTHONDIR": folder, "JUPYTER_RUNTIME_DIR": folder, "PYTHONPATH": str(ROOT)}
         client = NotebookClient(
             notebook,
             timeout=CELL_LIMIT_S,

@@ -32,10 +32,16 @@ GroupKafkaError
 │   ├── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
 │   ├── CheckpointOfAnotherStream  `checkpointLocation` of the reader is not that of its query
 │   └── CheckpointUnreadable    the files of a checkpoint cannot be read
+├── SinkError                   writing into Kafka (docs/sink.md)
+│   ├── CheckpointBehindSink    the topic has later micro-batches of the query than the checkpoint
+│   ├── BatchUnknown            nothing says whether a micro-batch was written: the sink's offsets have expired
+│   ├── ReplayDiffers           a replayed micro-batch has other rows than those that are in the topic
+│   ├── TokenUnreadable         something else committed to a group of the sink
+│   ├── WriterFenced            another try of the task, or another query, writes with the same transactional id
+│   ├── RecordTooLarge          a row is larger than the producer or the topic allows
+│   └── RecordRefused           a row has no topic, or a partition that the topic does not have
 ├── ReportsUnavailable          the driver's program cannot report durable plans to the runner
-├── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
-├── BrokerStartError            the development broker cannot be resolved or started
-└── DemoFailed                  a process of `groupkafka demo` failed, or a step took too long
+└── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
 """
 
 from __future__ import annotations
@@ -187,17 +193,41 @@ class CheckpointUnreadable(OffsetError):
     """The files of a checkpoint cannot be read."""
 
 
+class SinkError(GroupKafkaError):
+    """The sink cannot write, or must not."""
+
+
+class CheckpointBehindSink(SinkError):
+    """The topic has later micro-batches of the query than its checkpoint: that was restored, deleted or copied."""
+
+
+class BatchUnknown(SinkError):
+    """Nothing says whether a micro-batch was written before: the sink's offsets have expired, or never were."""
+
+
+class ReplayDiffers(SinkError):
+    """A micro-batch that Spark runs again has other rows, or other tasks, than when it was half written."""
+
+
+class TokenUnreadable(SinkError):
+    """Another client, or a newer version of this package, committed to a group in which the sink keeps what it has written."""
+
+
+class WriterFenced(SinkError):
+    """Another try of the same task, or another query with the same prefix, has taken the transactional id."""
+
+
+class RecordTooLarge(SinkError):
+    """A row is larger than `kafka.max.request.size`, or than the topic's `max.message.bytes`."""
+
+
+class RecordRefused(SinkError):
+    """A row has no topic, or names a partition that its topic does not have."""
+
+
 class ReportsUnavailable(GroupKafkaError):
     """The driver's program cannot report durable plans to the runner, or the runner cannot see the reports."""
 
 
 class DataLossError(GroupKafkaError):
     """Records that should be read are no longer in Kafka: retention, or a topic that was deleted (`failOnDataLoss`)."""
-
-
-class BrokerStartError(GroupKafkaError):
-    """The development broker cannot be resolved or started: no Java, no jars, a node that ended or does not answer."""
-
-
-class DemoFailed(GroupKafkaError):
-    """A process of the demo failed, or a step took too long; the message ends with the end of the log."""

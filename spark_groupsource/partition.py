@@ -40,6 +40,12 @@ Ranges: TypeAlias = "Mapping[TopicPartition, tuple[OffsetRange, ...]]"
 """Ranges of each partition, ascending and without overlaps."""
 
 
+def listed(things: Iterable[object], most: int = 5) -> str:
+    """Return things as a message names them, in their order: `orders-3, orders-7 and 118 more`."""
+    names = [str(thing) for thing in things]
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
 def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:
     """Return the names of the partitions' topics."""
     return {partition.topic for partition in partitions}

@@ -11,20 +11,12 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S, RETRY_INTERVAL_S
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-RETRY_INTERVAL_S = 0.1
-"""Between two attempts, unless the caller gives another interval."""
-
-CUT_BELIEVED_AFTER_S = 12.0
-"""How long a log has to end below what should be in it before the driver or a task believes that records were cut off.
-
-A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does not
-know that. A new leader may return an end that is too low until its followers have fetched from it.
-"""
 
 
 def cut_believed_after_s(poll_timeout_ms: int) -> float:

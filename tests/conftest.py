@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.producing import send
 
 if TYPE_CHECKING:

@@ -37,7 +37,8 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Return the theme's own files, the pages of the repository, and the files that the pages link to."""
     root = Path(config.config_file_path).parent
-    pages = [*root.glob("*.md"), *Path(config.docs_dir).rglob("*.md"), *(root / "conf").rglob("*.md")]
+    folders = [Path(config.docs_dir), root / "conf", root / "benchmarks" / "results"]
+    pages = [*root.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
     found = sorted({*pages, *(file for page in pages for file in _linked_files(page, root))})
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
     return Files([*of_theme, *(_file(path.relative_to(root).as_posix(), root, config) for path in found)])

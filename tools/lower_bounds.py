@@ -24,8 +24,8 @@ TESTS = (
 
 
 def lower_bounds() -> list[str]:
-    """Return each requirement but those of `dev`, `release` and `spark`, with its lower bound as the only version."""
-    wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(dev|release|spark)\b", one)]
+    """Return each requirement but those of `demo`, `dev`, `release` and `spark`, with its lower bound as the only version."""
+    wanted = [one for one in requires("spark-groupsource") or () if not re.search(r"extra == .(demo|dev|release|spark)\b", one)]
     return [re.sub(r"^([\w-]+).*?>=([\d.]+).*$", r"\1==\2", one) for one in wanted]
 
 

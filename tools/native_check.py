@@ -18,7 +18,8 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # The sanitizers do not write through Python. With pytest's capture of file descriptors, a crash would lose their report.
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 TESTS = (
-    [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py")],
+    [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py"), str(PROJECT / "tests/unit/test_sink.py")],
+    [*PYTEST, str(PROJECT / "tests/kafka/sink"), "-k", "native"],
     [*PYTEST, str(PROJECT / "tests/kafka/fetch"), "-k", "native or both_readers"],
 )
 # The tests start Java without the sanitizer. Without arguments: check that this is the copy, and that it loads.
@@ -56,7 +57,8 @@ def main() -> int:
         package = Path(folder) / "spark_groupsource"
         shutil.copytree(PROJECT / "spark_groupsource", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
         library = package / "fetch" / "_native.so"
-        subprocess.run([compiler, *FLAGS, *SANITIZERS, "-o", str(library), str(package / "fetch" / "_native.c")], check=True)
+        sources = [str(package / "fetch" / "_native.c"), str(package / "sink" / "_rows.c")]
+        subprocess.run([compiler, *FLAGS, *SANITIZERS, "-o", str(library), *sources], check=True)
         environment = {
             **os.environ,
             **ENVIRONMENT,

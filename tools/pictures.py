@@ -20,9 +20,9 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 from rich.terminal_theme import MONOKAI
 
-from spark_groupsource.cli.demo.story import GROUP, Story
-from spark_groupsource.cli.demo.view import Scene, View, print_count
-from spark_groupsource.cli.group_look import GroupLook
+from devtools.demo.story import GROUP, Story
+from devtools.demo.view import Scene, View, print_count
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.cli.top import LiveView, Look, watch
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def main() -> int:
     if not (view.has_table and top.has_picture and result.exactly_once):
         print("This run held nothing for the stopped query, or was over too soon: run it again.", file=sys.stderr)
         return 1
-    for name, console, title in (("demo", screen, "groupkafka demo"), ("top", top_screen, f"groupkafka top --group {GROUP}")):
+    for name, console, title in (("demo", screen, "make demo"), ("top", top_screen, f"groupkafka top --group {GROUP}")):
         (PICTURES / f"{name}.svg").write_text(_svg(console, name, title), encoding="utf-8")
         print(PICTURES / f"{name}.svg", file=sys.stderr)
     return 0

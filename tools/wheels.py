@@ -194,7 +194,8 @@ def check_library(file: str, platform: Platform) -> None:
 
 def exports() -> set[str]:
     """Return the functions that the C exports, by its text."""
-    text = (PROJECT / "spark_groupsource" / "fetch" / "_native.c").read_text(encoding="utf-8")
+    files = ("fetch/_native.c", "sink/_rows.c")
+    text = "".join((PROJECT / "spark_groupsource" / file).read_text(encoding="utf-8") for file in files)
     found = set(re.findall(r"^EXPORT .*?\b(gs_\w+)\(", text, re.MULTILINE))
     assert found
     return found

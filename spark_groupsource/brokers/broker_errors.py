@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
 
 from confluent_kafka import KafkaError
 
@@ -73,6 +74,50 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 """The meaning of the errors of a member that end its query. TOPIC_ERRORS end it only before its first assignment, the others at
 any time. Any other code that librdkafka calls fatal is MembershipError."""
 
+
+class Handling(NamedTuple):
+    """What a query does about an error, as docs/operations.md shows it."""
+
+    doing: str
+    for_how_long: str
+    option: str | None
+
+
+_ENDS, _AT_ONCE = "ends", "at once"
+
+HANDLING: Mapping[type[GroupKafkaError], Handling] = {
+    GenerationChanged: Handling("takes part in the rebalance, commits again", "as long, each commit", "assignmentTimeout"),
+    CoordinatorUnavailable: Handling("commits again, every 0.1 s", "as long, each commit", "assignmentTimeout"),
+    MemberUnknown: Handling("rejoins, claims again", "as long, each commit", "assignmentTimeout"),
+    CommitOutcomeUnknown: Handling(_ENDS, "after librdkafka's own attempts", "kafka.request.timeout.ms"),
+    CommitRefused: Handling(_ENDS, _AT_ONCE, None),
+    BrokerUnavailable: Handling(
+        "asks again, every 0.1 s. A partition whose leader is silent is left out of the plans. A task asks again until "
+        "`kafkaConsumer.pollTimeoutMs`",
+        "as long, each partition by itself",
+        "assignmentTimeout",
+    ),
+    NotAuthorized: Handling(_ENDS, _AT_ONCE, None),
+    AuthenticationFailed: Handling(_ENDS, _AT_ONCE, None),
+    TopicNotFound: Handling(
+        "at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", _AT_ONCE, "failOnDataLoss"
+    ),
+    MemberFenced: Handling("at its start: joins again, every second. Later: ends", "as long", "assignmentTimeout"),
+    MembershipError: Handling(_ENDS, _AT_ONCE, None),
+}
+"""How each of these errors is borne. An error that passes ends the query when the time of its option is over."""
+
+
+def trouble() -> Iterator[tuple[str, str, Handling]]:
+    """Yield, for each error of this package, its name, the codes of Kafka's and librdkafka's that become it, and its handling."""
+    for kind, handling in HANDLING.items():
+        codes = {code for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for code in table if table[code] is kind}
+        names = sorted(KafkaError(code).name() for code in codes)
+        if kind is AuthenticationFailed:
+            names = ["a refused login", "a refused certificate"]
+        yield kind.__name__, ", ".join(names) or "any other", handling
+
+
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
@@ -108,13 +153,19 @@ def _cause(error: KafkaError) -> KafkaError:
     return error
 
 
-def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS) -> GroupKafkaError:
+def explain(
+    error: KafkaError,
+    doing: str,
+    table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS,
+    advice_of: Mapping[type[GroupKafkaError], str] = _ADVICE,
+) -> GroupKafkaError:
     """Return this package's error for one of a broker or of librdkafka. Its text says what to check.
 
     Args:
         error: What was returned or raised.
         doing: What was being done, as in "committing orders-3".
         table: The meaning of the codes for this kind of request.
+        advice_of: What to check, by the error of this package.
     """
     fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     if table is MEMBER_ERRORS and error.fatal():
@@ -124,7 +175,7 @@ def explain(error: KafkaError, doing: str, table: Mapping[int, type[GroupKafkaEr
     trouble = login_trouble(error)
     if kind is BrokerUnavailable and trouble is not None and trouble.final:
         kind = AuthenticationFailed
-    advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, _ADVICE.get(kind)]
+    advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, advice_of.get(kind)]
     if table is MEMBER_ERRORS:
         advice.append(_MEMBER_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))

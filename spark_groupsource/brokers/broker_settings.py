@@ -9,8 +9,7 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # t
 
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
-
-REQUEST_TIMEOUT_S = 10.0
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 
 def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
+from spark_groupsource.timeouts import EARLY_TIMEOUT_S
 
 if TYPE_CHECKING:
     from confluent_kafka.admin import AdminClient
@@ -22,9 +23,6 @@ librdkafka_log = logger_without_repetitions("spark_groupsource.librdkafka")
 
 librdkafka_log_of_tasks = logger_without_repetitions("spark_groupsource.fetch.librdkafka")
 """Receives those of the tasks' consumers."""
-
-EARLY_TIMEOUT_S = 10.0
-"""The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
 
 Client = TypeVar("Client")
 

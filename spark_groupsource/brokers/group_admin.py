@@ -19,15 +19,15 @@ from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-d
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, request_offsets
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
 
 T = TypeVar("T")
-
-REQUEST_TIMEOUT_S = 10.0
 
 
 class GroupAdmin:
@@ -83,6 +83,21 @@ class GroupAdmin:
             ),
         )
 
+    def members(self, group: str) -> frozenset[str]:
+        """Return the ids of the group's members. They may hold any character.
+
+        Raises:
+            GroupNotFound: The group does not exist.
+            NotAuthorized: The user may not describe the group.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"asking for the members of group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        return frozenset(member.member_id for member in self._answer(answers[group], doing, group).members)
+
     def operations(self, group: str) -> frozenset[str] | None:
         """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
 
@@ -102,6 +117,16 @@ class GroupAdmin:
             group,
         )
         return names_of(self._answer(answers[group], doing, group).authorized_operations)
+
+    def topics(self) -> list[str]:
+        """Return the topics that the user may describe, by name, without Kafka's own.
+
+        Raises:
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        found = self._ask(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics", "")
+        return sorted(name for name, topic in found.topics.items() if topic.error is None and not name.startswith("__"))
 
     def partitions_of(self, topic: str) -> list[TopicPartition]:
         """Return every partition of a topic.
@@ -133,14 +158,19 @@ class GroupAdmin:
             found[partition] = offset
         return found
 
-    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Commit these offsets, without metadata, for a group that has no members.
+    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
+        """Commit these offsets, with the same metadata, for a group that has no members.
 
         Raises:
             BrokerError: The brokers refuse, as they do when the group has members.
         """
-        doing = f"resetting the offsets of group {group}"
-        altered = [KafkaTopicPartition(*partition, offset) for partition, offset in sorted(offsets.items())]
+        doing = f"committing offsets of group {group}"
+        altered = [
+            KafkaTopicPartition(*partition, offset)
+            if metadata is None
+            else KafkaTopicPartition(*partition, offset, metadata=metadata)
+            for partition, offset in sorted(offsets.items())
+        ]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
         answers = self._ask(
             lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
@@ -157,17 +187,35 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
+        return {partition: read_commit(*found) for partition, found in self.offsets(group).items()}
+
+    def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
+        """Return the group's offset of each partition that has one, with its metadata.
+
+        Args:
+            group: The group.
+            stable: Wait until no transaction is open that commits offsets for the group (KIP-447).
+
+        Raises:
+            NotAuthorized: The user may not read the group's commits.
+            BrokerUnavailable: No broker answers, or a transaction stays open.
+            AuthenticationFailed: The brokers refuse the login.
+        """
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
-        answers = self._ask(
-            lambda: self._admin.list_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
-        )
-        commits: dict[TopicPartition, GroupCommit] = {}
-        for found in self._answer(answers[group], doing, group).topic_partitions or ():
-            if found.error is not None:
-                raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
-            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata)
-        return commits
+        for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
+            answers = self._ask(
+                lambda: self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S),
+                doing,
+                group,
+            )
+            found = self._answer(answers[group], doing, group).topic_partitions or ()
+            refused = [one for one in found if one.error is not None]
+            if not any(one.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for one in refused):
+                break
+        for one in refused:
+            raise explain(one.error, f"{doing} ({one.topic}-{one.partition})")
+        return {TopicPartition(one.topic, one.partition): (one.offset, metadata_of(one)) for one in found}
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)

@@ -22,6 +22,7 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from spark_groupsource.errors import AuthenticationFailed, OptionError
+from spark_groupsource.timeouts import TOKEN_RETRY_S
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +30,6 @@ Function = TypeVar("Function", bound=Callable[..., object])
 
 _MARK = "__spark_groupsource_oauth_callback__"
 """The attribute of a marked function. Its value is the function itself: the copy that `functools.wraps` makes is no mark."""
-
-RETRY_S = 10.0
-"""Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
 _LATEST_EXPIRY_S = 1e11
 """The year 5138. An expiry in milliseconds, as some libraries return it, is later than this number of seconds."""
@@ -145,7 +143,7 @@ class TokenCallback:
             self._token = self._fetched(config)
         except AuthenticationFailed as failed:
             log.warning("%s The last token is used once more.", failed)
-            return self._token._replace(expiry=max(self._token.expiry, time.time() + RETRY_S))
+            return self._token._replace(expiry=max(self._token.expiry, time.time() + TOKEN_RETRY_S))
         return self._token
 
     def _fetched(self, config: str | None) -> Token:

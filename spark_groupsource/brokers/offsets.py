@@ -54,3 +54,13 @@ def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequen
     """Split the partitions into portions of `size`, in their order. The last portion may be smaller."""
     for begin in range(0, len(partitions), size):
         yield partitions[begin : begin + size]
+
+
+def metadata_of(found: Any) -> str | None:
+    """Return the metadata of a committed offset. Any client can write it: `None` for what is not UTF-8 text."""
+    try:
+        text: str | None = found.metadata
+    except UnicodeDecodeError:
+        return None
+    # confluent-kafka writes it with a NUL, which librdkafka leaves out when it reads.
+    return None if text is None else text.partition("\0")[0]

@@ -19,10 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-Line = TypeVar("Line")
+from spark_groupsource.timeouts import REPEATED_LINE_EVERY_S
 
-INTERVAL_S = 60.0
-"""How often a line that repeats is written."""
+Line = TypeVar("Line")
 
 MOST_OF_A_KIND = 4
 """So many different lines of one kind are written in the interval. The others of the kind are counted together.
@@ -76,7 +75,7 @@ class Repeats(Generic[Line]):
         clock: Returns seconds, monotonic.
     """
 
-    interval_s: float = INTERVAL_S
+    interval_s: float = REPEATED_LINE_EVERY_S
     clock: Callable[[], float] = time.monotonic
     _windows: dict[tuple[str, bool], _Window[Line]] = field(default_factory=dict)
     """Those of lines and of kinds, the one that began first in front."""

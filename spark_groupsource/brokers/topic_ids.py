@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 
 from spark_groupsource.handoff.losses import changed
-from spark_groupsource.patience import RETRY_INTERVAL_S
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 BELIEVE_AFTER = 5
 """How many times a broker has to repeat that a topic does not exist, or has another id."""

@@ -26,16 +26,11 @@ from spark_groupsource.brokers.client import UNANSWERED, LastError, librdkafka_l
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import ENDS_TIMEOUT_S, FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)
-
-REQUEST_TIMEOUT_S = 10.0
-FIRST_TIMEOUTS_S = (3.0, 3.0)
-"""Time limits of the first attempts to describe topics. After each of them another broker is asked."""
-ENDS_TIMEOUT_S = 3.0
-"""Time limit for end offsets when all leaders answered last time. While one leader is down the other partitions go on."""
 
 
 class Subscription(Protocol):

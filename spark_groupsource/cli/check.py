@@ -28,6 +28,7 @@ from rich.text import Text
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.broker_settings import settings_of_a_broker
 from spark_groupsource.brokers.client import make_client
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
@@ -38,7 +39,6 @@ from spark_groupsource.cli.findings import (
     Finding,
     Known,
     Level,
-    listed,
     of_assignor,
     of_claims,
     of_classic_protocol,
@@ -46,7 +46,6 @@ from spark_groupsource.cli.findings import (
     of_instance_id,
     of_start,
 )
-from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.habits import (
     RETENTION,
     of_checkpoint,
@@ -68,15 +67,15 @@ from spark_groupsource.errors import (
     OffsetError,
     OptionError,
 )
-from spark_groupsource.fetch.choice import installed_reader
-from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.choice import fetch, installed_reader
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.kafka_settings.tables import CLASSIC_ONLY
 from spark_groupsource.options.client_settings import member_settings
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 
 STEP_LIMIT_S = 10.0

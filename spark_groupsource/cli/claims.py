@@ -10,9 +10,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
-from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,

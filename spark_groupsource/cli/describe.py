@@ -12,9 +12,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
-from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,

@@ -6,7 +6,7 @@ do now.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
@@ -16,11 +16,9 @@ from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_los
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.kafka_settings.tables import CLASSIC_ONLY
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 
 COOPERATIVE = "cooperative-sticky"
-MOST_NAMED = 5
-"""The number of partitions or ranges that one finding names."""
 
 
 class Level(Enum):
@@ -38,13 +36,6 @@ class Finding:
     level: Level
     check: str
     text: str
-
-
-def listed(things: Iterable[object]) -> str:
-    """Return the first of these things as text, and the number of the others."""
-    names = [str(thing) for thing in things]
-    more = [f"and {len(names) - MOST_NAMED} more"] if len(names) > MOST_NAMED else []
-    return ", ".join(names[:MOST_NAMED] + more)
 
 
 def of_classic_protocol(options: Options, *, supported: bool) -> Finding:

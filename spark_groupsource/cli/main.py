@@ -11,10 +11,8 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 
 COMMANDS = {
-    "broker": ("broker:broker", "Run Apache Kafka on 127.0.0.1 until Ctrl-C, for development."),
     "check": ("check:check", "Try an options file: brokers, login, ACLs, assignor, records."),
     "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed."),
-    "demo": ("demo.command:demo", "Watch two Spark queries share a topic, and a hand-off."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
     "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
@@ -53,6 +51,6 @@ class _Commands(click.Group):
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="groupkafka")
 def main() -> None:
-    """Tools for Spark queries that are members of a Kafka consumer group: show a group, test a query's options, run a broker."""
+    """Tools for Spark queries that are members of a Kafka consumer group: show a group, test a query's options, move offsets."""
     # librdkafka's messages reach the user in errors. Without a handler, logging would print them on stderr too.
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())

@@ -20,11 +20,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.describe import json_group
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
-from spark_groupsource.cli.group_look import GroupLook
 from spark_groupsource.cli.render import console_for, held_back_lines, lag_and_finished, make_table, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound

@@ -12,17 +12,13 @@ from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline, cut_believed_after_s
+from spark_groupsource.timeouts import BOUNDS_BETWEEN_TRIES_S, BOUNDS_FIRST_WAIT_S, BOUNDS_SHORTEST_WAIT_S
 
 _TRIES = 5
 """How often a broker has to answer that there is no such topic or partition before that is believed.
 
 The answer may come from a broker that has just started. And librdkafka caches it for some 300 ms.
 """
-
-_BETWEEN_TRIES_S = 0.25
-_SHORTEST_WAIT_S = 0.05
-_FIRST_WAIT_S = 1.0
-"""The timeout of the first request. A request that times out is sent again with twice the time, for a broker that is slow."""
 
 
 class NoAnswer(Exception):
@@ -71,7 +67,7 @@ def ask_bounds(
                     raise NoAnswer(doubt)
                 return bounds
             doubt = _look_up_leader(consumer, partition, timeout_s)
-        time.sleep(_BETWEEN_TRIES_S)
+        time.sleep(BOUNDS_BETWEEN_TRIES_S)
 
 
 def wait_for_bounds(
@@ -93,13 +89,13 @@ def wait_for_bounds(
     """
     deadline = Deadline(timeout_ms / 1000)
     believe_after_s = cut_believed_after_s(timeout_ms)
-    wait = _FIRST_WAIT_S
+    wait = BOUNDS_FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
         try:
-            timeout_s = max(_SHORTEST_WAIT_S, min(wait, deadline.left))
+            timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(wait, deadline.left))
             return ask_bounds(consumer, partition, end, timeout_s, doing, believe_after_s)
         except NoAnswer as silence:
             consumer.serve()
@@ -108,12 +104,12 @@ def wait_for_bounds(
                 # librdkafka reports some errors every 10 s only, such as a token that cannot be fetched.
                 consumer.errors.update(earlier)
             # A broker that stops may interrupt a handshake, which looks like a refusal. Only a second one is accepted.
-            if overdue or wait > _FIRST_WAIT_S:
+            if overdue or wait > BOUNDS_FIRST_WAIT_S:
                 raise_if_refused(consumer, doing)
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
         wait *= 2
-        time.sleep(_SHORTEST_WAIT_S)
+        time.sleep(BOUNDS_SHORTEST_WAIT_S)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:

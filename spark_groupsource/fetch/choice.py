@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import functools
 import logging
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
 
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import Reader
-from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
+from spark_groupsource.fetch.settings import FetchSettings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 log = logging.getLogger(__name__)
 
@@ -43,6 +48,43 @@ def reader() -> Reader:
     return found.read
 
 
+def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
+    """Warn, once in each process, that rows are written by the pure Python producer."""
+    _warn_of_producer(str(unavailable), unavailable.advice)
+
+
+def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:  # noqa: A002
+    """Read exactly the records of `[start, end)`, in the order of their offsets.
+
+    Offsets without a record are skipped and are no loss: compaction, transaction markers, and aborted records under
+    `read_committed` leave such gaps.
+
+    A timestamp beyond Spark's range (some 292,000 years before or after 1970) becomes the nearest ms within it. A producer may
+    write any 64-bit number, and one such record must not stop a query permanently. Spark's own source fails here:
+    its `millisToMicros` refuses to overflow.
+
+    Args:
+        range: What to read.
+        settings: How to read.
+
+    Yields:
+        Batches with the schema of the settings. None of them is empty, so an empty range yields nothing.
+
+    Raises:
+        DataLossError: `fail_on_data_loss` is set and records of the range are lost. They were deleted, or cut off, or their
+            topic or partition was deleted.
+        AuthenticationFailed: The brokers refuse the credentials.
+        NotAuthorized: An ACL is missing.
+        BrokerUnavailable: No broker answers within `poll_timeout_ms`.
+        BrokerError: The range cannot be read for another reason. One of them is no progress within `poll_timeout_ms`.
+        OptionError: librdkafka refuses the client settings.
+        SchemaError: A record has a null in a column that the schema says is not nullable.
+
+    No text of an error shows a secret.
+    """
+    return reader()(range, settings)
+
+
 def warn_on_driver() -> None:
     """Warn, at the start of a query, if the driver's installation has no native reader.
 
@@ -66,6 +108,16 @@ def _warn(reason: str, advice: str | None) -> None:
     log.warning(
         "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but "
         "reading is several times slower. To use the native reader: %s.",
+        reason,
+        advice,
+    )
+
+
+@functools.cache
+def _warn_of_producer(reason: str, advice: str) -> None:
+    log.warning(
+        "Rows are written by the pure Python producer, because the native one cannot be used: %s. The rows are the same, but "
+        "writing is several times slower. To use the native producer: %s.",
         reason,
         advice,
     )

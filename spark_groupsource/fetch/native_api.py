@@ -9,10 +9,10 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Mapping
-from ctypes import POINTER, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
+from ctypes import POINTER, c_char, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_uint64, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import confluent_kafka
 import confluent_kafka.cimpl
@@ -21,7 +21,7 @@ _OLDEST = 0x02000000
 _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
 
-_OUR_ABI = 4
+_OUR_ABI = 5
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -30,15 +30,21 @@ _OUR_FILE = Path(__file__).with_name("_native.so")
 _EVENT_TEXT = 512
 """`EVENT_TEXT` of _native.c."""
 
+_ERROR_TOPIC = 256
+"""`ERROR_TOPIC` of sink/_rows.c."""
+
 MOST_COLUMNS = 8
 """`COLUMNS` of _native.c."""
 
+PRODUCER = 0
 CONSUMER = 1
 CONF_OK = 0
 NO_ERROR = 0
 
 TEXT_BYTES = 512
 """The size of the buffer for an error text of librdkafka."""
+
+Struct = TypeVar("Struct", bound=ctypes.Structure)
 
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
@@ -158,6 +164,68 @@ class IntakeStruct(ctypes.Structure):
     ]
 
 
+class ProducerFunctionsStruct(ctypes.Structure):
+    """`struct producer_library` of sink/_rows.c, as `FunctionsStruct`."""
+
+    _fields_ = [
+        ("produce_batch", c_void_p),
+        ("produceva", c_void_p),
+        ("error_code", c_void_p),
+        ("error_destroy", c_void_p),
+        ("headers_new", c_void_p),
+        ("header_add", c_void_p),
+        ("headers_destroy", c_void_p),
+        ("poll", c_void_p),
+        ("topic_name", c_void_p),
+    ]
+
+
+class ColumnStruct(ctypes.Structure):
+    """`struct column` of sink/_rows.c, which explains the fields, as those of the next two."""
+
+    _fields_ = [
+        ("valid", c_void_p),
+        ("offsets", c_void_p),
+        ("data", c_void_p),
+        ("start", c_int64),
+        ("wide", c_int64),
+    ]
+
+
+class RowsStruct(ctypes.Structure):
+    """`struct rows` of sink/_rows.c."""
+
+    _fields_ = [
+        ("count", c_int64),
+        ("key", ColumnStruct),
+        ("value", ColumnStruct),
+        ("headers", ColumnStruct),
+        ("header_key", ColumnStruct),
+        ("header_value", ColumnStruct),
+        ("topic", c_void_p),
+        ("topics", c_void_p),
+        ("topic_names", c_void_p),
+        ("partitions", c_void_p),
+    ]
+
+
+class OutletStruct(ctypes.Structure):
+    """`struct outlet` of sink/_rows.c."""
+
+    _fields_ = [
+        ("library", ProducerFunctionsStruct),
+        ("handle", c_void_p),
+        ("messages", c_void_p),
+        ("added", c_int64),
+        ("checksum", c_uint64),
+        ("failed", c_int64),
+        ("error", c_int32),
+        ("error_partition", c_int32),
+        ("error_size", c_int64),
+        ("error_topic", c_char * _ERROR_TOPIC),
+    ]
+
+
 class ArrayStruct(ctypes.Structure):
     """`struct ArrowArray` of Arrow's C data interface."""
 
@@ -219,6 +287,33 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "message_headers": (c_int, (c_void_p, POINTER(c_void_p))),
     "header_cnt": (c_size_t, (c_void_p,)),
     "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t))),
+    "conf_set_opaque": (None, (c_void_p, c_void_p)),
+    "conf_set_dr_msg_cb": (None, (c_void_p, c_void_p)),
+    "poll": (c_int, (c_void_p, c_int)),
+    "DescribeCluster": (None, (c_void_p, c_void_p, c_void_p)),
+    "queue_new": (c_void_p, (c_void_p,)),
+    "queue_poll": (c_void_p, (c_void_p, c_int)),
+    "event_destroy": (None, (c_void_p,)),
+    "flush": (c_int, (c_void_p, c_int)),
+    "outq_len": (c_int, (c_void_p,)),
+    "purge": (c_int, (c_void_p, c_int)),
+    "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
+    "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
+    "topic_name": (c_char_p, (c_void_p,)),
+    "headers_new": (c_void_p, (c_size_t,)),
+    "header_add": (c_int, (c_void_p, c_char_p, c_ssize_t, c_void_p, c_ssize_t)),
+    "headers_destroy": (None, (c_void_p,)),
+    "init_transactions": (c_void_p, (c_void_p, c_int)),
+    "begin_transaction": (c_void_p, (c_void_p,)),
+    "send_offsets_to_transaction": (c_void_p, (c_void_p, _PARTITIONS, c_void_p, c_int)),
+    "commit_transaction": (c_void_p, (c_void_p, c_int)),
+    "abort_transaction": (c_void_p, (c_void_p, c_int)),
+    "consumer_group_metadata_new": (c_void_p, (c_char_p,)),
+    "consumer_group_metadata_destroy": (None, (c_void_p,)),
+    "error_code": (c_int, (c_void_p,)),
+    "error_is_fatal": (c_int, (c_void_p,)),
+    "error_is_retriable": (c_int, (c_void_p,)),
+    "error_txn_requires_abort": (c_int, (c_void_p,)),
 }
 """By the name after `rd_kafka_`: the result, then the arguments. `rd_kafka_t *` and the like are addresses."""
 
@@ -230,8 +325,13 @@ _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "batch": (c_int64, (POINTER(IntakeStruct), POINTER(ArrayStruct))),
     "forget_fetched": (None, (POINTER(IntakeStruct),)),
     "close": (None, (POINTER(IntakeStruct),)),
+    "size_of_outlet": (c_int64, ()),
+    "size_of_rows": (c_int64, ()),
+    "add": (None, (POINTER(OutletStruct), POINTER(RowsStruct))),
+    "produce": (c_int64, (POINTER(OutletStruct), POINTER(RowsStruct), c_int64, c_int)),
+    "delivered": (None, (c_void_p, c_void_p, c_void_p)),
 }
-"""The functions of _native.c, by the name after `gs_`."""
+"""The functions of _native.c and sink/_rows.c, by the name after `gs_`."""
 
 
 @dataclass(frozen=True)
@@ -241,6 +341,7 @@ class Native:
     kafka: Any
     ours: Any
     functions: FunctionsStruct
+    producer_functions: ProducerFunctionsStruct
 
 
 class _Functions:
@@ -276,7 +377,8 @@ def native() -> Native:
         NativeUnavailable: They cannot be used.
     """
     ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, _OUR_API)
-    if ours.abi() != _OUR_ABI or ours.size_of_intake() != ctypes.sizeof(IntakeStruct):
+    sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
+    if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
         raise NativeUnavailable("its C code was compiled for another version of this package")
     # This module of confluent-kafka is linked to the bundled librdkafka, so the symbols are found through it.
     kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), "rd_kafka_", _API)
@@ -287,8 +389,11 @@ def native() -> Native:
             f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
-    functions = FunctionsStruct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in FunctionsStruct._fields_})
-    return Native(kafka, ours, functions)
+    return Native(kafka, ours, _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct))
+
+
+def _pointers(kafka: Any, struct: type[Struct]) -> Struct:
+    return struct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in struct._fields_})
 
 
 def _our_file() -> str:

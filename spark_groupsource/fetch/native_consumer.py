@@ -6,7 +6,6 @@ Its consumer has the same settings as that of the pure reader, and makes the sam
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -14,43 +13,25 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
 from spark_groupsource.fetch.native_api import (
-    CONF_OK,
     CONSUMER,
     NO_ERROR,
-    TEXT_BYTES,
-    ErrorCallback,
     IntakeStruct,
-    LogCallback,
     MetadataStruct,
     PartitionListStruct,
     native,
 )
 from spark_groupsource.fetch.native_arrow import NativeBatches
-from spark_groupsource.fetch.native_tokens import refresh_callback
+from spark_groupsource.fetch.native_client import NativeClient, decoded
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
-from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
-
-_LEVELS = (
-    logging.CRITICAL,
-    logging.CRITICAL,
-    logging.CRITICAL,
-    logging.ERROR,
-    logging.WARNING,
-    logging.INFO,
-    logging.INFO,
-    logging.DEBUG,
-)
-"""The levels of syslog's severities, which librdkafka uses."""
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read a range as `spark_groupsource.fetch.contract.fetch` says.
+    """Read a range as `spark_groupsource.fetch.choice.fetch` says.
 
     Raises:
         NativeUnavailable: This process cannot use the native reader.
@@ -58,7 +39,7 @@ def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.Record
     return read_range(fetch_range, settings, NativeConsumer)
 
 
-class NativeConsumer:
+class NativeConsumer(NativeClient):
     """A consumer of librdkafka, as a `FetchConsumer`.
 
     Raises:
@@ -67,23 +48,10 @@ class NativeConsumer:
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        self._kafka = native().kafka
-        self.pid = os.getpid()
+        super().__init__(CONSUMER, client)
         self.answered: set[TopicPartition] = set()
         self._assigned = False
-        # The callback must not refer to `self`: a cycle would keep the consumer from being freed.
-        errors: dict[int, KafkaError] = {}
-        self.errors = errors
-
-        def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
-            errors[code] = KafkaError(code, _text(reason))
-
-        # librdkafka does not hold references to the callbacks.
-        self._note = ErrorCallback(note)
-        self._refresh = refresh_callback(self._kafka, client) if OAUTH_CALLBACK in client else None
-        self._handle = self._new(client)
-        # Log lines, errors and records come in one queue. A call that asks for records also serves the callbacks.
-        self._kafka.set_log_queue(self._handle, None)
+        # A call that asks for records also serves the callbacks.
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
 
@@ -149,48 +117,6 @@ class NativeConsumer:
         self._kafka.consumer_close(self._handle)
         self._kafka.destroy(self._handle)
 
-    def abandon(self) -> None:
-        """See `FetchConsumer`. There is nothing to do: Python frees none of it by itself."""
-
-    def _new(self, client: Mapping[str, str]) -> int:
-        conf = self._kafka.conf_new()
-        try:
-            for name, value in client.items():
-                if name != OAUTH_CALLBACK:
-                    self._set(conf, name, value, client)
-            # With this setting, no other thread calls the log callback.
-            self._set(conf, "log.queue", "true", client)
-            self._kafka.conf_set_error_cb(conf, self._note)
-            self._kafka.conf_set_log_cb(conf, _log_callback)
-            if self._refresh is not None:
-                self._kafka.conf_set_oauthbearer_token_refresh_cb(conf, self._refresh)
-                self._kafka.conf_enable_sasl_queue(conf, 1)
-            text = ctypes.create_string_buffer(TEXT_BYTES)
-            handle: int | None = self._kafka.new(CONSUMER, conf, text, TEXT_BYTES)
-            if handle is None:
-                raise refused_settings(_text(text.value), client)
-        except BaseException:
-            self._kafka.conf_destroy(conf)
-            raise
-        # `conf` belongs to the consumer now.
-        if self._refresh is not None:
-            self._serve_refresh(handle, client)
-        return handle
-
-    def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
-        """Have librdkafka call for tokens on a thread of its own, whether this consumer is used or not."""
-        refused = self._kafka.sasl_background_callbacks_enable(handle)
-        if refused is not None:
-            text = _text(self._kafka.error_string(refused))
-            self._kafka.error_destroy(refused)
-            self._kafka.destroy(handle)
-            raise refused_settings(text, client)
-
-    def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
-        text = ctypes.create_string_buffer(TEXT_BYTES)
-        if self._kafka.conf_set(conf, name.encode(), value.encode(), text, TEXT_BYTES) != CONF_OK:
-            raise refused_settings(_text(text.value), client)
-
     def _with_list(self, call: Any, partition: TopicPartition, offset: int) -> int:
         partitions: ctypes._Pointer[PartitionListStruct] = self._kafka.topic_partition_list_new(1)
         try:
@@ -201,10 +127,6 @@ class NativeConsumer:
             return found
         finally:
             self._kafka.topic_partition_list_destroy(partitions)
-
-    def _raise_for(self, code: int) -> None:
-        if code != NO_ERROR:
-            raise KafkaException(KafkaError(code, _text(self._kafka.err2str(code))))
 
 
 class _NativeIntake:
@@ -231,7 +153,7 @@ class _NativeIntake:
         first = None if state.first < 0 else state.first
         event = None
         if state.event:
-            event = PartitionEvent(KafkaError(state.event_error, _text(state.event_text)), state.event_offset)
+            event = PartitionEvent(KafkaError(state.event_error, decoded(state.event_text)), state.event_offset)
         return Taken(first, state.next, bool(state.full), event)
 
     def forget_fetched(self) -> None:
@@ -246,15 +168,3 @@ class _NativeIntake:
         """See `Intake`. A forked child frees nothing: another thread of the parent may hold the locks that this needs."""
         if self._pid == os.getpid():
             self._ours.close(self._state)
-
-
-def _text(reason: bytes | None) -> str:
-    return (reason or b"").decode("utf-8", "replace")
-
-
-def _to_log(_handle: int | None, level: int, facility: bytes, line: bytes) -> None:
-    severity = _LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG
-    librdkafka_log_of_tasks.log(severity, "%s: %s", _text(facility), _text(line))
-
-
-_log_callback = LogCallback(_to_log)

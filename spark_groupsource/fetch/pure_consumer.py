@@ -22,7 +22,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
-    """Read a range as `spark_groupsource.fetch.contract.fetch` says."""
+    """Read a range as `spark_groupsource.fetch.choice.fetch` says."""
     return read_range(fetch_range, settings, PureConsumer)
 
 

@@ -34,31 +34,21 @@ from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, ref
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import cut_believed_after_s
+from spark_groupsource.timeouts import (
+    TASK_ASK_S,
+    TASK_EARLY_END_S,
+    TASK_FIRST_PAUSE_S,
+    TASK_FLOW_S,
+    TASK_LONGEST_PAUSE_S,
+    TASK_SILENCE_S,
+    TASK_WAIT_S,
+)
 
 log = logging.getLogger(__name__)
 
-_WAIT_S = 0.5
-"""The longest single wait in librdkafka, which no signal interrupts."""
-
-_FLOW_S = 0.005
-"""The wait for the next record, while records flow."""
-
-_ASK_S = 1.0
-"""The limit of a request for the log's bounds while the task waits for records."""
-
-_SILENCE_S = 5.0
-"""After so long without a record, the task asks for the log's bounds: librdkafka reports a deleted topic late or never."""
-
-_EARLY_END_S = 0.25
-"""The same at the end of the partition, if the range should not end there."""
-
-_FIRST_PAUSE_S = 0.1
-_LONGEST_PAUSE_S = 5.0
-"""The pause before another assignment, after an error that the log's bounds do not explain. It doubles each time."""
-
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
-    """Read a range as `spark_groupsource.fetch.contract.fetch` says, with a consumer that `make` makes."""
+    """Read a range as `spark_groupsource.fetch.choice.fetch` says, with a consumer that `make` makes."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
             reading = _Reading(consumer, fetch_range, settings)
@@ -96,7 +86,7 @@ class _Reading:
         """The time of the last progress (`time.monotonic`)."""
         self._look_at = 0.0
         """When to ask for the log's bounds, if there is no progress until then."""
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause_s = TASK_FIRST_PAUSE_S
         self._silences = 0
         """How often in a row no broker has answered."""
         self._progress()
@@ -148,9 +138,9 @@ class _Reading:
 
     def _take(self) -> Taken:
         # Wait long last: the rest of the range may be without records.
-        taken = self._intake.take(self._next, self._end, _FLOW_S)
+        taken = self._intake.take(self._next, self._end, TASK_FLOW_S)
         if taken.nothing and not self._moved_past_hidden():
-            taken = self._intake.take(self._next, self._end, _WAIT_S)
+            taken = self._intake.take(self._next, self._end, TASK_WAIT_S)
         return taken
 
     def _moved_past_hidden(self) -> bool:
@@ -185,14 +175,14 @@ class _Reading:
                 self._begin(self._end)
                 self._next = self._end
             else:
-                self._look_at = min(self._look_at, time.monotonic() + _EARLY_END_S)
+                self._look_at = min(self._look_at, time.monotonic() + TASK_EARLY_END_S)
             return
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
         if event.error.code() == KafkaError._AUTHENTICATION:
             # A request of any kind waited on a connection that was refused, maybe while this consumer was kept, under a token
             # that has been replaced since. A refusal that lasts ends in silence.
-            self._look_at = min(self._look_at, time.monotonic() + _EARLY_END_S)
+            self._look_at = min(self._look_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
@@ -230,7 +220,7 @@ class _Reading:
         answers = True
         try:
             believe_after_s = cut_believed_after_s(timeout_ms)
-            bounds = ask_bounds(self._consumer, self._partition, self._end, _ASK_S, self._doing, believe_after_s)
+            bounds = ask_bounds(self._consumer, self._partition, self._end, TASK_ASK_S, self._doing, believe_after_s)
         except NoAnswer as silence:
             answers = False
             self._last_error = silence.error
@@ -248,12 +238,12 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._look_at = time.monotonic() + (_SILENCE_S if answers else _ASK_S)
+        self._look_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
         if self._in_doubt:
             # The log has these offsets: its leader has moved, or the log was cut and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
             time.sleep(self._pause_s)
-            self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+            self._pause_s = min(2 * self._pause_s, TASK_LONGEST_PAUSE_S)
             self._assign()
 
     def _leave_out_lost(self, bounds: LogBounds | None) -> bool:
@@ -276,10 +266,10 @@ class _Reading:
         report(self._range, found, self._settings.fail_on_data_loss)
 
     def _progress(self) -> None:
-        self._pause_s = _FIRST_PAUSE_S
+        self._pause_s = TASK_FIRST_PAUSE_S
         self._silences = 0
         self._progress_at = time.monotonic()
-        self._look_at = self._progress_at + _SILENCE_S
+        self._look_at = self._progress_at + TASK_SILENCE_S
 
     def _doing_at(self) -> str:
         return f"{self._doing}, at offset {self._next}"

@@ -1,140 +1,260 @@
 """What the group's records show of other streams: which of their plans are done, and which of them run now.
 
 A stream writes into every record of its own which plan is done. A range that is owed to it is dropped when one record shows its
-plan as done. That record may be of a topic that this query does not subscribe to. It runs on the consumer's thread.
+plan as done. That record may be of a topic that this query does not subscribe to.
+
+A coordinator may not answer for a long time, so threads of their own ask, one at a time. The consumer's thread takes the answers.
+An answer that is old does no harm: a plan that is done stays so.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import Protocol
 
-from spark_groupsource.errors import GroupKafkaError, NotAuthorized, TopicNotFound
-from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
-from spark_groupsource.partition import TopicPartition, topics_of
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
 
 log = logging.getLogger(__name__)
-
-LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
-a query that was stopped may stay owed for days."""
-
-PARTITIONS_PER_REQUEST = 5_000
-"""So many partitions are asked for at once. Their records take at most 20 MB."""
 
 PlanOf = tuple[str, int]
 """A stream and the number of one of its plans."""
 
 
-class ConfirmedPlans:
-    """Looks for the plans that are done. Values are replaced, not edited."""
+class GroupReader(Protocol):
+    """Reads what the group holds (`group_reader.GroupReader`). One thread uses it at a time. Its methods may take long."""
 
-    def __init__(
-        self,
-        subscribed: Callable[[], Iterable[TopicPartition]],
-        others: Callable[[], Iterable[TopicPartition]],
-        *,
-        clock: Callable[[], float],
-    ) -> None:
-        """Begin with nothing found.
+    def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
+        """Return the record of every partition of the subscribed topics. Raises GroupKafkaError."""
+
+    def others(self) -> Iterable[GroupCommit]:
+        """Return the records of every other partition. Raises GroupKafkaError."""
+
+    def members(self) -> frozenset[str]:
+        """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
+
+    def rest(self) -> None:
+        """Give up what only `members` needs: it is not asked for the time being."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be found out."""
+
+    claimed: frozenset[PlanOf]
+    """The plans of other streams of which ranges are held here."""
+    looked_for: frozenset[PlanOf]
+    """Those of them that other topics were asked for before."""
+    new: bool
+    """Whether other topics may be asked for plans that they were not asked for before."""
+    again: bool
+    """Whether other topics may be asked for the other plans."""
+    members: bool
+    """Whether it matters which members the group has."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was found out."""
+
+    here: Mapping[TopicPartition, GroupCommit]
+    missing: frozenset[PlanOf]
+    """The claimed plans that no record here shows as done."""
+    elsewhere: Mapping[str, int] | GroupKafkaError | None
+    """What the records of other topics show as done, or why they cannot be asked. `None`: they were not asked."""
+    members: frozenset[str] | None
+    """The marks of the members. `None`: they were not asked for, or cannot be."""
+
+
+class ConfirmedPlans:
+    """The newest answers. All methods are called on the consumer's thread. Values are replaced, not edited."""
+
+    def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
+        """Begin with nothing found. Nothing is asked yet.
 
         Args:
-            subscribed: returns every partition of the subscribed topics.
-            others: returns every other partition that the group may hold a record for.
+            reader: reads the group's records, on other threads.
             clock: returns seconds, monotonic.
         """
-        self._subscribed = subscribed
-        self._others = others
+        self._reader = reader
         self._clock = clock
-        self._alive: frozenset[str] = frozenset()
-        self._missing: frozenset[PlanOf] = frozenset()
+        self._here: Mapping[TopicPartition, GroupCommit] = {}
+        self._elsewhere: Mapping[str, int] = {}
         self._looked_for: frozenset[PlanOf] = frozenset()
+        self._left_since: Mapping[tuple[TopicPartition, str], float] = {}
+        """Since when the members that wrote records are known to have left the group."""
+        self._left: frozenset[TopicPartition] = frozenset()
+        """The partitions whose record no longer shows its stream as alive, because its member has left."""
         self._look_again_at = -math.inf
         self._failed_until = -math.inf
+        self._asked: Question | None = None
+        self._unasked: tuple[frozenset[PlanOf], bool] | None = None
+        """What is asked for when the answer to the open question has come."""
+        self._heard = False
+        self._members_asked = False
+        self._outdated = False
+        """Whether partitions were adopted since the open question was asked."""
+        self._answers: SimpleQueue[Answer | GroupKafkaError] = SimpleQueue()
 
     @property
-    def spared(self) -> frozenset[str]:
-        """The streams whose ranges nobody takes over now.
+    def unheard(self) -> bool:
+        """Whether the first answer is still to come."""
+        return self._asked is not None and not self._heard
+
+    def note(self, here: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note what the group holds for the subscribed partitions before this member joins it."""
+        self._here = here
+
+    def done(self, stream: Stream) -> dict[str, int]:
+        """Return the newest plan of each stream that the group's records show as done. Its own plans it knows itself."""
+        done = evidence(self._here.values())
+        newest = {name: max(done.get(name, -1), self._elsewhere.get(name, -1)) for name in done.keys() | self._elsewhere.keys()}
+        return {**newest, stream.name: stream.durable}
+
+    def spared(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
+        """Return the streams whose ranges nobody takes over now.
 
         They run (`rules.alive`), or the records of other topics were not asked for their plans yet.
-        """
-        return self._alive | {stream for stream, _ in self._missing - self._looked_for}
 
-    def find(
-        self,
-        commits: FencedCommits,
-        stream: Stream,
-        owned: Collection[TopicPartition],
-        holding: Iterable[GroupCommit],
-    ) -> dict[str, int]:
-        """Return the newest plan of each stream that the group's records show as done.
+        Args:
+            holding: the records of this member's partitions.
+            owned: the partitions that this member has, adopted or not yet.
+        """
+        unasked = {name for name, _ in _claimed(holding) - self._looked_for}
+        return self._alive(owned) | unasked
+
+    def adopted(self) -> None:
+        """Note that partitions were adopted in which ranges are held. What was found out before says nothing of these.
+
+        Their streams may have become alive since, and other topics are asked for their plans.
+        """
+        self._looked_for = frozenset()
+        self._outdated = self._asked is not None
+
+    def ask(
+        self, stream: Stream, owned: Collection[TopicPartition], holding: Iterable[CommitRecord], *, takes_over: bool
+    ) -> None:
+        """Ask which of the plans are done. While a question is open, the newest of the others waits for its answer.
 
         The records of subscribed topics are asked for first. Other topics are looked at only if these do not settle every
         claim: at once for a plan that they were not looked at for, and then every LOOK_ELSEWHERE_EVERY_S.
 
         Args:
-            commits: reads the group's records.
             stream: the stream that asks. Its commit log settles its own plans.
             owned: the partitions that this member has, adopted or not yet.
             holding: the records whose claims should be settled.
-
-        Raises:
-            GroupKafkaError: the records of the subscribed topics cannot be read. Those of other topics may fail.
+            takes_over: whether it matters which other streams are alive.
         """
-        here = commits.fetch(self._subscribed())
-        self._alive = alive(here, owned)
-        done = {**evidence(here.values()), stream.name: stream.durable}
-        self._missing = frozenset(
-            plan for plan in _claimed(holding) if done.get(plan[0], -1) < plan[1] and plan[0] != stream.name
-        )
-        new, now = self._missing - self._looked_for, self._clock()
-        if not self._missing or now < (self._failed_until if new else self._look_again_at):
-            return done
-        self._look_again_at = now + LOOK_ELSEWHERE_EVERY_S
+        claimed = frozenset(plan for plan in _claimed(holding) if plan[0] != stream.name)
+        members = takes_over and not self._alive(owned, whoever_left=True).isdisjoint(name for name, _ in claimed)
+        if self._asked is not None:
+            self._unasked = claimed, members
+        else:
+            self._ask(claimed, members=members)
+
+    def take(self) -> bool:
+        """Take the answer, or the error, if it has come. Return whether it has."""
         try:
-            elsewhere = evidence(_readable(commits, set(self._others()) - here.keys()))
+            answer = self._answers.get_nowait()
+        except Empty:
+            return False
+        outdated, self._outdated = self._outdated, False
+        self._asked, self._heard = None, self._heard or not outdated
+        if isinstance(answer, GroupKafkaError):
+            log.info("which plans of other streams are done is asked later: %s", answer)
+        elif not outdated:
+            self._note(answer)
+        if self._unasked is not None:
+            (claimed, members), self._unasked = self._unasked, None
+            self._ask(claimed, members=members)
+        return True
+
+    def rest(self) -> None:
+        """Give up what is needed only while ranges are held for others."""
+        if self._members_asked and self._asked is None:
+            self._members_asked = False
+            self._reader.rest()
+
+    def _ask(self, claimed: frozenset[PlanOf], *, members: bool) -> None:
+        now = self._clock()
+        self._members_asked |= members
+        self._asked = Question(claimed, self._looked_for, now >= self._failed_until, now >= self._look_again_at, members)
+        self._begin(self._asked)
+
+    def _note(self, answer: Answer) -> None:
+        now = self._clock()
+        self._here = answer.here
+        if isinstance(answer.elsewhere, GroupKafkaError):
+            self._look_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
+            log.info("what other topics' records show as done is asked for later: %s", answer.elsewhere)
+        elif answer.elsewhere is not None:
+            self._look_again_at = now + LOOK_ELSEWHERE_EVERY_S
+            self._looked_for, self._elsewhere = answer.missing, answer.elsewhere
+        left = [] if answer.members is None else _by_others(answer.here, answer.members)
+        self._left_since = {key: self._left_since.get(key, now) for key in left}
+        # By two answers. Between them a stream that was restarted has written its record anew.
+        self._left = frozenset(key[0] for key, since in self._left_since.items() if now - since >= ADOPTED_WITHIN_S)
+
+    def _alive(self, owned: Collection[TopicPartition], *, whoever_left: bool = False) -> frozenset[str]:
+        """Return the streams that run now (`rules.alive`).
+
+        Args:
+            owned: the partitions that this member has, adopted or not yet.
+            whoever_left: whether a record counts although its member has left the group.
+        """
+        return alive(self._here, owned, frozenset() if whoever_left else self._left)
+
+    def _begin(self, question: Question) -> None:
+        threading.Thread(target=self._find_out, args=(question,), name="groupkafka-evidence", daemon=True).start()
+
+    def _find_out(self, question: Question) -> None:
+        """Run on another thread."""
+        try:
+            self._answers.put(_answer(self._reader, question))
         except GroupKafkaError as error:
-            self._failed_until = self._look_again_at
-            log.info("what other topics' records show as done is asked for later: %s", error)
-            return done
-        self._looked_for = self._missing
-        newest = {name: max(done.get(name, -1), elsewhere.get(name, -1)) for name in done.keys() | elsewhere.keys()}
-        return {**newest, stream.name: stream.durable}
+            self._answers.put(error)
+        except Exception as error:
+            log.exception("asking what other streams have confirmed failed")
+            self._answers.put(GroupKafkaError(repr(error)))
 
 
-def _claimed(commits: Iterable[GroupCommit]) -> set[PlanOf]:
-    """Return the plans of which some range is open or owed in these records."""
-    records = [commit for commit in commits if isinstance(commit, CommitRecord)]
-    return {(entry.stream, entry.plan) for record in records for entry in record.owed} | {
-        (record.stream, record.logged) for record in records if record.open
-    }
-
-
-def _readable(commits: FencedCommits, partitions: Iterable[TopicPartition]) -> list[GroupCommit]:
-    """Return the records of these partitions, without topics that this user may not describe."""
-    found: list[GroupCommit] = []
-    left = iter(sorted(partitions))
-    while part := list(islice(left, PARTITIONS_PER_REQUEST)):
+def _answer(reader: GroupReader, question: Question) -> Answer:
+    here = reader.subscribed()
+    done = evidence(here.values())
+    missing = frozenset(plan for plan in question.claimed if done.get(plan[0], -1) < plan[1])
+    elsewhere: Mapping[str, int] | GroupKafkaError | None = None
+    if missing and (question.new if missing - question.looked_for else question.again):
         try:
-            found += commits.fetch(part).values()
-        except (NotAuthorized, TopicNotFound) as refused:
-            log.info("some topics cannot be asked for records of the group: %s", refused)
-            found += _readable_topics(commits, part)
-    return found
+            elsewhere = evidence(reader.others())
+        except GroupKafkaError as error:
+            elsewhere = error
+    if not question.members:
+        reader.rest()
+        return Answer(here, missing, elsewhere, None)
+    try:
+        return Answer(here, missing, elsewhere, reader.members())
+    except GroupKafkaError as error:
+        log.info("which members the group has is asked later: %s", error)
+        return Answer(here, missing, elsewhere, None)
 
 
-def _readable_topics(commits: FencedCommits, partitions: Collection[TopicPartition]) -> list[GroupCommit]:
-    found: list[GroupCommit] = []
-    for topic in topics_of(partitions):
-        try:
-            found += commits.fetch([partition for partition in partitions if partition.topic == topic]).values()
-        except (NotAuthorized, TopicNotFound):
-            continue
-    return found
+def _by_others(commits: Mapping[TopicPartition, GroupCommit], members: Collection[str]) -> list[tuple[TopicPartition, str]]:
+    """Return the partitions whose record says that none of these members wrote it, with the mark of the one that did."""
+    written = {partition: commit.member for partition, commit in commits.items() if isinstance(commit, CommitRecord)}
+    return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
+
+
+def _claimed(records: Iterable[CommitRecord]) -> set[PlanOf]:
+    """Return the plans to which a range is owed in these records."""
+    return {(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
 def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:

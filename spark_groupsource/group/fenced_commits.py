@@ -13,11 +13,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
-from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized
-from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, read_commit
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.offsets import metadata_of
+from spark_groupsource.errors import BrokerUnavailable, CommitRefused, GroupKafkaError, NotAuthorized
+from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commit
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
+from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -25,14 +27,63 @@ MAX_COMMIT_BYTES = 900_000
 """The records of one OffsetCommit may take so many bytes. The coordinator writes them as one batch, which is limited by the
 `max.message.bytes` of the offsets topic: 1,048,588 by default."""
 
-RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES = 350, 45, 150
-"""What a record takes in that batch at most: without the names of its group and topic, and for each range."""
+RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 90
+"""What a record takes in that batch at most: without the names of its group and topic, for each range, for each earlier owner."""
 
 
-def _named(partitions: Iterable[TopicPartition], limit: int = 5) -> str:
-    names = [str(partition) for partition in sorted(partitions)]
-    more = f" and {len(names) - limit} more" if len(names) > limit else ""
-    return ", ".join(names[:limit]) + more
+def fetch_commits(
+    consumer: Consumer,
+    group_id: str,
+    partitions: Iterable[TopicPartition],
+    *,
+    cluster_id: str | None,
+    timeout_s: float = FETCH_TIMEOUT_S,
+) -> dict[TopicPartition, GroupCommit]:
+    """Return what the group holds for each partition, whoever owns it, through a consumer that has not joined.
+
+    The consumer is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for
+    this user. The request itself goes on waiting for one.
+
+    Args:
+        consumer: a consumer with that `group.id`, which nobody else polls.
+        group_id: the group.
+        partitions: the partitions.
+        cluster_id: the cluster's own name for itself; `None` where it is not known.
+        timeout_s: how many seconds the request may take.
+
+    Raises:
+        NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
+    """
+    consumer.poll(0)
+    try:
+        return _fetched(consumer, group_id, partitions, cluster_id, timeout_s)
+    except BrokerUnavailable:
+        event = consumer.poll(0)
+        if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
+            raise explain(refused, _doing(group_id)) from None
+        raise
+
+
+def _fetched(
+    consumer: Consumer, group_id: str, partitions: Iterable[TopicPartition], cluster_id: str | None, timeout_s: float
+) -> dict[TopicPartition, GroupCommit]:
+    asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
+    if not asked:
+        return {}
+    try:
+        answer = consumer.committed(asked, timeout=timeout_s)
+    except KafkaException as raised:
+        raise explain(raised.args[0], _doing(group_id)) from None
+    commits = {}
+    for found in answer:
+        if found.error is not None:
+            raise explain(found.error, f"{_doing(group_id)} ({found.topic}-{found.partition})")
+        commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, metadata_of(found), cluster_id)
+    return commits
+
+
+def _doing(group_id: str) -> str:
+    return f"reading the commits of group {group_id}"
 
 
 class FencedCommits:
@@ -47,14 +98,18 @@ class FencedCommits:
         group_id: str,
         *,
         cluster_id: str | None = None,
-        timeout_s: float = 30.0,
         observer: Observer = UNOBSERVED,
     ) -> None:
         self.cluster_id = cluster_id
         self._consumer = consumer
         self._observer = observer
         self._group_id = group_id
-        self._timeout_s = timeout_s
+
+    @property
+    def member(self) -> str | None:
+        """The mark of this member, which its records carry. `None` before it has joined."""
+        member_id = self._consumer.memberid()
+        return mark_of(member_id) if member_id else None
 
     def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
         """Return what the group holds for each partition, owned by this member or not.
@@ -62,20 +117,7 @@ class FencedCommits:
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
         """
-        asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
-        if not asked:
-            return {}
-        doing = f"reading the commits of group {self._group_id}"
-        try:
-            answer = self._consumer.committed(asked, timeout=self._timeout_s)
-        except KafkaException as raised:
-            raise explain(raised.args[0], doing) from None
-        commits = {}
-        for found in answer:
-            if found.error is not None:
-                raise explain(found.error, f"{doing} ({found.topic}-{found.partition})")
-            commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, found.metadata, self.cluster_id)
-        return commits
+        return _fetched(self._consumer, self._group_id, partitions, self.cluster_id, FETCH_TIMEOUT_S)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
         """Yield the records in portions that fit one commit; thousands of partitions take several."""
@@ -83,12 +125,13 @@ class FencedCommits:
         left = MAX_COMMIT_BYTES
         for partition in sorted(records):
             names = len(self._group_id) + len(partition.topic)
-            open_, owed = len(records[partition].open), len(records[partition].owed)
-            size = RECORD_BYTES + names + OPEN_RANGE_BYTES * open_ + OWED_RANGE_BYTES * owed
+            record = records[partition]
+            ranges = OPEN_RANGE_BYTES * len(record.open) + OWED_RANGE_BYTES * len(record.owed)
+            size = RECORD_BYTES + names + ranges + PAST_STREAM_BYTES * len(record.past or ())
             if part and size > left:
                 yield part
                 part, left = {}, MAX_COMMIT_BYTES
-            part[partition] = records[partition]
+            part[partition] = record
             left -= size
         if part:
             yield part
@@ -114,7 +157,7 @@ class FencedCommits:
             KafkaTopicPartition(*partition, offset=records[partition].offset, metadata=text)
             for partition, text in metadata.items()
         ]
-        doing = f"committing {_named(records)} to group {self._group_id}"
+        doing = f"committing {listed(sorted(records))} to group {self._group_id}"
         try:
             answer = self._consumer.commit(offsets=offsets, asynchronous=False)
         except KafkaException as raised:
@@ -134,7 +177,7 @@ class FencedCommits:
                 log.warning("%s was refused, and reading back which partitions were refused failed: %s", doing, unread)
             else:
                 refused = [partition for partition in records if held.get(partition) != records[partition]]
-                failure = explain(error, f"committing {_named(refused)} to group {self._group_id}", COMMIT_ERRORS)
+                failure = explain(error, f"committing {listed(sorted(refused))} to group {self._group_id}", COMMIT_ERRORS)
         return failure
 
     def _encoded(self, partition: TopicPartition, record: CommitRecord) -> str:

@@ -8,6 +8,7 @@ one commit, or in a few if there are thousands. A decision for a partition count
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -15,42 +16,37 @@ from types import MappingProxyType
 
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.adoption import Lookup, warn_of_another_cluster
-from spark_groupsource.group.evidence import ConfirmedPlans, record_that_shows
+from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, record_that_shows
 from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.losses import PartitionLoss, record_after, refuse, warn
-from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
 from spark_groupsource.handoff.rules import (
+    HOLD,
+    OutstandingClaims,
     Stream,
     adopt,
     claim,
     claimable,
     confirm,
     owed_to_others,
+    refuse_behind,
     settle,
     with_room,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, topics_of
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed, topics_of
 from spark_groupsource.patience import Failures, Retries
+from spark_groupsource.timeouts import (
+    BLOCKED_AFTER_S,
+    CLOSE_AGAIN_AFTER_S,
+    LOOK_FOR_DELETED_EVERY_S,
+    SETTLE_BETWEEN_TRIGGERS_S,
+    SETTLE_INTERVAL_S,
+)
 
 log = logging.getLogger(__name__)
-
-BLOCKED_AFTER_S = 2.0
-"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
-
-SETTLE_INTERVAL_S = 2.0
-"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
-
-SETTLE_BETWEEN_TRIGGERS_S = 10.0
-"""The same between two polls: the next trigger may be an hour away."""
-
-LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often it is checked whether the topic of a partition that was deleted is there again."""
-
-CLOSE_AGAIN_AFTER_S = 1.0
-"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 
 @dataclass(frozen=True)
@@ -62,6 +58,16 @@ class Claims:
     """Partitions that this member does not own, and that nobody has adopted yet."""
 
 
+@dataclass(frozen=True)
+class Opened:
+    """What a plan is made of, as of one moment."""
+
+    records: Mapping[TopicPartition, CommitRecord]
+    """The record of each owned partition, with the claims of durable plans closed."""
+    again: Ranges
+    """The ranges that are owed to other streams and that this one reads instead."""
+
+
 class Ledger:
     """The records of the partitions that this member owns. It is the `RecordKeeper` of a `member.Member`."""
 
@@ -71,8 +77,7 @@ class Ledger:
         commits: FencedCommits,
         *,
         survey: Survey,
-        all_partitions: Callable[[], Iterable[TopicPartition]],
-        other_partitions: Callable[[], Iterable[TopicPartition]] = tuple,
+        reader: GroupReader,
         fail_on_data_loss: bool = True,
         outstanding: OutstandingClaims = HOLD,
         patience_s: float = 120.0,
@@ -86,8 +91,7 @@ class Ledger:
             stream: what the checkpoint says. A stream without a checkpoint has `logged` below 0.
             commits: reads and writes the group's records.
             survey: asks the brokers about partitions that are to be adopted.
-            all_partitions: returns every partition of the subscribed topics, owned by this member or not.
-            other_partitions: returns every other partition that the group may hold a record for.
+            reader: reads what the group holds for partitions of others, on other threads.
             fail_on_data_loss: whether a topic that was created again ends the query, or is read from its beginning.
             outstanding: what becomes of ranges that are owed to other streams.
             patience_s: how many seconds passing errors may delay the adoption of a partition. Each has its own time. None runs
@@ -99,9 +103,8 @@ class Ledger:
         self._stream = stream
         self._commits = commits
         self._survey = survey
-        self._all_partitions = all_partitions
         self._fail_on_data_loss = fail_on_data_loss
-        self._confirmed_plans = ConfirmedPlans(all_partitions, other_partitions, clock=clock)
+        self._confirmed_plans = ConfirmedPlans(reader, clock=clock)
         self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
         self._clock = clock
         self._wall_clock = wall_clock
@@ -118,7 +121,6 @@ class Ledger:
         """Whether a plan was reported as durable, and its claims are still to be closed."""
         self._unclosable: frozenset[TopicPartition] = frozenset()
         """Partitions of deleted topics whose claims of a durable plan cannot be closed."""
-        self._settle_between_at = 0.0
         self._records: dict[TopicPartition, CommitRecord] = {}
         self._acquired: set[TopicPartition] = set()
         """The partitions that are still to be adopted."""
@@ -127,13 +129,25 @@ class Ledger:
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
         self._blocked_at: float | None = None
-        self._settle_at = 0.0
+        self._asked_at = -math.inf
+        self._shown = -1
+        """The newest plan of which it was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """The next offset to plan of each partition that new plans may have. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
         """How many offsets are held for other streams, for each owned partition with any. Any thread may read it."""
         self.closed = -1
         """The newest plan whose claims were closed because it was reported as durable. Any thread may read it."""
+
+    def look_around(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note what the group holds for every partition of the subscribed topics before this member joins it.
+
+        Raises:
+            CheckpointBehindGroup: some record knows plans of this stream that its checkpoint does not.
+        """
+        refuse_behind(self._stream, commits)
+        self._held_ranges.note_earlier_claims(commits)
+        self._confirmed_plans.note(commits)
 
     # Called from any thread.
 
@@ -145,7 +159,7 @@ class Ledger:
         """
         self._report = (stream, plan)
 
-    # Called by the member (record_keeper.RecordKeeper).
+    # Called by the member (member.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Begin to adopt the partitions. `idle` does it when the brokers have answered, and tries again after a passing error."""
@@ -225,11 +239,16 @@ class Ledger:
     def idle(self) -> None:
         """Close and settle what is confirmed. Adopt the acquired partitions that the brokers have answered for; ask about others.
 
+        Partitions that drain are not adopted any more.
+
         Raises:
             GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
         """
         self.close_reported()
-        self._settle_between_triggers()
+        self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
+        if self._confirmed_plans.take():
+            self._settle()
+            self._held_ranges.warn(self._records)
         self._adopt_acquired()
 
     def _adopt_acquired(self) -> None:
@@ -252,9 +271,12 @@ class Ledger:
     def ready(self) -> bool:
         """Return whether planning can begin: each partition was tried once, and one is adopted or none can be.
 
-        None can be if the group assigned none, or only partitions of deleted topics.
+        None can be if the group assigned none, or only partitions of deleted topics. If ranges are held for other streams, it was
+        also asked once which of them are done.
         """
-        return not self._survey.unheard and (bool(self._records) or self._acquired <= self._deleted)
+        if self._survey.unheard or self._confirmed_plans.unheard:
+            return False
+        return bool(self._records) or self._acquired <= self._deleted
 
     def durable(self, plan: int) -> None:
         """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
@@ -262,6 +284,28 @@ class Ledger:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
             self._write_confirmed(self._draining)
+
+    def begin_plan(self, plan: int) -> Opened:
+        """Begin the plan that follows `plan`, which Spark has in its commit log.
+
+        Returns:
+            What the next plan is made of.
+
+        Raises:
+            ClaimsOutstanding: see `to_reread`.
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
+        """
+        self.durable(plan)
+        self.settle()
+        return self.opened()
+
+    def opened(self) -> Opened:
+        """Return what the next plan is made of.
+
+        Raises:
+            ClaimsOutstanding: see `to_reread`.
+        """
+        return Opened(self.known(), self.to_reread())
 
     def known(self) -> dict[TopicPartition, CommitRecord]:
         """Return the record of each owned partition, with the claims of durable plans closed."""
@@ -274,7 +318,8 @@ class Ledger:
             ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        return self._held_ranges.to_reread(records, self._stream, self._clock(), self._confirmed_plans.spared)
+        spared = self._confirmed_plans.spared(records.values(), self._records.keys() | self._acquired)
+        return self._held_ranges.to_reread(records, self._stream, self._clock(), spared)
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
@@ -293,6 +338,20 @@ class Ledger:
             {partition: self._records[partition] for partition, offsets in wanted.items() if kept[partition] != offsets}
         )
         self._planned = frozenset(_not_empty(kept))
+        return kept
+
+    def propose_or_confirm(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        """Note a plan before Spark gets it, as `propose` does. If nothing is left of it, close the claims of every durable plan.
+
+        No claim comes then that would do it. It is called also without ranges: a plan that Spark threw away no longer holds its
+        partitions back.
+
+        Raises:
+            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
+        """
+        kept = self.propose(ranges)
+        if not self._planned:
+            self.confirm()
         return kept
 
     def claim(self, stream: Stream) -> Claims:
@@ -345,17 +404,11 @@ class Ledger:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
+        self._say_what_nothing_shows()
 
     def settle(self) -> None:
-        """Drop owed ranges that their streams have confirmed. The group is asked every SETTLE_INTERVAL_S at most.
-
-        Raises:
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
-        """
-        if self._clock() < self._settle_at or not any(record.owed for record in self._records.values()):
-            return
-        self._settle_at = self._clock() + SETTLE_INTERVAL_S
-        self._write(self._settled(self._done(self._records.values())))
+        """Ask which owed ranges their streams have confirmed, every SETTLE_INTERVAL_S at most. `idle` drops these."""
+        self._ask_what_is_done(SETTLE_INTERVAL_S)
 
     def go_on(self, losses: Iterable[PartitionLoss]) -> None:
         """Continue behind what is lost.
@@ -400,33 +453,51 @@ class Ledger:
         except TopicNotFound as error:
             log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
 
-    def _settle_between_triggers(self) -> None:
-        """Settle although no plan asks for it. What fails is tried again later, or by the next plan.
+    def _say_what_nothing_shows(self) -> None:
+        """Say once of a finished plan that no record of this stream can show it to those who may hold ranges for it."""
+        plan = self._stream.durable
+        if self._records or not any(one.size for offsets in self._stream.ranges.values() for one in offsets):
+            return
+        if plan == self._stream.logged and plan > self._shown:
+            self._shown = plan
+            log.warning(
+                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot say so in the group. If "
+                "others hold ranges of it, they stay owed, and count as lag, until the group gives this query a partition",
+                *(plan, self._stream.name),
+            )
+
+    def _ask_what_is_done(self, interval_s: float) -> None:
+        """Ask which owed ranges their streams have confirmed, if any are owed and it was not just asked."""
+        if not any(record.owed for record in self._records.values()):
+            self._confirmed_plans.rest()
+            return
+        if self._clock() < self._asked_at + interval_s:
+            return
+        self._asked_at = self._clock()
+        owned = self._records.keys() | self._acquired
+        takes_over = self._held_ranges.takes_over
+        self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over)
+
+    def _settle(self) -> None:
+        """Drop owed ranges that are confirmed. What fails is tried again with the next answer.
 
         Raises:
             CommitOutcomeUnknown: as `close_reported`.
         """
-        if self._clock() < self._settle_between_at:
-            return
-        self._settle_between_at = self._clock() + SETTLE_BETWEEN_TRIGGERS_S
         try:
-            self.settle()
+            self._but_for_deleted(lambda: self._write(self._settled(self._confirmed_plans.done(self._stream))))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            log.info("whether other streams have confirmed their claims is asked later: %s", error)
+            log.info("claims that other streams have confirmed are dropped later: %s", error)
 
     def _settled(self, done: Mapping[str, int]) -> dict[TopicPartition, CommitRecord]:
         """Return the records without the owed ranges of these plans; only those that change."""
         settled = {partition: settle(record, done) for partition, record in self._records.items()}
         return {partition: record for partition, record in settled.items() if record is not self._records[partition]}
 
-    def _done(self, holding: Iterable[GroupCommit]) -> dict[str, int]:
-        owned = self._records.keys() | self._acquired
-        return self._confirmed_plans.find(self._commits, self._stream, owned, holding)
-
     def _adopt(self) -> None:
-        if due := self._adoption.due(self._acquired.difference(self._survey.asked)):
+        if due := self._adoption.due(self._acquired.difference(self._survey.asked, self._draining)):
             self._adopting = frozenset(due)
             commits = self._commits.fetch(due)
             # What has failed before is asked about apart: a leader that does not answer delays the answer.
@@ -437,16 +508,14 @@ class Ledger:
             self._adopting = partitions
             if isinstance(found, Exception):
                 raise found
-            self._adopt_found(found)
+            self._adopt_found(found.only(partitions - self._draining))
 
     def _adopt_found(self, found: Lookup) -> None:
         self._note_unknown(found)
         if self._fail_on_data_loss:
             refuse(found.losses)
-        if self._held_ranges.needs_earlier_claims:
-            self._held_ranges.note_earlier_claims(self._commits.fetch(self._all_partitions()))
-        holds_ranges = any(isinstance(commit, CommitRecord) and commit.unconfirmed for commit in found.commits.values())
-        done = self._done([*self._records.values(), *found.commits.values()]) if holds_ranges else {}
+        done = self._confirmed_plans.done(self._stream)
+        member = self._commits.member
         adopted = {
             partition: adopt(
                 self._stream,
@@ -456,6 +525,7 @@ class Ledger:
                 done=done,
                 topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
                 cluster_id=self._commits.cluster_id,
+                member=member,
             )
             for partition, commit in found.commits.items()
         }
@@ -465,8 +535,10 @@ class Ledger:
             self._write(written)
         finally:
             held = adopted.keys() & self._records.keys()
+            if any(adopted[partition].owed for partition in held):
+                self._confirmed_plans.adopted()
+                self._ask_what_is_done(0)
             warn(loss for loss in found.losses if loss.partition in held)
-            self._held_ranges.warn({partition: adopted[partition] for partition in held})
             warn_of_another_cluster({partition: found.commits[partition] for partition in held})
 
     def _note_unknown(self, found: Lookup) -> None:
@@ -477,7 +549,9 @@ class Ledger:
         """
         new = set(found.unknown) - self._adoption.failing(found.unknown)
         if new:
-            log.info("%d partitions wait for their leader, or for their topic, which is deleted: %s, ...", len(new), min(new))
+            log.info(
+                "%d partitions wait for their leader, or for their topic, which is deleted: %s", len(new), listed(sorted(new))
+            )
         self._deleted -= found.commits.keys() | set(found.unknown)
         self._deleted |= found.deleted
         self._adoption.put_off(found.deleted, LOOK_FOR_DELETED_EVERY_S)

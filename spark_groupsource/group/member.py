@@ -12,11 +12,13 @@ The package handoff describes a partition's life. Here are its callbacks: `on_as
 from __future__ import annotations
 
 import logging
+import struct
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from enum import Enum
 from queue import Empty
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -27,30 +29,71 @@ from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.commands import Commands
-from spark_groupsource.group.generation import generation_of
-from spark_groupsource.group.member_state import PREDECESSORS, State
-from spark_groupsource.group.record_keeper import RecordKeeper
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import CALLBACK_AFTER_S, JOIN_INTERVAL_S, POLL_INTERVAL_S, TROUBLE_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-POLL_INTERVAL_S = 0.05
-"""Longest time between two polls when no command comes. Commands are served at once."""
-
-JOIN_INTERVAL_S = 0.005
-"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
-
-CALLBACK_AFTER_S = 2.0
-"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
-
-TROUBLE_INTERVAL_S = 30.0
-"""How often the same error of the brokers is logged while it lasts."""
-
 EAGER_STRATEGIES = frozenset({"range", "roundrobin"})
+
+_METADATA_MAGIC = b"CGMDv2:"
+
+
+class State(Enum):
+    """Where a member is in its life."""
+
+    NEW = "new"
+    JOINING = "joining"
+    MEMBER = "member"
+    DRAINING = "draining"
+    LEAVING = "leaving"
+    LEFT = "left"
+    FAILED = "failed"
+
+
+PREDECESSORS: Mapping[State, frozenset[State]] = {
+    State.NEW: frozenset(),
+    State.JOINING: frozenset({State.NEW, State.MEMBER, State.JOINING}),
+    State.MEMBER: frozenset({State.JOINING, State.MEMBER, State.DRAINING}),
+    State.DRAINING: frozenset({State.MEMBER}),
+    State.LEAVING: frozenset({State.NEW, State.JOINING, State.MEMBER, State.DRAINING}),
+    State.LEFT: frozenset({State.LEAVING}),
+    State.FAILED: frozenset({State.LEAVING}),
+}
+"""The states that each state may follow. A member that loses its partitions goes from MEMBER back to JOINING."""
+
+
+class RecordKeeper(Protocol):
+    """Keeps the commit records of a member's partitions. `ledger.Ledger` is the one that queries use.
+
+    The package handoff describes a partition's life, in which these methods are the steps. All are called on the consumer's
+    thread. They must not raise errors that pass.
+    """
+
+    def acquired(self, partitions: frozenset[TopicPartition]) -> None:
+        """Begin to adopt these: the group assigned them. Empty when only the generation changed."""
+
+    def draining(self, partitions: frozenset[TopicPartition]) -> None:
+        """Plan nothing new for these: the group has asked them back."""
+
+    def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
+        """Return whether a planned or claimed range of these is not yet confirmed."""
+
+    def released(self, partitions: frozenset[TopicPartition]) -> None:
+        """Forget these after a last commit: they are about to be given back."""
+
+    def lost(self, partitions: frozenset[TopicPartition]) -> None:
+        """Forget these: another member may own them by now."""
+
+    def idle(self) -> None:
+        """Close what is reported, adopt what the brokers have answered for, try again what failed.
+
+        Called between polls, and while `on_revoke` waits for ranges in flight.
+        """
 
 
 class Member:
@@ -354,7 +397,7 @@ class Member:
                 )
                 break
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
-            self._guarded(self._keeper.close_reported)
+            self._guarded(self._keeper.idle)
             if self._failure is not None:
                 break
         self._observer.drained(self._clock() - began, in_time=self._closing or not self._keeper.in_flight(going))
@@ -393,3 +436,20 @@ def _plain(partitions: Iterable[KafkaTopicPartition]) -> frozenset[TopicPartitio
 
 def _listed(partitions: Iterable[TopicPartition]) -> str:
     return " ".join(str(partition) for partition in sorted(partitions))
+
+
+def generation_of(consumer: Consumer) -> int:
+    """Return the consumer's generation (classic) or member epoch (KIP-848); -1 outside a group.
+
+    librdkafka has no public getter. Its serialized ConsumerGroupMetadata has the number, in native byte order.
+
+    Raises:
+        MembershipError: this version of librdkafka serializes it differently.
+    """
+    serialized = consumer.consumer_group_metadata()
+    if not isinstance(serialized, bytes) or not serialized.startswith(_METADATA_MAGIC):
+        raise MembershipError(
+            "This version of confluent-kafka does not show the group's generation. Install a version that docs/running.md lists."
+        )
+    generation: int = struct.unpack_from("=i", serialized, len(_METADATA_MAGIC))[0]
+    return generation

@@ -32,7 +32,7 @@ A range that is still open when another stream adopts the partition is owed to t
                 its plan.
     settled     Some record of the group shows that this plan is done (`rules.evidence`), and the owner drops the range
                 (`rules.settle`).
-    reread      Or the owner puts the range into a plan of its own (`outstandingClaims`, `owed_ranges`). The claim moves it from
+    reread      Or the owner puts the range into a plan of its own (`outstandingClaims`). The claim moves it from
                 owed to open in one commit, so at each moment one stream answers for it.
 
 Records that should be read can also disappear from Kafka. `losses` finds these, and decides where a partition is read on.

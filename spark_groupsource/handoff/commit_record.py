@@ -10,18 +10,21 @@ docs/handoff.md explains the fields.
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Annotated, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from spark_groupsource.partition import OffsetRange
 
-VERSION = 1
-"""The format that this version writes, and the newest that it reads. Every later format keeps the fields `v`, `s` and `done`."""
+VERSION = 2
+"""The format that this version writes, and the newest that it reads. Every later format keeps the fields `v`, `s` and `done`.
+Format 1 has neither `m` nor `past`."""
 
 MAX_METADATA_BYTES = 4095
 """Longest text that a broker takes: its `offset.metadata.max.bytes` (4,096) less the NUL that librdkafka appends."""
@@ -40,6 +43,24 @@ CLUSTER_ID = r"^[0-9a-zA-Z_-]{1,48}$"
 
 ClusterId = Annotated[str, Field(pattern=CLUSTER_ID)]
 """A cluster's own name for itself (`cluster.id`)."""
+
+MemberMark = Annotated[str, Field(pattern=r"^[0-9a-zA-Z_-]{11}$")]
+"""What a record says of the member that wrote it (`mark_of`)."""
+
+PAST_STREAMS = 8
+"""How many earlier owners a record remembers at most."""
+
+
+def mark_of(member_id: str) -> MemberMark:
+    """Return the short mark of a group member. A member id may be long, because it begins with the client's `client.id`."""
+    return base64.urlsafe_b64encode(hashlib.sha256(member_id.encode()).digest()[:8]).decode().rstrip("=")
+
+
+class PastStream(NamedTuple):
+    """A stream that owned the partition earlier, and its newest plan at that time."""
+
+    stream: StreamName
+    plan: PlanNumber
 
 
 class OwedRange(NamedTuple):
@@ -125,6 +146,10 @@ class CommitRecord(BaseModel):
     """The topic that all these offsets belong to. `None` if the writer did not know."""
     cluster_id: ClusterId | None = Field(default=None, alias="c")
     """The cluster of that topic. `None` if the writer did not know."""
+    member: MemberMark | None = Field(default=None, alias="m")
+    """The member that wrote the record. `None` in format 1."""
+    past: tuple[PastStream, ...] | None = None
+    """The streams that owned the partition before `stream`, the latest last. `None` if there are none, and in format 1."""
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -135,6 +160,10 @@ class CommitRecord(BaseModel):
     def _consistent(self) -> CommitRecord:
         if self.done > self.logged:
             raise ValueError("done is above n")
+        if self.v == 1 and (self.member is not None or self.past is not None):
+            raise ValueError("format 1 has no m and no past")
+        if self.past is not None and not 0 < len(self.past) <= PAST_STREAMS:
+            raise ValueError(f"past has {len(self.past)} streams")
         unconfirmed = self.unconfirmed
         for held in unconfirmed:
             if not held.start < held.end <= self.next:
@@ -175,7 +204,15 @@ class CommitRecord(BaseModel):
         if len(self.open) + len(self.owed) <= _ALWAYS_FIT:
             return 0
         left_open = (OwedRange(self.stream, self.logged, *held, self.claimed_at) for held in self.open)
-        longest = {"stream": _LONGEST_NAME, "logged": 2**63 - 1, "done": 2**63 - 1, "next": 2**63 - 1, "open": ()}
+        longest = {
+            "stream": _LONGEST_NAME,
+            "logged": 2**63 - 1,
+            "done": 2**63 - 1,
+            "next": 2**63 - 1,
+            "open": (),
+            "claimed_at": None,
+            "past": None,  # its owner may forget them (`fitting`)
+        }
         return len(self.model_copy(update={**longest, "owed": merged((*self.owed, *left_open))}).metadata())
 
     def metadata(self) -> str:
@@ -185,6 +222,48 @@ class CommitRecord(BaseModel):
         fields = self.model_dump(mode="json", by_alias=True, exclude_none=True)
         fields["owed"] = [entry[:4] if entry[4] is None else entry for entry in fields["owed"]]
         return json.dumps(fields, separators=(",", ":"))
+
+
+def fitting(record: CommitRecord, most_bytes: int = MAX_METADATA_BYTES) -> CommitRecord:
+    """Return the record, shortened if its metadata is longer than that, as far as this is safe.
+
+    It forgets earlier streams, the oldest first. Then it forgets when ranges were claimed. Then it joins ranges that are owed to
+    one stream for one plan, the nearest first, if nothing is held between them. The offsets between are finished: their stream
+    does not read them, because they are not in its plan. Only `outstandingClaims=reread` reads them again.
+    """
+    for shorter in _shortened(record):
+        record = shorter
+        if len(record.metadata()) <= most_bytes:
+            break
+    return record
+
+
+def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
+    yield record
+    while record.past:
+        record = record.model_copy(update={"past": record.past[1:] or None})
+        yield record
+    record = record.model_copy(update={"claimed_at": None, "owed": tuple(entry._replace(since=None) for entry in record.owed)})
+    yield record
+    while gaps := _finished_gaps(record):
+        _, lower, upper = min(gaps)
+        kept = (entry for entry in record.owed if entry not in {lower, upper})
+        record = record.model_copy(update={"owed": merged((*kept, lower._replace(end=upper.start), upper))})
+        yield record
+
+
+def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
+    """Return each two ranges that are owed to one stream for one plan, next to each other, with the distance between them."""
+    held = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *one) for one in record.open)], key=_start)
+    return [
+        (upper.start - lower.end, lower, upper)
+        for lower, upper in itertools.pairwise(held)
+        if (lower.stream, lower.plan) == (upper.stream, upper.plan) and lower in record.owed and upper in record.owed
+    ]
+
+
+def _start(entry: OwedRange) -> int:
+    return entry.start
 
 
 class Foreign(NamedTuple):

@@ -17,6 +17,12 @@ is what has to be found out: -1 is the end, and `[time]` the first record that i
 the options say by then. Every other partition without a commit starts at its beginning. So a stream from `earliest` has no
 starts. The offset before the first plan of an earlier version has `"partitions":{topic:count}` instead: these start at `null`.
 
+A plan is cut into the same tasks whenever Spark runs it: a sink may count on that (docs/sink.md). Where the options cut ranges
+(`minPartitions`, `maxRecordsPerPartition`), the offset has their values when it was planned, `null` for one that was not set, and
+its version is 3:
+
+    "cut":[least,most],"v":3
+
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
 group was moved to. Both are left out where they are not known. Spark compares offsets as JSON text: keys are sorted.
 """
@@ -37,8 +43,8 @@ from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
-VERSION = 2
-"""The newest format that this version reads. It writes it only where there are starts: version 1 is all that others need."""
+VERSION = 3
+"""The newest format that this version reads. It writes the oldest one that has what a plan needs."""
 
 _LAST_PARTITION = 2**31 - 1
 
@@ -58,6 +64,9 @@ AT_END = -1
 Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
 """Where a partition starts: its offset, `AT_END`, a time, or `None` for what the options say now."""
 
+Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
+"""The least number of tasks, and the most offsets in one; `None` for no limit (`pieces`)."""
+
 Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
 
@@ -75,6 +84,7 @@ class PlanOffset(BaseModel):
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
     partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
     starts: dict[str, dict[PartitionNumber, tuple[Start, ...]]] | None = None
+    cut: Cut | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
     cluster: ClusterId | None = None
 
@@ -90,8 +100,8 @@ class PlanOffset(BaseModel):
 
     @model_validator(mode="after")
     def _in_one_format(self) -> PlanOffset:
-        if (self.starts is not None) != (self.v > 1):
-            raise ValueError("starts are in version 2, and only there")
+        if self.v != _version(self.starts, self.cut):
+            raise ValueError("the version is not that of its fields")
         for topic, runs in (self.starts or {}).items():
             places = sorted((int(first), int(first) + len(starts)) for first, starts in runs.items())
             if any(end == first for first, end in places) or any(
@@ -143,6 +153,7 @@ class PlanOffset(BaseModel):
         starts: Starts = MappingProxyType({}),
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
+        cut: Cut = (None, None),
     ) -> PlanOffset:
         """Return the offset of a plan.
 
@@ -156,20 +167,24 @@ class PlanOffset(BaseModel):
             starts: Where partitions start that the stream began with, has not owned yet, and finds no commit for.
             topics: The ids of the topics of both, as far as they are known.
             cluster: The cluster's id, if it is known.
+            cut: How its ranges are cut into tasks.
         """
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
             by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
+        runs = _in_runs(starts) if starts else None
+        recorded = None if cut == (None, None) else cut
         return cls(
-            v=2 if starts else 1,
+            v=_version(runs, recorded),
             stream=stream,
             plan=plan,
             generation=generation,
             member=member,
             group=group,
             ranges=by_topic,
-            starts=_in_runs(starts) if starts else None,
+            starts=runs,
+            cut=recorded,
             topics=dict(topics),
             cluster=cluster,
         )
@@ -232,6 +247,8 @@ class PlanOffset(BaseModel):
     def to_json(self) -> dict[str, Any]:
         """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
         plain = self.model_dump(mode="json", exclude_none=True)
+        if self.cut is not None:
+            plain["cut"] = list(self.cut)
         plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
         if self.starts is not None:
             plain["starts"] = {topic: dict(sorted(runs.items())) for topic, runs in sorted(plain["starts"].items())}
@@ -241,6 +258,11 @@ class PlanOffset(BaseModel):
         if not self.topics:
             del plain["topics"]
         return dict(sorted(plain.items()))
+
+
+def _version(starts: object, cut: object) -> int:
+    """Return the oldest format that has these fields."""
+    return 3 if cut is not None else 2 if starts is not None else 1
 
 
 def _in_runs(starts: Starts) -> dict[str, dict[str, tuple[Start, ...]]]:

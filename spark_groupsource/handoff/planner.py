@@ -25,13 +25,14 @@ def plan(
         max_offsets: About how many offsets to plan at most (`maxOffsetsPerTrigger`). `None` for no limit. The limit is divided
             in proportion to lag. A share below one is rounded up, so that a partition with little lag is not starved. The sum
             may exceed the limit by less than the number of partitions, as in Spark's KafkaMicroBatchStream.
-        again: Ranges below the positions that are read as well (`outstandingClaims`). They count as lag and come first. The
-            last one that fits into the partition's share may be cut.
+        again: Ranges below the positions that are read as well (`outstandingClaims`). They count as lag and come first, each of
+            them as a whole: it was a part of one micro-batch before. A partition reads one of them at least, and more as far as
+            they fit into its share.
     """
     lags = lag(positions, ends)
     there = {
         partition: [
-            *(held for one in again.get(partition, ()) if (held := one.overlap(OffsetRange(0, ends.get(partition, 0)))).size),
+            *(one for one in again.get(partition, ()) if one.end <= ends.get(partition, 0)),
             OffsetRange(start, start + lags[partition]),
         ]
         for partition, start in positions.items()
@@ -82,16 +83,16 @@ def pieces(
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:
-    """Return the first `count` offsets of the ranges. Drops empty ranges, but always keeps the last."""
-    if len(readable) == 1:
-        start = readable[0].start
-        return (OffsetRange(start, start + count),)
-    taken = []
-    for offsets in readable:
-        size = min(count, offsets.size)
-        count -= size
-        taken.append(OffsetRange(offsets.start, offsets.start + size))
-    return (*(offsets for offsets in taken[:-1] if offsets.size), taken[-1])
+    """Return the first ranges, up to `count` offsets. Only the last one may be cut, and is always returned."""
+    *again, new = readable
+    taken: list[OffsetRange] = []
+    for offsets in again:
+        if taken and offsets.size > count:
+            count = 0
+            break
+        taken.append(offsets)
+        count = max(0, count - offsets.size)
+    return (*taken, OffsetRange(new.start, new.start + min(count, new.size)))
 
 
 def lag(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -1,5 +1,6 @@
 """The rules of the hand-off as pure functions over a commit record and what a stream knows of itself.
 
+    refuse_behind               ends a stream whose checkpoint is older than what the group knows of it
     adopt                       the record to write when the group assigns a partition
     claim                       which ranges of a logged plan this stream reads
     confirm                     closes the open ranges of a durable plan
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordTooNew
 from spark_groupsource.handoff.commit_record import (
     MAX_METADATA_BYTES,
+    PAST_STREAMS,
     VERSION,
     CommitRecord,
     Foreign,
@@ -25,6 +27,8 @@ from spark_groupsource.handoff.commit_record import (
     Newer,
     OpenRange,
     OwedRange,
+    PastStream,
+    fitting,
     merged,
 )
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
@@ -48,6 +52,19 @@ class Stream:
     """The ids of the topics of these ranges, as far as they are known."""
 
 
+@dataclass(frozen=True)
+class OutstandingClaims:
+    """What the user chose for ranges that other streams claimed and did not confirm (`outstandingClaims`)."""
+
+    reread_after_s: float | None = None
+    """Seconds after which a held range is read in a plan of this stream. `None`: never."""
+    stop_after_s: float | None = None
+    """Seconds after which a stream without a checkpoint stops if earlier claims are not confirmed. `None`: never."""
+
+
+HOLD = OutstandingClaims()
+
+
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     """Return the newest plan of each stream that the group's records show as done."""
     done: dict[str, int] = {}
@@ -57,20 +74,26 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     return done
 
 
-def alive(commits: Mapping[TopicPartition, GroupCommit], owned: Collection[TopicPartition]) -> frozenset[str]:
+def alive(
+    commits: Mapping[TopicPartition, GroupCommit],
+    owned: Collection[TopicPartition],
+    left: Collection[TopicPartition] = frozenset(),
+) -> frozenset[str]:
     """Return the streams that run now, as far as the group's records show it.
 
-    A stream is alive if it wrote the record of a partition that this member does not own. If it were dead, the group would have
-    assigned the partition to another member, which would have adopted it. A stream that owns nothing counts as dead.
+    A stream is alive if it wrote the record of a partition that this member does not own, and its member is still in the group.
+    If it were dead, the group would have assigned the partition to another member, which would have adopted it. Another client
+    of the group adopts nothing: there the record stays. A stream that owns nothing counts as dead.
 
     Args:
         commits: The records of every partition that this member subscribes to. Nobody here could adopt others.
         owned: The partitions that this member has adopted.
+        left: Partitions whose record is by a member that is known to have left the group.
     """
     return frozenset(
         commit.stream
         for partition, commit in commits.items()
-        if isinstance(commit, CommitRecord | Newer) and partition not in owned
+        if isinstance(commit, CommitRecord | Newer) and partition not in owned and partition not in left
     )
 
 
@@ -117,6 +140,7 @@ def adopt(
     done: Evidence,
     topic_id: str | None = None,
     cluster_id: str | None = None,
+    member: str | None = None,
 ) -> CommitRecord:
     """Return the record of a partition that the group has just assigned to this stream.
 
@@ -131,6 +155,7 @@ def adopt(
         done: What the group's records show as done.
         topic_id: The topic's id now, if it is known.
         cluster_id: The cluster's id, if it is known.
+        member: The mark of the member that adopts (`commit_record.mark_of`).
 
     Raises:
         CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
@@ -139,17 +164,31 @@ def adopt(
     if isinstance(commit, Newer):
         raise too_new(partition, commit)
     known = {**done, stream.name: stream.durable}
-    if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
-        raise _behind(stream, partition, newest)
+    refuse_behind(stream, {partition: commit})
     if recreated(stream, partition, commit, topic_id):
         # Offsets of the earlier topic must neither hold nor skip records of the new one.
         adopted = CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=starting_offset)
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
-    topic_id = topic_id or _known_id(stream, partition, commit)
-    if (adopted.topic_id, adopted.cluster_id or cluster_id) == (topic_id, adopted.cluster_id):
-        return adopted
-    return adopted.model_copy(update={"topic_id": topic_id, "cluster_id": cluster_id or adopted.cluster_id})
+    written = {
+        "v": VERSION,
+        "topic_id": topic_id or _known_id(stream, partition, commit),
+        "cluster_id": cluster_id or adopted.cluster_id,
+        "member": member,
+        "past": _past(stream, commit),
+    }
+    return fitting(adopted.model_copy(update=written), MAX_METADATA_BYTES)
+
+
+def _past(stream: Stream, commit: GroupCommit) -> tuple[PastStream, ...] | None:
+    """Return which streams owned the partition before `stream`."""
+    if not isinstance(commit, CommitRecord):
+        return None
+    streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged))
+    newest = {one.stream: one for one in streams if one.stream not in {stream.name, commit.stream}}
+    if commit.stream != stream.name and commit.logged >= 0:
+        newest[commit.stream] = streams[-1]
+    return tuple(newest.values())[-PAST_STREAMS:] or None
 
 
 def _adopt(
@@ -173,10 +212,29 @@ def _adopt(
             return settle(confirm(commit, stream), known)
 
 
+def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+    """Refuse a checkpoint that is older than what the group knows of its stream.
+
+    Args:
+        stream: What the checkpoint says.
+        commits: What the group has committed for any partitions.
+
+    Raises:
+        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+    """
+    for partition, commit in commits.items():
+        if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
+            raise _behind(stream, partition, newest)
+
+
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
-    """Return the newest plan of this stream in the record: of the record itself, or of a range that is owed to the stream."""
-    written = [commit.logged] if commit.stream == stream.name else []
-    return max((*written, *(entry.plan for entry in commit.owed if entry.stream == stream.name)), default=-1)
+    """Return the newest plan of this stream that the record knows: it wrote the record, is owed a range, or was there before."""
+    known = (
+        (commit.stream, commit.logged),
+        *((entry.stream, entry.plan) for entry in commit.owed),
+        *(commit.past or ()),
+    )
+    return max((plan for name, plan in known if name == stream.name), default=-1)
 
 
 def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset: int) -> CommitRecord:
@@ -269,22 +327,9 @@ def owed_to_others(record: CommitRecord, stream: Stream) -> tuple[OwedRange, ...
 
 
 def claimable(record: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
-    """Return the ranges that the record's owner may claim: the one at its position, and those within a range owed to others."""
+    """Return the ranges that the record's owner may claim: the one at its position, and whole ranges that are owed to others."""
     owed = [entry.range for entry in record.owed if entry.stream != record.stream]
-    return tuple(
-        offsets for offsets in ranges if offsets.start == record.next or any(offsets.overlap(held) == offsets for held in owed)
-    )
-
-
-def _without(owed: Iterable[OwedRange], taken: Iterable[OffsetRange]) -> tuple[OwedRange, ...]:
-    """Return what stays owed once these ranges are taken. Each taken range lies within one entry, or in none."""
-    left = list(owed)
-    for offsets in taken:
-        for entry in [entry for entry in left if entry.range.overlap(offsets).size]:
-            left.remove(entry)
-            rest = (OffsetRange(entry.start, offsets.start), OffsetRange(offsets.end, entry.end))
-            left += (entry._replace(start=part.start, end=part.end) for part in rest if part.size)
-    return merged(left)
+    return tuple(offsets for offsets in ranges if offsets.start == record.next or offsets in owed)
 
 
 @dataclass(frozen=True)
@@ -347,25 +392,26 @@ def claim(
     claimed = {
         "logged": plan,
         "done": stream.durable,
-        "claimed_at": max(0, now),
+        "claimed_at": max(0, now) if any(offsets.size for offsets in taken) else None,
         "topic_id": commit.topic_id or stream.topics.get(partition.topic),
     }
-    return Verdict(read=taken, write=_taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed))
+    write = _taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed)
+    return Verdict(read=taken, write=fitting(write, MAX_METADATA_BYTES))
 
 
 def _taken(record: CommitRecord, ranges: Iterable[OffsetRange], position: int) -> CommitRecord:
     """Return the record with these ranges claimed and the given position."""
     taken = tuple(offsets for offsets in ranges if offsets.size)
     open_ = tuple(OpenRange(*offsets) for offsets in taken)
-    return record.model_copy(update={"open": open_, "owed": _without(record.owed, taken), "next": position})
+    owed = tuple(entry for entry in record.owed if entry.range not in taken)
+    return record.model_copy(update={"open": open_, "owed": owed, "next": position})
 
 
 def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
     """Return the ranges of a plan whose claim leaves the record short enough to be written and to be adopted.
 
     An adopted record is longer, because open ranges become owed ones. Without this room each next owner would fail in turn.
-    Ranges that are owed to others are kept first, because taking them over makes room. A part of one needs room for its rest.
-    Where there is none, the whole range is returned, however many offsets were asked for. The last range is always returned, but
+    Ranges that are owed to others are kept first, because taking them over needs no room. The last range is always returned, but
     may be empty.
 
     Args:
@@ -376,9 +422,8 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
         return ranges
     *again, new = ranges
     nothing_new = OffsetRange(new.start, new.start)
-    whole = [entry.range for entry in record.owed if again and entry.range.overlap(again[0]).size]
     fewer = ((*again[:count], nothing_new) for count in range(len(again), 0, -1))
-    for chosen in (ranges, *fewer, (*whole, nothing_new)):
+    for chosen in (ranges, *fewer):
         if _taken(record, chosen, chosen[-1].end).size_once_adopted <= MAX_METADATA_BYTES:
             return chosen
     return (nothing_new,)
@@ -387,7 +432,7 @@ def with_room(record: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[Of
 def _held_for(stream: Stream, commit: CommitRecord, ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
     """Return the parts of these ranges that the record holds for plan `stream.logged`.
 
-    Another stream may have taken over a part of an owed range.
+    The record may hold a part of a range: the log was cut, or an earlier version took over a part of what is owed.
     """
     owed = [entry.range for entry in commit.owed if (entry.stream, entry.plan) == (stream.name, stream.logged)]
     if (commit.stream, commit.logged) == (stream.name, stream.logged):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import re
-
-from spark_groupsource.kafka_settings.secrets import shown
-from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, DEBUG_FLAGS, PROPERTIES, REWRITTEN
+from spark_groupsource.kafka_settings.judge import refusal
+from spark_groupsource.kafka_settings.secrets import is_secret, shown
+from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN
 
 
 class Draft:
     """One translation in progress. Each step takes settings out of `given`, and puts its results into `settings`."""
 
-    def __init__(self, given: dict[str, str]) -> None:
+    def __init__(self, given: dict[str, str], *, writes: bool = False) -> None:
+        self.writes = writes
+        """Whether they are of a producer."""
         self.given = given
         """The user's settings that no step has taken yet, with names in lower case."""
         self.settings: dict[str, str] = {}
@@ -41,10 +42,10 @@ class Draft:
         value = REWRITTEN.get((target, value.strip()), value)
         if not value.strip() and target in BLANK_IS_UNSET:
             return
-        spec = PROPERTIES[target]
-        read = _read(spec, value if spec == "text" else value.strip())
-        if read is None:
-            self.wrong(source, f"{_allowed(spec)} is expected", value=value)
+        read = _read(target, value)
+        reason = refusal(target, read)
+        if reason is not None:
+            self.wrong(source, reason, value=value)
         elif self.settings.get(target, read) != read:
             self.wrong(source, f"kafka.{self.sources[target]} sets the same to another value; keep one of the two")
         else:
@@ -52,35 +53,10 @@ class Draft:
             self.sources[target] = source
 
 
-def _read(spec: str, value: str) -> str | None:
-    """Return the value in librdkafka's form, or `None` if `spec` does not allow it."""
-    if spec == "text":
-        return value if value.strip() else None
-    if spec == "names":
-        return value if re.fullmatch(r"\w+( *, *\w+)*", value) else None
-    if spec == "bool":
-        return value.lower() if value.lower() in ("true", "false") else None
-    if spec == "flags":
-        flags = [flag.strip().lower() for flag in value.split(",")]
-        return ",".join(flags) if set(flags) <= DEBUG_FLAGS else None
-    if ".." in spec:
-        low, high = spec.split("..")
-        fits = re.fullmatch(r"-?[0-9]{1,18}", value) and int(low) <= int(value) <= int(high)
-        return str(int(value)) if fits else None
-    return next((choice for choice in spec.split("|") if choice.lower() == value.lower()), None)
-
-
-def _allowed(spec: str) -> str:
-    if spec == "text":
-        return "a value that is not empty"
-    if spec == "names":
-        return "a list of names, without paths,"
-    if spec == "bool":
-        return "true or false"
-    if ".." in spec:
-        low, high = spec.split("..")
-        return f"a whole number from {low} to {high}"
-    return f"a list of {', '.join(sorted(DEBUG_FLAGS))}" if spec == "flags" else spec.replace("|", " or ")
+def _read(name: str, value: str) -> str:
+    """Return the value in librdkafka's form: without blanks at its ends, but for a secret or a user's name."""
+    read = value if is_secret(name) or name == "sasl.username" else value.strip()
+    return read.lower() if read.lower() in (*CHOICES.get(name, ()), "true", "false") else read
 
 
 def class_name(value: str) -> str:

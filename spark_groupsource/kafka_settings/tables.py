@@ -8,125 +8,51 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-PROPERTIES: Mapping[str, str] = dict(
-    line.split(maxsplit=1)
-    for line in """
-        allow.auto.create.topics                            bool
-        api.version.fallback.ms                             0..604800000
-        api.version.request                                 bool
-        api.version.request.timeout.ms                      1..300000
-        bootstrap.servers                                   text
-        broker.address.family                               any|v4|v6
-        broker.address.ttl                                  0..86400000
-        broker.version.fallback                             text
-        check.crcs                                          bool
-        client.dns.lookup                                   use_all_dns_ips|resolve_canonical_bootstrap_servers_only
-        client.id                                           text
-        client.rack                                         text
-        connections.max.idle.ms                             0..2147483647
-        coordinator.query.interval.ms                       1..3600000
-        debug                                               flags
-        enable.metrics.push                                 bool
-        enable.random.seed                                  bool
-        enable.sasl.oauthbearer.unsecure.jwt                bool
-        enable.ssl.certificate.verification                 bool
-        fetch.error.backoff.ms                              0..300000
-        fetch.max.bytes                                     0..2147483135
-        fetch.min.bytes                                     1..100000000
-        fetch.queue.backoff.ms                              0..300000
-        fetch.wait.max.ms                                   0..300000
-        group.id                                            text
-        group.instance.id                                   text
-        group.protocol                                      classic|consumer
-        group.remote.assignor                               text
-        heartbeat.interval.ms                               1..3600000
-        https.ca.location                                   text
-        https.ca.pem                                        text
-        isolation.level                                     read_uncommitted|read_committed
-        log.connection.close                                bool
-        log.thread.name                                     bool
-        log_level                                           0..7
-        max.in.flight.requests.per.connection               1..1000000
-        max.partition.fetch.bytes                           1..1000000000
-        max.poll.interval.ms                                1..86400000
-        message.copy.max.bytes                              0..1000000000
-        message.max.bytes                                   1000..1000000000
-        metadata.max.age.ms                                 1..86400000
-        metadata.recovery.rebootstrap.trigger.ms            0..2147483647
-        metadata.recovery.strategy                          none|rebootstrap
-        partition.assignment.strategy                       text
-        queued.max.messages.kbytes                          1..2097151
-        queued.min.messages                                 1..10000000
-        receive.message.max.bytes                           1000..2147483647
-        reconnect.backoff.max.ms                            0..3600000
-        reconnect.backoff.ms                                0..3600000
-        retry.backoff.max.ms                                1..300000
-        retry.backoff.ms                                    1..300000
-        sasl.mechanism                                      text
-        sasl.oauthbearer.assertion.algorithm                RS256|ES256
-        sasl.oauthbearer.assertion.claim.aud                text
-        sasl.oauthbearer.assertion.claim.exp.seconds        1..2147483647
-        sasl.oauthbearer.assertion.claim.iss                text
-        sasl.oauthbearer.assertion.claim.jti.include        bool
-        sasl.oauthbearer.assertion.claim.nbf.seconds        0..2147483647
-        sasl.oauthbearer.assertion.claim.sub                text
-        sasl.oauthbearer.assertion.file                     text
-        sasl.oauthbearer.assertion.jwt.template.file        text
-        sasl.oauthbearer.assertion.private.key.file         text
-        sasl.oauthbearer.assertion.private.key.passphrase   text
-        sasl.oauthbearer.assertion.private.key.pem          text
-        sasl.oauthbearer.client.id                          text
-        sasl.oauthbearer.client.secret                      text
-        sasl.oauthbearer.config                             text
-        sasl.oauthbearer.extensions                         text
-        sasl.oauthbearer.grant.type                         client_credentials|urn:ietf:params:oauth:grant-type:jwt-bearer
-        sasl.oauthbearer.metadata.authentication.type       none|azure_imds|aws_iam
-        sasl.oauthbearer.method                             default|oidc
-        sasl.oauthbearer.scope                              text
-        sasl.oauthbearer.sub.claim.name                     text
-        sasl.oauthbearer.token.endpoint.url                 text
-        sasl.password                                       text
-        sasl.username                                       text
-        security.protocol                                   plaintext|ssl|sasl_plaintext|sasl_ssl
-        session.timeout.ms                                  1..3600000
-        socket.connection.setup.timeout.ms                  1000..2147483647
-        socket.keepalive.enable                             bool
-        socket.max.fails                                    0..1000000
-        socket.nagle.disable                                bool
-        socket.receive.buffer.bytes                         0..100000000
-        socket.send.buffer.bytes                            0..100000000
-        socket.timeout.ms                                   10..300000
-        ssl.ca.location                                     text
-        ssl.ca.pem                                          text
-        ssl.certificate.location                            text
-        ssl.certificate.pem                                 text
-        ssl.cipher.suites                                   text
-        ssl.crl.location                                    text
-        ssl.curves.list                                     text
-        ssl.endpoint.identification.algorithm               none|https
-        ssl.key.location                                    text
-        ssl.key.password                                    text
-        ssl.key.pem                                         text
-        ssl.keystore.location                               text
-        ssl.keystore.password                               text
-        ssl.providers                                       names
-        ssl.sigalgs.list                                    text
-        topic.metadata.propagation.max.ms                   0..3600000
-        topic.metadata.refresh.fast.interval.ms             1..60000
-        topic.metadata.refresh.interval.ms                  -1..3600000
-        topic.metadata.refresh.sparse                       bool
-    """.strip().splitlines()
-)
-"""The settings of librdkafka that a user may set, and what each accepts. A test compares it with the installed library."""
-
-DEBUG_FLAGS = frozenset(
+NAMES = frozenset(
     re.findall(
-        r"\w+",
-        "generic broker topic metadata feature queue msg protocol cgrp security fetch interceptor plugin consumer admin eos mock "
-        "assignor conf telemetry all",
+        r"\S+",
+        """
+        allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms bootstrap.servers
+        broker.address.family broker.address.ttl broker.version.fallback check.crcs client.dns.lookup client.id client.rack
+        connections.max.idle.ms coordinator.query.interval.ms debug enable.metrics.push enable.random.seed
+        enable.sasl.oauthbearer.unsecure.jwt enable.ssl.certificate.verification fetch.error.backoff.ms fetch.max.bytes
+        fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id group.instance.id group.protocol
+        group.remote.assignor heartbeat.interval.ms https.ca.location https.ca.pem isolation.level log.connection.close
+        log.thread.name log_level max.in.flight.requests.per.connection max.partition.fetch.bytes max.poll.interval.ms
+        message.copy.max.bytes message.max.bytes metadata.max.age.ms metadata.recovery.rebootstrap.trigger.ms
+        metadata.recovery.strategy partition.assignment.strategy queued.max.messages.kbytes queued.min.messages
+        receive.message.max.bytes reconnect.backoff.max.ms reconnect.backoff.ms retry.backoff.max.ms retry.backoff.ms
+        sasl.mechanism sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+        sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
+        sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
+        sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.jwt.template.file
+        sasl.oauthbearer.assertion.private.key.file sasl.oauthbearer.assertion.private.key.passphrase
+        sasl.oauthbearer.assertion.private.key.pem sasl.oauthbearer.client.id sasl.oauthbearer.client.secret
+        sasl.oauthbearer.config sasl.oauthbearer.extensions sasl.oauthbearer.grant.type
+        sasl.oauthbearer.metadata.authentication.type sasl.oauthbearer.method sasl.oauthbearer.scope
+        sasl.oauthbearer.sub.claim.name sasl.oauthbearer.token.endpoint.url sasl.password sasl.username security.protocol
+        session.timeout.ms socket.connection.setup.timeout.ms socket.keepalive.enable socket.max.fails socket.nagle.disable
+        socket.receive.buffer.bytes socket.send.buffer.bytes socket.timeout.ms ssl.ca.location ssl.ca.pem
+        ssl.certificate.location ssl.certificate.pem ssl.cipher.suites ssl.crl.location ssl.curves.list
+        ssl.endpoint.identification.algorithm ssl.key.location ssl.key.password ssl.key.pem ssl.keystore.location
+        ssl.keystore.password ssl.providers ssl.sigalgs.list topic.metadata.propagation.max.ms
+        topic.metadata.refresh.fast.interval.ms topic.metadata.refresh.interval.ms topic.metadata.refresh.sparse
+        """,
     )
 )
-"""The values that `debug` may list."""
+"""librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. librdkafka itself says
+which others there are, and which values it takes (judge.py)."""
+
+CHOICES: Mapping[str, tuple[str, ...]] = {
+    "group.protocol": ("classic", "consumer"),
+    "isolation.level": ("read_uncommitted", "read_committed"),
+    "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
+    "ssl.endpoint.identification.algorithm": ("none", "https"),
+}
+"""Settings that this package reads itself, with every value that it can read. In an option they may be in any case."""
+
+NAMES_CODE = re.compile(r"plugin|librar|engine|provider|class|callback|module|_cb$")
+"""A setting that only a newer librdkafka knows is not passed on with such a name: an option may not load code."""
 
 RENAMED: Mapping[str, str] = {
     "fetch.max.wait.ms": "fetch.wait.max.ms",
@@ -144,6 +70,7 @@ RENAMED: Mapping[str, str] = {
 """Other names of the same thing: Java's, and librdkafka's aliases."""
 
 REWRITTEN: Mapping[tuple[str, str], str] = {
+    ("acks", "all"): "-1",
     ("connections.max.idle.ms", "-1"): "0",
     ("socket.receive.buffer.bytes", "-1"): "0",
     ("socket.send.buffer.bytes", "-1"): "0",
@@ -274,12 +201,80 @@ PRODUCER_ONLY = frozenset(
 )
 """Settings of producers."""
 
+CONSUMER_ONLY = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        allow.auto.create.topics auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs
+        consume.callback.max.messages coordinator.query.interval.ms default.api.timeout.ms enable.auto.commit
+        enable.auto.offset.store enable.partition.eof exclude.internal.topics fetch.error.backoff.ms fetch.max.bytes
+        fetch.max.wait.ms fetch.message.max.bytes fetch.min.bytes fetch.queue.backoff.ms fetch.wait.max.ms group.id
+        group.instance.id group.protocol group.protocol.type group.remote.assignor heartbeat.interval.ms isolation.level
+        key.deserializer max.partition.fetch.bytes max.poll.interval.ms max.poll.records offset.store.method
+        offset.store.path offset.store.sync.interval.ms partition.assignment.strategy queued.max.messages.kbytes
+        queued.min.messages receive.message.max.bytes session.timeout.ms topic.blacklist value.deserializer
+        """,
+    )
+)
+"""Settings of consumers, in Java or in librdkafka."""
+
+PRODUCER_NAMES = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        acks batch.num.messages batch.size compression.level compression.type enable.idempotence linger.ms
+        message.max.bytes message.timeout.ms partitioner queue.buffering.backpressure.threshold
+        queue.buffering.max.kbytes queue.buffering.max.messages retries sticky.partitioning.linger.ms
+        topic.metadata.propagation.max.ms transaction.timeout.ms
+        """,
+    )
+)
+"""librdkafka's settings of producers that are known to be safe and useful here."""
+
+PRODUCER_RENAMED: Mapping[str, str] = {
+    "compression.codec": "compression.type",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "delivery.timeout.ms": "message.timeout.ms",
+    "max.block.ms": "topic.metadata.propagation.max.ms",
+    "max.request.size": "message.max.bytes",
+    "message.send.max.retries": "retries",
+    "queue.buffering.max.ms": "linger.ms",
+    "request.required.acks": "acks",
+}
+"""Other names of the same thing: Java's, and librdkafka's aliases."""
+
+_JAVA_PARTITIONER = (
+    "there is no Java client here. Rows with a key go to the partition that Java's producer would choose; for another choice set "
+    "kafka.partitioner to one of librdkafka's, or add the column partition"
+)
+_NO_ADAPTIVE = "librdkafka has no such choice of partitions; remove it"
+_SERIALIZERS = "are binary or string columns, as in Spark's own sink: serialize them with DataFrame operations"
+
+PRODUCER_REFUSED: Mapping[str, str] = {
+    "enable.gapless.guarantee": "it is experimental in librdkafka; remove it",
+    "delivery.report.only.error": "the sink sets it itself; remove it",
+    "key.serializer": "keys " + _SERIALIZERS,
+    "metadata.max.idle.ms": "librdkafka forgets topics by itself; remove it",
+    "partitioner.adaptive.partitioning.enable": _NO_ADAPTIVE,
+    "partitioner.availability.timeout.ms": _NO_ADAPTIVE,
+    "partitioner.class": _JAVA_PARTITIONER,
+    "partitioner.ignore.keys": _JAVA_PARTITIONER,
+    "produce.offset.report": "the sink does not use what it enables; remove it",
+    "queuing.strategy": "it may reorder records; remove it",
+    "transaction.two.phase.commit.enable": "the sink needs no second phase; remove it",
+    "transactional.id": "each task has one of its own: set the option transactionalIdPrefix",
+    "value.serializer": "values " + _SERIALIZERS,
+}
+"""Settings of producers that are known and refused, and what to do instead."""
+
 CALLBACKS = frozenset(
     re.findall(
         r"\S+",
         """
-        background_event_cb closesocket_cb connect_cb consume_cb default_topic_conf dr_cb dr_msg_cb error_cb
-        interceptors log_cb oauthbearer_token_refresh_cb offset_commit_cb on_commit opaque open_cb
+        background_event_cb closesocket_cb connect_cb consume_cb default.topic.config default_topic_conf dr_cb dr_msg_cb
+        error_cb interceptors log_cb logger oauthbearer_token_refresh_cb offset_commit_cb on_commit on_delivery opaque open_cb
         partitioner_cb rebalance_cb resolve_cb socket_cb ssl.certificate.verify_cb ssl_ca ssl_certificate
         ssl_engine_callback_data ssl_key stats_cb throttle_cb
         """,
@@ -299,7 +294,7 @@ STRUCTURED = frozenset(
 )
 """Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
-KNOWN_NAMES = frozenset(PROPERTIES) | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
+KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
 """All names but those that only producers or callbacks have. A misspelt name is compared with them."""
 
 ASSIGNORS: Mapping[str, str] = {

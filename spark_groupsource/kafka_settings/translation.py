@@ -11,11 +11,13 @@ known and is not a secret.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.draft import Draft, class_name
+from spark_groupsource.kafka_settings.judge import exists
 from spark_groupsource.kafka_settings.key_stores import translate_keystore, translate_truststore
 from spark_groupsource.kafka_settings.login import check_mechanism, refuse_amazon_iam, translate_jaas, translate_oauth
 from spark_groupsource.kafka_settings.secrets import Settings
@@ -24,10 +26,15 @@ from spark_groupsource.kafka_settings.tables import (
     AT_MOST,
     CALLBACKS,
     CLASSIC_ONLY,
+    CONSUMER_ONLY,
     KNOWN_NAMES,
+    NAMES,
+    NAMES_CODE,
     OAUTH_CALLBACK,
+    PRODUCER_NAMES,
     PRODUCER_ONLY,
-    PROPERTIES,
+    PRODUCER_REFUSED,
+    PRODUCER_RENAMED,
     REFUSED_SETTINGS,
     RENAMED,
 )
@@ -65,9 +72,14 @@ def translate(settings: Mapping[str, str]) -> dict[str, str]:
     return dict(translation.settings)
 
 
-def translation_of(settings: Mapping[str, str]) -> Translation:
-    """Translate as `translate` does, and return the mistakes beside the settings that could be translated."""
-    draft = Draft({name.strip().lower(): value for name, value in settings.items()})
+def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Translation:
+    """Translate as `translate` does, and return the mistakes beside the settings that could be translated.
+
+    Args:
+        settings: See `translate`.
+        writes: Whether they are of a producer. Otherwise they are of a consumer.
+    """
+    draft = Draft({name.strip().lower(): value for name, value in settings.items()}, writes=writes)
     for step in (
         _refuse_unusable_text,
         refuse_amazon_iam,
@@ -98,22 +110,43 @@ def _translate_each(draft: Draft) -> None:
         # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
         # is how long an answer is valid, which it derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
+    others, refused, renamed, whose = (
+        (CONSUMER_ONLY, {**REFUSED_SETTINGS, **PRODUCER_REFUSED}, {**RENAMED, **PRODUCER_RENAMED}, _OF_CONSUMERS)
+        if draft.writes
+        else (PRODUCER_ONLY, REFUSED_SETTINGS, RENAMED, _OF_PRODUCERS)
+    )
+    names = NAMES | PRODUCER_NAMES if draft.writes else NAMES
     for name, value in sorted(draft.given.items()):
-        target = RENAMED.get(name, name)
+        target = renamed.get(name, name)
         if name in CALLBACKS or name.endswith("_cb"):
             draft.wrong(name, "an option cannot carry a function; remove it")
-        elif name in PRODUCER_ONLY:
-            draft.wrong(name, "it is a producer's setting, and this source only reads; remove it")
-        elif name in REFUSED_SETTINGS:
-            draft.wrong(name, REFUSED_SETTINGS[name])
+        elif name in others:
+            draft.wrong(name, whose)
+        elif name in refused:
+            draft.wrong(name, refused[name])
         elif name == "partition.assignment.strategy":
             _translate_assignors(draft, value)
-        elif target in PROPERTIES:
+        elif name == "buffer.memory":
+            _translate_buffer(draft, value)
+        elif target in names or (exists(target) and not NAMES_CODE.search(target)):
             draft.put(target, value, name)
         else:
-            near = difflib.get_close_matches(name, KNOWN_NAMES - frozenset(REFUSED_SETTINGS), n=3, cutoff=0.75)
+            known = (KNOWN_NAMES | PRODUCER_NAMES | PRODUCER_RENAMED.keys()) - CONSUMER_ONLY if draft.writes else KNOWN_NAMES
+            near = difflib.get_close_matches(name, known - refused.keys(), n=3, cutoff=0.75)
             hint = f". Did you mean {' or '.join('kafka.' + found for found in near)}?" if near else ""
-            draft.wrong(name, f"Kafka's consumer has no setting of this name{hint}")
+            draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting of this name{hint}")
+
+
+_OF_PRODUCERS = "it is a producer's setting, and this source only reads; remove it"
+_OF_CONSUMERS = "it is a consumer's setting, and this sink only writes; remove it"
+
+
+def _translate_buffer(draft: Draft, value: str) -> None:
+    """Translate Java's `buffer.memory`, in bytes, to librdkafka's KiB."""
+    if re.fullmatch(r"[0-9]{1,12}", value.strip()) and int(value) >= 1024:
+        draft.put("queue.buffering.max.kbytes", str(int(value) // 1024), "buffer.memory")
+    else:
+        draft.wrong("buffer.memory", "a number of bytes is expected, of 1024 at least", value=value)
 
 
 def _translate_assignors(draft: Draft, value: str) -> None:

@@ -1,8 +1,7 @@
 """Every metric that a query's driver reports: name, kind, labels, meaning.
 
-exposition.py makes from this list what Prometheus scrapes. Tests compare it with the table of docs/metrics.md and with the
-dashboard in conf/. Units are in the names, as is usual for Prometheus. Metrics that count offsets have no unit in their names;
-their meaning says so. Pure.
+exposition.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
+names, as is usual for Prometheus. Metrics that count offsets have no unit in their names; their meaning says so. Pure.
 """
 
 from __future__ import annotations
@@ -191,35 +190,8 @@ HELD_SINCE = Metric(
     "When the oldest of them was claimed, in seconds since 1970 by the clock of the query that did. Absent when there is none.",
 )
 
-METRICS = (
-    MEMBER,
-    GENERATION,
-    OWNED,
-    POSITION,
-    COMMITTED,
-    END,
-    LAG,
-    FINISHED_LAG,
-    HELD_BACK_SINCE,
-    LAST_PLAN,
-    PLANNING,
-    PLANNED,
-    CLAIMING,
-    CLAIMED,
-    COMMITTING,
-    COMMIT_ERRORS,
-    COMMIT_BYTES,
-    REBALANCES,
-    DRAINING,
-    DRAIN_TIMEOUTS,
-    OPEN_RANGES,
-    OPEN_OFFSETS,
-    OPEN_SINCE,
-    HELD_RANGES,
-    HELD_OFFSETS,
-    HELD_SINCE,
-)
-"""In the order of docs/metrics.md and of a scrape."""
+METRICS = tuple(value for value in [*globals().values()] if isinstance(value, Metric))
+"""Every metric, in the order of this file."""
 
 DURATION_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 """Upper bounds (inclusive) of the histograms' buckets."""

@@ -15,11 +15,9 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics.exposition import TallyCollector
 from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import PORT_PATIENCE_S
 
 log = logging.getLogger(__name__)
-
-PORT_PATIENCE_S = 15.0
-"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group."""
 
 
 class _Handler(WSGIRequestHandler):

@@ -1,15 +1,19 @@
 """The settings of each Kafka client: the one place where the user's settings and ours are merged.
 
-The source makes three kinds of clients. Each gets finished settings from here, and adds only callbacks:
+The source makes three kinds of clients, and the sink one more. Each gets finished settings from here, and adds only callbacks:
 
 - `client_settings`: the driver's clients that ask brokers for topics, offsets and groups.
 - `member_settings`: the driver's member of the consumer group. It fetches no records.
 - `consumer_settings`: the consumers of the tasks. They are assigned ranges and never join the group.
+- `producer_settings`: the producers of the sink's tasks. `request_settings` are those of the client that reads and commits
+  their tokens.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+
+from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 
 EVERY_CLIENT: Mapping[str, str] = {
     "client.id": "groupkafka",
@@ -162,6 +166,56 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
         **OFFSETS_ARE_OURS,
         **FIXED_OF_A_CONSUMER,
     }
+
+
+PRODUCER: Mapping[str, str] = {
+    "acks": "-1",
+    "batch.size": "1000000",
+    "delivery.report.only.error": "true",
+    "enable.idempotence": "true",
+    "linger.ms": "5",
+    "message.max.bytes": "1048576",
+    "message.timeout.ms": "120000",
+    "partitioner": "murmur2_random",
+    "queue.buffering.max.kbytes": "32768",
+    "queue.buffering.max.messages": "1000000",
+}
+"""Our defaults for a task's producer. They are those of Java's producer, but for the size of a batch, which is librdkafka's: a
+task has many rows at once. Java chooses the partition of a key with murmur2, librdkafka with another hash by default."""
+
+TRANSACTION_TIMEOUT_MS = 900_000
+"""The default of `transaction.timeout.ms`: as long as the brokers allow by default. A task's transaction is open for as long as
+the task writes, and one that dies is ended by the next try, which does not wait for this."""
+
+
+def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:
+    """Return the settings of a task's producer, but for its transactional id. They contain secrets.
+
+    Args:
+        kafka: The user's `kafka.*`, translated for librdkafka.
+        exactly_once: Whether it writes in transactions.
+    """
+    defaults = {name: value for name, value in EVERY_CLIENT.items() if name != "isolation.level"}
+    settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
+    if exactly_once:
+        settings["transaction.timeout.ms"] = str(TRANSACTION_TIMEOUT_MS)
+    elif kafka.get("acks", "-1") != "-1" and "enable.idempotence" not in kafka:
+        # As Java's producer does.
+        settings["enable.idempotence"] = "false"
+    merged = {**settings, **kafka}
+    timeout = int(merged.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
+    if "message.timeout.ms" not in kafka:
+        merged["message.timeout.ms"] = str(min(int(PRODUCER["message.timeout.ms"]), timeout))
+    return merged
+
+
+def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of the client that reads and commits the sink's offsets. They contain secrets.
+
+    Args:
+        kafka: The user's `kafka.*` of a producer, translated for librdkafka.
+    """
+    return client_settings({name: value for name, value in kafka.items() if name not in PRODUCER_NAMES})
 
 
 def _reconnecting(backoff_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:

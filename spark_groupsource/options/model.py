@@ -12,17 +12,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
-from pydantic_core import ErrorDetails
 
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
-from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
-from spark_groupsource.kafka_settings.secrets import Settings, shown
+from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
 from spark_groupsource.options.client_settings import EVERY_MEMBER, client_settings, consumer_settings, member_settings
+from spark_groupsource.options.described import described, option, wrong_values
 from spark_groupsource.options.names import (
-    BATCH_ONLY,
     IGNORED,
-    STREAM_ONLY,
     is_kafka,
     missing_options,
     unusable_names,
@@ -51,131 +49,309 @@ from spark_groupsource.partition import TopicPartition
 if TYPE_CHECKING:
     import pyarrow as pa
 
+TOPICS = "Which topics"
+START = "Where to start"
+END = "Where a batch read ends"
+READING = "Reading"
+AMOUNT = "How much in a micro-batch and in a task"
+HANDOFF = "Hand-off between queries"
+MEMBERSHIP = "Membership in the group"
+METRICS = "Metrics"
+"""The headings of docs/options.md."""
+
 
 class Options(BaseModel):
     """What the user asked for. `parse` makes it, and nothing changes it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
-    subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = None
-    """The names of the topics, in the order given."""
+    subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = option(
+        "subscribe",
+        section=TOPICS,
+        meaning="Topics, separated by commas.",
+    )
 
-    topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = Field(
-        default=None, alias="subscribePattern"
+    topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = option(
+        "subscribePattern",
+        section=TOPICS,
+        meaning="A regular expression. It has to match the whole topic name.",
     )
 
     starting_offsets: Annotated[
         Literal["earliest", "latest", "committed"] | Mapping[TopicPartition, int] | None,
         PlainValidator(offsets_value("earliest", "latest", "committed")),
-    ] = Field(default=None, alias="startingOffsets")
-    """One word, or an offset (-2 earliest, -1 latest) of each partition; see `stream_start` and `batch_start`."""
+    ] = option(
+        "startingOffsets",
+        section=START,
+        shown_default="streams `latest`, batch `earliest`",
+        meaning=(
+            '`earliest`, `latest`, or JSON with an offset for every partition, such as `{"orders":{"0":23,"1":-2}}` (-2 is '
+            "earliest, -1 is latest). Batch reads also take `committed`, and do not take `latest`."
+        ),
+    )
+    """One word, or the offsets; see `stream_start` and `batch_start`."""
 
-    starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = Field(
-        default=None, alias="startingOffsetsByTimestamp"
+    starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = option(
+        "startingOffsetsByTimestamp",
+        section=START,
+        meaning=(
+            "JSON with a time for every partition, in milliseconds since 1970. Reading starts at the first record that is not "
+            "older. Overrides `startingOffsets`."
+        ),
     )
 
-    starting_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = Field(
-        default=None, alias="startingTimestamp"
+    starting_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
+        "startingTimestamp",
+        section=START,
+        meaning=(
+            "One time for all partitions, in milliseconds since 1970. Overrides `startingOffsetsByTimestamp` and "
+            "`startingOffsets`."
+        ),
     )
 
     starting_offsets_by_timestamp_strategy: Annotated[Literal["error", "latest"], BeforeValidator(choice("error", "latest"))] = (
-        Field(default="error", alias="startingOffsetsByTimestampStrategy")
-    )
-    """What a starting time after the last record of a partition means: an error, or the partition's end."""
-
-    ending_offsets: Annotated[Literal["latest"] | Mapping[TopicPartition, int], PlainValidator(offsets_value("latest"))] = Field(
-        default="latest", alias="endingOffsets"
-    )
-
-    ending_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = Field(
-        default=None, alias="endingOffsetsByTimestamp"
+        option(
+            "startingOffsetsByTimestampStrategy",
+            "error",
+            section=START,
+            meaning="What to do in a partition without a record at or after the time: `error`, or `latest` to start at its end.",
+        )
     )
 
-    ending_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = Field(
-        default=None, alias="endingTimestamp"
+    ending_offsets: Annotated[Literal["latest"] | Mapping[TopicPartition, int], PlainValidator(offsets_value("latest"))] = option(
+        "endingOffsets",
+        "latest",
+        section=END,
+        refused_by_streams="a stream has no end",
+        meaning=(
+            "`latest` is the end of each partition at the first action on the DataFrame. Or JSON as for `startingOffsets` (-1 "
+            "is latest). The offset itself is not read (exclusive)."
+        ),
     )
 
-    commit_offsets: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="commitOffsets")
-    """Whether a batch read commits what its tasks have read."""
-
-    fail_on_data_loss: Annotated[bool, BeforeValidator(boolean)] = Field(default=True, alias="failOnDataLoss")
-
-    max_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
-        default=None, alias="maxOffsetsPerTrigger"
-    )
-    """The most offsets in one micro-batch, over all partitions."""
-
-    min_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
-        default=None, alias="minOffsetsPerTrigger"
-    )
-    """The fewest offsets in one micro-batch, over all partitions. It waits for them for up to `max_trigger_delay_ms`."""
-
-    max_trigger_delay_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=900_000, alias="maxTriggerDelay")
-    """How long after the last micro-batch `min_offsets_per_trigger` delays the next one at most, in ms."""
-
-    min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = Field(default=None, alias="minPartitions")
-    """The fewest tasks, if there are as many offsets. `None`: one task for each range."""
-
-    max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = Field(
-        default=None, alias="maxRecordsPerPartition"
-    )
-    """The most offsets in one task."""
-
-    include_headers: Annotated[bool, BeforeValidator(boolean)] = Field(default=False, alias="includeHeaders")
-
-    poll_timeout_ms: Annotated[int, BeforeValidator(whole_number(1, MAX_INT))] = Field(
-        default=120_000, alias="kafkaConsumer.pollTimeoutMs"
-    )
-    """How long a task waits for records of its range, in ms."""
-
-    buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = Field(
-        default=BUFFER_BYTES, alias="kafkaConsumer.bufferBytes"
-    )
-    """The most bytes of records in a task's memory at a time, except for a single larger record."""
-
-    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
-        default=3, alias="fetchOffset.numRetries"
+    ending_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = option(
+        "endingOffsetsByTimestamp",
+        section=END,
+        refused_by_streams="a stream has no end",
+        meaning=(
+            "JSON with a time for every partition. Reading ends before the first record that is not older. A partition "
+            "without such a record is read to its end."
+        ),
     )
 
-    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = Field(
-        default=10, alias="fetchOffset.retryIntervalMs"
+    ending_timestamp: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
+        "endingTimestamp",
+        section=END,
+        refused_by_streams="a stream has no end",
+        meaning="One time for all partitions. Overrides `endingOffsetsByTimestamp` and `endingOffsets`.",
     )
-    """The pause between two attempts at fetching offsets, in ms."""
 
-    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = "drain"
-    """What happens to a partition that the group revokes: its micro-batch is finished first, or it is released at once."""
-
-    drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=30_000, alias="handoff.drainTimeout")
-    """How long `handoff=drain` delays the release of a partition at most, in ms. It is below `max_poll_interval_ms`."""
-
-    assignment_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(default=120_000, alias="assignmentTimeout")
-    """How long to wait for the group's first assignment, in ms."""
-
-    outstanding_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(outstanding_claims_value)] = Field(
-        default=None, alias="outstandingClaims"
+    commit_offsets: Annotated[bool, BeforeValidator(boolean)] = option(
+        "commitOffsets",
+        "false",
+        section=END,
+        refused_by_streams="a stream commits after each micro-batch",
+        meaning="Commits to the group what was read ([Batch reads](guide.md#batch-reads)).",
     )
-    """What to do with ranges that another stream has claimed and not confirmed: hold them, or read them after so many ms."""
 
-    outstanding_claims_grace_ms: Annotated[int, BeforeValidator(duration_ms)] = Field(
-        default=120_000, alias="outstandingClaims.grace"
+    fail_on_data_loss: Annotated[bool, BeforeValidator(boolean)] = option(
+        "failOnDataLoss",
+        "true",
+        section=READING,
+        meaning=(
+            "What to do when records were deleted from Kafka before they were read. `true`: the query stops with an error. "
+            "`false`: it logs a warning and continues ([Data loss](operations.md#data-loss))."
+        ),
     )
-    """How long a new checkpoint waits for such a range before it stops, in ms. Only if `outstandingClaims` is not set."""
 
-    checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = Field(
-        default=None, alias="checkpointLocation", repr=False
+    max_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
+        "maxOffsetsPerTrigger",
+        section=AMOUNT,
+        use="streams",
+        warned_of=True,
+        meaning=(
+            "The highest number of offsets in a micro-batch. It is divided among the partitions in proportion to their lag. "
+            "The limit is for each query, not for the group. A range that is reread from a full commit record is read whole, "
+            "even above it ([handoff.md](handoff.md#2-planned))."
+        ),
     )
-    """The checkpoint of the query, as the writer has it. The driver looks there whether a micro-batch is finished."""
 
-    metrics_port: Annotated[int | None, BeforeValidator(whole_number(0, 65535))] = Field(default=None, alias="metrics.port")
-    """The port at which the driver serves metrics of the query. 0 is any free port; with `None` there are no metrics."""
-
-    metrics_host: Annotated[str, BeforeValidator(host)] = Field(default="127.0.0.1", alias="metrics.host")
-    """The address of the driver to which `metrics_port` is bound."""
-
-    exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = Field(
-        default=True, alias="kafka.exclude.internal.topics"
+    min_offsets_per_trigger: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
+        "minOffsetsPerTrigger",
+        section=AMOUNT,
+        use="streams",
+        warned_of=True,
+        meaning="A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over.",
     )
-    """Whether a pattern leaves out Kafka's own topics, as Java's consumer does."""
+
+    max_trigger_delay_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
+        "maxTriggerDelay",
+        "15m",
+        section=AMOUNT,
+        use="streams",
+        warned_of=True,
+        meaning="How long after the last micro-batch `minOffsetsPerTrigger` delays the next one.",
+    )
+
+    min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = option(
+        "minPartitions",
+        section=AMOUNT,
+        meaning="The lowest number of tasks. Large ranges are split, so that several tasks read one partition.",
+    )
+
+    max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
+        "maxRecordsPerPartition",
+        section=AMOUNT,
+        meaning="The highest number of offsets in one task.",
+    )
+
+    include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
+        "includeHeaders",
+        "false",
+        section=READING,
+        meaning=(
+            "Adds the column `headers`. With a [schema of your own](guide.md#choosing-columns), name `headers` there instead."
+        ),
+    )
+
+    poll_timeout_ms: Annotated[int, BeforeValidator(whole_number(1, MAX_INT))] = option(
+        "kafkaConsumer.pollTimeoutMs",
+        "120000",
+        section=READING,
+        meaning="How long a task waits for the next record, in ms.",
+    )
+
+    buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = option(
+        "kafkaConsumer.bufferBytes",
+        str(BUFFER_BYTES),
+        section=READING,
+        only_here=True,
+        meaning=(
+            "The highest number of bytes of records in a task's memory at a time. A larger single record, or a response that "
+            "decompresses to more, can exceed it. The lowest value is 1048576."
+        ),
+    )
+
+    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
+        "fetchOffset.numRetries",
+        "3",
+        section=READING,
+        use="streams",
+        meaning=(
+            "A log may report an end below one that is already known. This is how often to ask again at once. Then the "
+            "partition is left out of the plans, and the end is believed after 12 s, or after `kafkaConsumer.pollTimeoutMs` "
+            "if that is less."
+        ),
+    )
+
+    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
+        "fetchOffset.retryIntervalMs",
+        "10",
+        section=READING,
+        use="streams",
+        meaning="The pause between those attempts, in ms.",
+    )
+
+    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = option(
+        "handoff",
+        "drain",
+        section=HANDOFF,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "`drain`: a revoked partition is released when its micro-batch is confirmed. `immediate`: it is released at once."
+        ),
+    )
+
+    drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
+        "handoff.drainTimeout",
+        "30s",
+        section=HANDOFF,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "How long to drain. After that the partition is released anyway. Has to be below `kafka.max.poll.interval.ms` and "
+            "`assignmentTimeout`. Choose it longer than a micro-batch (and the trigger, if nothing [reports finished "
+            "micro-batches](#checkpointlocation))."
+        ),
+    )
+
+    assignment_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
+        "assignmentTimeout",
+        "2m",
+        section=MEMBERSHIP,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "How long to wait for an assignment, for a transient broker error to end, or for another member to take a "
+            "partition over."
+        ),
+    )
+
+    outstanding_claims: Annotated[Literal["hold"] | int | None, BeforeValidator(outstanding_claims_value)] = option(
+        "outstandingClaims",
+        section=HANDOFF,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "What to do with ranges that another query claimed and never confirmed. `hold`: leave them to that query's "
+            "restart (exactly once). `reread`: read them here once that query is dead (at least once). `reread-after 10m`: "
+            "read them here when that query has been dead for this long (at least once). A query counts as dead when it owns "
+            "no partition any more. Without a value it is `hold`, except that a query without a checkpoint stops when it "
+            "finds such a range."
+        ),
+    )
+    """`hold`, or after how many ms to read; see `outstanding`."""
+
+    outstanding_claims_grace_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
+        "outstandingClaims.grace",
+        "2m",
+        section=HANDOFF,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "How long a query without a checkpoint waits for those ranges. Then it stops, with an error that lists them. Has "
+            "an effect only if `outstandingClaims` is not set."
+        ),
+    )
+
+    checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
+        "checkpointLocation",
+        section=HANDOFF,
+        use="streams",
+        only_here=True,
+        warned_of=True,
+        private=True,
+        meaning=(
+            "The same text as the writer's `checkpointLocation`. The driver looks there whether Spark has finished a micro-batch."
+        ),
+    )
+
+    metrics_port: Annotated[int | None, BeforeValidator(whole_number(0, 65535))] = option(
+        "metrics.port",
+        section=METRICS,
+        use="streams",
+        only_here=True,
+        warned_of=True,
+        meaning="The driver serves metrics for Prometheus on this port. 0 selects a free port.",
+    )
+
+    metrics_host: Annotated[str, BeforeValidator(host)] = option(
+        "metrics.host",
+        "127.0.0.1",
+        section=METRICS,
+        use="streams",
+        only_here=True,
+        warned_of=True,
+        meaning="The driver's address to listen on.",
+    )
+
+    exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = option(
+        "kafka.exclude.internal.topics",
+        "true",
+        section=TOPICS,
+        meaning="Whether a pattern leaves out Kafka's own topics, such as `__consumer_offsets`.",
+    )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
     """The user's `kafka.*`, translated. It contains secrets and does not show them."""
@@ -193,16 +369,16 @@ class Options(BaseModel):
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
         problems: list[str] = []
-        values = {name: given.pop(name.lower()) for name in _option_names() if name.lower() in given}
+        values = {name: given.pop(name.lower()) for name in DESCRIBED if name.lower() in given}
         translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)})
-        problems += unusable_names((name for name in given if not is_kafka(name)), _option_names())
+        problems += unusable_names((name for name in given if not is_kafka(name)), DESCRIBED)
         problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
         problems += translation.problems
         problems += wrong_servers(translation.settings.get("bootstrap.servers"))
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:
-            problems += (_sentence(one, values) for one in error.errors(include_url=False, include_input=False))
+            problems += wrong_values(error, values)
         else:
             problems += parsed._conflicts()
             if use is not None:
@@ -242,9 +418,9 @@ class Options(BaseModel):
                 )
 
     def _stream_problems(self) -> Iterator[str]:
-        for name, reason in BATCH_ONLY.items():
-            if self._gives(name):
-                yield f"{name} is for spark.read only: {reason}."
+        for name, about in DESCRIBED.items():
+            if about.refused_by_streams and self._gives(name):
+                yield f"{name} is for spark.read only: {about.refused_by_streams}."
         if self.starting_offsets == "committed":
             yield (
                 "startingOffsets = 'committed' is for spark.read only: a stream always continues at the group's commits. For "
@@ -306,7 +482,7 @@ class Options(BaseModel):
     @property
     def without_effect_on_a_batch(self) -> list[str]:
         """The options that were given and have no effect on a batch read."""
-        return [name for name in STREAM_ONLY if self._gives(name)]
+        return [name for name, about in DESCRIBED.items() if about.warned_of and self._gives(name)]
 
     def _gives(self, alias: str) -> bool:
         return any(_alias(name) == alias for name in self.model_fields_set)
@@ -393,14 +569,9 @@ class Options(BaseModel):
         yield "kafka", self.kafka
 
 
+DESCRIBED = described(Options)
+"""Every option by its name, but for `kafka.*`."""
+
+
 def _alias(name: str) -> str:
     return Options.model_fields[name].alias or name
-
-
-def _option_names() -> list[str]:
-    return [_alias(name) for name in Options.model_fields if name != "kafka"]
-
-
-def _sentence(error: ErrorDetails, values: Mapping[str, str]) -> str:
-    name = str(error["loc"][0])
-    return f"{name} = {shown(name, values[name])}: {error.get('ctx', {}).get('error', error['msg'])}."

@@ -19,22 +19,10 @@ REFUSED_OPTIONS: Mapping[str, str] = {
 IGNORED = frozenset({"groupidprefix"})
 """Options without effect, in lower case. Spark ignores them, too, once kafka.group.id is set."""
 
-BATCH_ONLY: Mapping[str, str] = {
-    "endingOffsets": "a stream has no end",
-    "endingOffsetsByTimestamp": "a stream has no end",
-    "endingTimestamp": "a stream has no end",
-    "commitOffsets": "a stream commits after each micro-batch",
-}
-"""Options that `spark.readStream` refuses, and why."""
-
-STREAM_ONLY = (
-    *("maxOffsetsPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay"),
-    *("checkpointLocation", "metrics.port", "metrics.host"),
-)
-"""Options that `spark.read` ignores, with a warning."""
+SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 
 REQUIRED: Mapping[str, str] = {
-    "bootstrap.servers": "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port.",
+    "bootstrap.servers": SERVERS_MISSING,
     "group.id": (
         "kafka.group.id is missing: groupkafka reads as a member of a consumer group. Set it to the name of the group. Queries "
         "and other consumers with the same name share the partitions of the topics."

@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from spark_groupsource.errors import OptionError
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, Start, Starts
 from spark_groupsource.options.values import EARLIEST, LATEST
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 
 
 @dataclass(frozen=True)
@@ -191,10 +191,9 @@ def no_record(option: str, without: Mapping[TopicPartition, int]) -> OptionError
         option: What named the times.
         without: The partitions, each with its time in ms since 1970.
     """
-    places = ", ".join(f"{partition} from {without[partition]} on" for partition in sorted(without)[:_MOST_NAMED])
-    more = f" and {len(without) - _MOST_NAMED} more" if len(without) > _MOST_NAMED else ""
+    places = listed((f"{partition} from {without[partition]} on" for partition in sorted(without)), _MOST_NAMED)
     return OptionError(
-        f"{option}: there is no record in {places}{more} (ms since 1970). Set startingOffsetsByTimestampStrategy=latest to "
+        f"{option}: there is no record in {places} (ms since 1970). Set startingOffsetsByTimestampStrategy=latest to "
         "start such partitions at their next record, or set an earlier time."
     )
 

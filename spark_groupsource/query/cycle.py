@@ -13,28 +13,34 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, cast
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import OffsetError
-from spark_groupsource.handoff.commit_record import writable_cluster_id
+from spark_groupsource.errors import ClaimTimeout, OffsetError, TopicNotFound
+from spark_groupsource.group.ledger import Claims, Ledger
+from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
+from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
 from spark_groupsource.handoff.planner import available, lag, plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import Ranges, TopicPartition, topics_of
-from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
-from spark_groupsource.query import durable_watch
+from spark_groupsource.partition import Ranges, TopicPartition, listed, topics_of
+from spark_groupsource.patience import Deadline
+from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining, StartingOffsets
 from spark_groupsource.query.loss_watch import LossWatch, Target
-from spark_groupsource.query.settling import Settling
+from spark_groupsource.query.unsubscribed import Unsubscribed
+from spark_groupsource.timeouts import AT_STOP_S, LAST_LOOK_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Cycle:
@@ -64,7 +70,8 @@ class Cycle:
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
         self._joining = Joining(options, self._topics, topic_ids, self._starting_offsets, clock=clock, observer=observer)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
-        self._settling = Settling(options, clock=clock)
+        self._assignment_wait = AssignmentWait(options, clock=clock)
+        self._unsubscribed = Unsubscribed(options)
         self._joined: Joined | None = None
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._durable_watch = DurableWatch(
@@ -103,7 +110,7 @@ class Cycle:
             log.warning(
                 "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
                 "wait for the next run",
-                *(len(unknown), ", ".join(map(str, unknown[:20]))),
+                *(len(unknown), listed(unknown, 20)),
             )
         self._watch.target = Target(ends, ids)
 
@@ -122,34 +129,37 @@ class Cycle:
         stream = self._stream(start, start.plan)
         joined = self._join(stream, start)
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
-        joined.settle(start.plan)
-        self._settling.await_partitions(joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True)))
+        self._assignment_wait.await_partitions(
+            joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True))
+        )
         while True:
             # As they are before the plan: what is adopted after it would be in the next one.
             assignment, adopted = joined.assignment, joined.positions.keys()
-            self._settling.note(assignment)
+            self._assignment_wait.note(assignment)
             planned = self._plan(joined, stream, start, limited=limited)
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
-            if self._settling.may_end(assignment, adopted & self._watch.ends.keys(), target.ends):
+            if self._assignment_wait.may_end(assignment, adopted & self._watch.ends.keys(), target.ends):
                 return None
             time.sleep(RETRY_INTERVAL_S)
-            joined.settle(start.plan)
 
     def _plan(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+        opened = self._do(lambda ledger: ledger.begin_plan(start.plan))
         began = self._clock()
-        records = self._watch.look(joined, stream)
+        while (looked := self._watch.look(stream, opened.records)).losses:
+            self._refuse_or_warn(looked.losses)
+            self._go_on(looked.losses)
+            opened = self._do(Ledger.opened)
+        records, again = looked.records, opened.again
         self._starting_offsets.look(joined, records)
-        again = joined.to_reread()
         positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
         ends = self._watch.ends
         most = self._options.max_offsets_per_trigger if limited else None
-        # Proposed also when there is nothing to read: a plan that Spark threw away no longer holds its partitions back.
         wait = limited and self._waits_for_more(positions, again)
-        planned = joined.propose({} if wait else plan(positions, self._reachable(), most, again=again))
+        wanted = {} if wait else plan(positions, self._reachable(), most, again=again)
+        planned = self._do(lambda ledger: ledger.propose_or_confirm(wanted))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
-            joined.confirm()
             self._observer.looked(ends, self._clock() - began, None)
             return None
         self._planned_at = self._clock()
@@ -168,6 +178,7 @@ class Cycle:
             starts=starts,
             topics=ids | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
             cluster=self._cluster_id(),
+            cut=(self._options.min_partitions, self._options.max_records_per_partition),
         )
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
@@ -183,10 +194,10 @@ class Cycle:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         stream = self._stream(end, max(-1, end.plan - 1))
-        joined = self._join(stream, end)
+        self._join(stream, end)
         self._durable_watch.claiming(end.stream, end.plan)
         began = self._clock()
-        granted = joined.claim(stream, self._watch.remaining)
+        granted = self._claim(stream)
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
@@ -200,7 +211,8 @@ class Cycle:
 
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log; its claims are closed with the next commit."""
-        self._join(self._stream(end, end.plan), end).note_durable(end.plan)
+        self._join(self._stream(end, end.plan), end)
+        self._do(lambda ledger: ledger.durable(end.plan))
 
     def report(self) -> dict[str, Any] | None:
         """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
@@ -224,8 +236,80 @@ class Cycle:
         Args:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
-        self._durable_watch.conclude(durable_watch.LAST_LOOK_S if with_driver else durable_watch.AT_STOP_S)
+        self._durable_watch.conclude(LAST_LOOK_S if with_driver else AT_STOP_S)
         self._joining.leave()
+
+    def _claim(self, stream: Stream) -> Ranges:
+        """Claim the ranges of a plan, and return those that this stream reads.
+
+        Raises:
+            ClaimTimeout: a partition of a subscribed topic was not adopted by its next owner within `assignmentTimeout`.
+        """
+        stream = self._unsubscribed.without_refused(stream, self._read, owned=self._member.positions.keys())
+        deadline = self._deadline()
+        for _ in deadline.attempts():
+            claims = self._claim_once(stream, deadline)
+            if not claims.waiting:
+                return claims.granted
+        stream = self._unsubscribed.without_waiting(stream, claims.waiting)
+        claims = self._claim_once(stream, self._deadline())
+        if not claims.waiting:
+            return claims.granted
+        raise self._claim_timeout(claims, stream)
+
+    def _claim_once(self, stream: Stream, deadline: Deadline) -> Claims:
+        """Claim what can be claimed now. Before each attempt, ranges whose topic was deleted are left out."""
+
+        def attempt() -> Claims:
+            losses = self._watch.deleted_ranges(stream)
+            self._refuse_or_warn(losses)
+            lost = {loss.partition for loss in losses}
+            left = replace(stream, ranges={one: each for one, each in stream.ranges.items() if one not in lost})
+            return self._member.do(lambda ledger: ledger.claim(left), deadline)
+
+        return deadline.retry(attempt, self._was_deleted)
+
+    def _read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
+        return self._do(lambda ledger: ledger.commits_of(partitions))
+
+    @property
+    def _member(self) -> Joined:
+        """This run's membership: every call of Spark joins first."""
+        return cast(Joined, self._joined)
+
+    def _do(self, step: Callable[[Ledger], T]) -> T:
+        """Do a step of the ledger, and again after a topic was deleted that it would commit for."""
+        deadline = self._deadline()
+        return deadline.retry(lambda: self._member.do(step, deadline), self._was_deleted)
+
+    def _was_deleted(self, error: Exception) -> bool:
+        """Return whether a step failed because a topic was deleted, and give up its partitions.
+
+        The coordinator may learn of a deletion before the broker that is asked about the topic: then there is nothing to give up
+        yet, and the step fails again.
+        """
+        if not isinstance(error, TopicNotFound):
+            return False
+        losses = self._watch.just_deleted(self._member.once(Ledger.known))
+        self._refuse_or_warn(losses)
+        self._go_on(losses)
+        return True
+
+    def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
+        """End the query, or warn of each loss once.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
+        if losses and self._options.fail_on_data_loss:
+            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
+            self._go_on([loss for loss in losses if loss.cause is Cause.DELETED])
+            refuse(losses)
+        self._watch.warn(losses)
+
+    def _go_on(self, losses: Sequence[PartitionLoss]) -> None:
+        """Continue behind what is lost, and give up the partitions of deleted topics."""
+        self._do(lambda ledger: ledger.go_on(losses))
 
     def _report_durable(self, stream: str, plan: int) -> None:
         if self._joined is not None:
@@ -233,7 +317,7 @@ class Cycle:
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Joined:
         if self._joined is None:
-            self._joined = self._joining.join(stream, newest, self._watch.leave_deleted)
+            self._joined = self._joining.join(stream, newest)
         return self._joined
 
     def _warn_of_long_claims(self, open_s: float) -> None:
@@ -279,6 +363,19 @@ class Cycle:
 
     def _cluster_id(self) -> str | None:
         return writable_cluster_id(self._topics.cluster_id())
+
+    def _claim_timeout(self, claims: Claims, stream: Stream) -> ClaimTimeout:
+        waiting = ", ".join(
+            f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
+            for partition in sorted(claims.waiting)
+        )
+        return ClaimTimeout(
+            f"Plan {stream.logged} of stream {stream.name} waits for {waiting}. This driver does not own these partitions now, "
+            f"and no member of group {self._options.group_id} has adopted them within {self._options.assignment_timeout_ms} ms "
+            "(assignmentTimeout). A member that died keeps its partitions until its session times out. "
+            f"`groupkafka describe --group {self._options.group_id}` shows the members. Restart the query: it continues with "
+            "this plan, and no record is lost."
+        )
 
     def _deadline(self) -> Deadline:
         return Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)

@@ -23,35 +23,19 @@ from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, ReportsUnavailable
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import (
+    FIRST_LOOK_S,
+    LONGEST_PAUSE_S,
+    LOOK_AT_REPORT_EVERY_S,
+    LOOK_LATER_EVERY_S,
+    REPORTED_WITHIN_S,
+    UNHEARD_S,
+)
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 0.2
-"""Seconds between two looks at the report, in the first minute of a claim. A look opens one local file."""
-
-LOOK_LATER_EVERY_S = 1.0
-"""The same after the first minute; and seconds between two looks at the checkpoint."""
-
 SHARE_OF_LOOKING = 4
 """A slow look at the checkpoint is followed by a pause of so many times its duration, unless a partition drains."""
-
-LONGEST_PAUSE_S = 30.0
-"""The longest of these pauses."""
-
-FIRST_LOOK_S = 5.0
-"""How long the first claim of a run waits for the first look, which may find the checkpoint of another stream."""
-
-UNHEARD_S = 10.0
-"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
-
-REPORTED_WITHIN_S = 3.0
-"""A micro-batch is reported up to a second after its commit log is written; after so long a report will not come."""
-
-AT_STOP_S = 2.0
-"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
-
-LAST_LOOK_S = 0.5
-"""The same when the driver has died: no report comes any more, and there is time for one look."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,7 +224,7 @@ class DurableWatch:
             self._note_found(claim)
             return None
         recent = self._stopping or self._hurried() or self._clock() - claim.at < 60
-        return LOOK_EVERY_S if recent else LOOK_LATER_EVERY_S
+        return LOOK_AT_REPORT_EVERY_S if recent else LOOK_LATER_EVERY_S
 
     def _look_at_checkpoint(self) -> float | None:
         claim = self._claim
@@ -267,7 +251,7 @@ class DurableWatch:
             self._looked_at = self._clock()
             self._pause_s = min(max(self._pause_s, SHARE_OF_LOOKING * (self._looked_at - began)), LONGEST_PAUSE_S)
             self._has_looked = True
-        return LOOK_EVERY_S if self._stopping else LOOK_LATER_EVERY_S
+        return LOOK_AT_REPORT_EVERY_S if self._stopping else LOOK_LATER_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
         self._found_at = self._clock()

@@ -11,11 +11,12 @@ from types import MappingProxyType
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import AssignmentTimeout, GroupKafkaError, MemberFenced, OptionError
+from spark_groupsource.errors import AssignmentTimeout, GroupKafkaError, MemberFenced, OptionError, TopicNotFound
 from spark_groupsource.group.adoption import look_up
-from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.group.fenced_commits import FencedCommits, fetch_commits
+from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import JOIN_INTERVAL_S, Member
+from spark_groupsource.group.member import Member
 from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.losses import changed
@@ -25,17 +26,18 @@ from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at, refuse_unknown
 from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS
-from spark_groupsource.partition import TopicPartition, topics_of
-from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline
+from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joined import Joined
+from spark_groupsource.timeouts import (
+    ASK_LEADERS_S,
+    FIRST_FETCH_TIMEOUT_S,
+    JOIN_INTERVAL_S,
+    LOOK_FOR_COMMITS_EVERY_S,
+    RETRY_INTERVAL_S,
+)
 
 log = logging.getLogger(__name__)
-
-ASK_LEADERS_S = 5.0
-"""For how long leaders that do not answer are asked again when a stream begins. It must not wait for a broker that is down."""
-
-LOOK_EVERY_S = 30.0
-"""How often the group is asked whether partitions that the stream has not owned have a commit by now."""
 
 
 class StartingOffsets:
@@ -87,7 +89,7 @@ class StartingOffsets:
             left = sorted(asked.keys() - found.keys())
             log.warning(
                 "the leaders of %d partitions do not answer: %s. Where the stream starts there is found out when they do",
-                *(len(left), ", ".join(map(str, left[:20]))),
+                *(len(left), listed(left, 20)),
             )
         return named | {partition: offset for partition, offset in found.items() if offset is not None}
 
@@ -130,10 +132,10 @@ class StartingOffsets:
         self._needed.difference_update(owned)
         if not self._needed or self._clock() < self._look_at:
             return
-        self._look_at = self._clock() + LOOK_EVERY_S
+        self._look_at = self._clock() + LOOK_FOR_COMMITS_EVERY_S
         asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
         try:
-            commits = joined.commits_of(asked)
+            commits = joined.once(lambda ledger: ledger.commits_of(asked))
             ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
             is_over = {topic for topic in topics_of(asked) if changed(self._ids.get(topic), ids.get(topic, ""))}
             over = {one for one in asked if commits.get(one) is not None or one.topic in is_over}
@@ -144,7 +146,7 @@ class StartingOffsets:
             if self._is_new:
                 raise
         except GroupKafkaError as error:
-            log.info("which partitions have no commit yet is asked again in %.0f s: %s", LOOK_EVERY_S, error)
+            log.info("which partitions have no commit yet is asked again in %.0f s: %s", LOOK_FOR_COMMITS_EVERY_S, error)
             return
         self._is_new = False
 
@@ -219,13 +221,12 @@ class Joining:
         self._observer = observer
         self._member: Member | None = None
 
-    def join(self, stream: Stream, newest: PlanOffset, leave_deleted: Callable[[Joined], None]) -> Joined:
+    def join(self, stream: Stream, newest: PlanOffset) -> Joined:
         """Join the group, and return once there is something to plan with.
 
         Args:
             stream: what the checkpoint says.
             newest: the newest offset of the checkpoint.
-            leave_deleted: see `Joined`.
 
         Raises:
             AssignmentTimeout: the group gave no assignment within `assignmentTimeout`.
@@ -240,7 +241,7 @@ class Joining:
         member, ledger = deadline.retry(
             lambda: self._attempt(stream, deadline), lambda error: isinstance(error, MemberFenced), 10 * RETRY_INTERVAL_S
         )
-        return Joined(member, ledger, options, leave_deleted=leave_deleted, clock=self._clock)
+        return Joined(member, ledger, options, clock=self._clock)
 
     def leave(self) -> None:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
@@ -256,14 +257,11 @@ class Joining:
             observer=self._observer,
         )
         self._observer.joining(stream.name)
+        cluster_id = writable_cluster_id(self._topics.cluster_id())
+        commits = FencedCommits(member.consumer, options.group_id, cluster_id=cluster_id, observer=self._observer)
         ledger = Ledger(
             stream,
-            FencedCommits(
-                member.consumer,
-                options.group_id,
-                cluster_id=writable_cluster_id(self._topics.cluster_id()),
-                observer=self._observer,
-            ),
+            commits,
             survey=Survey(
                 partial(
                     look_up,
@@ -272,13 +270,23 @@ class Joining:
                     log_starts=self._topics.starts,
                 )
             ),
-            all_partitions=lambda: self._topics.partitions(skip_missing=True),
-            other_partitions=lambda: self._topics.everywhere(leave_out=INTERNAL_TOPICS),
+            reader=GroupReader(
+                options.client_settings(),
+                options.group_id,
+                subscribed=self._subscribed,
+                everywhere=lambda: self._topics.everywhere(leave_out=INTERNAL_TOPICS),
+                cluster_id=cluster_id,
+            ),
             fail_on_data_loss=options.fail_on_data_loss,
             outstanding=options.outstanding(),
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
+        # The member's thread does not run yet, so its consumer may be asked here.
+        first_fetch = partial(
+            fetch_commits, member.consumer, options.group_id, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S
+        )
+        deadline.retry(lambda: ledger.look_around(first_fetch(self._subscribed())), _passes)
         member.start(ledger)
         try:
             self._wait_assigned(member, ledger, deadline)
@@ -286,6 +294,9 @@ class Joining:
             member.close()
             raise
         return member, ledger
+
+    def _subscribed(self) -> list[TopicPartition]:
+        return self._topics.partitions(skip_missing=True)
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline) -> None:
         if member.wait_joined(deadline.left):
@@ -301,3 +312,8 @@ class Joining:
             + " Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
             f"`groupkafka describe --group {self._options.group_id}` shows the members."
         )
+
+
+def _passes(error: Exception) -> bool:
+    """Return whether it is worth while to ask again: a topic may have been deleted between two requests."""
+    return isinstance(error, TopicNotFound) or (isinstance(error, GroupKafkaError) and error.passing)

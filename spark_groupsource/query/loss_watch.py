@@ -1,6 +1,6 @@
-"""Finds what vanished from Kafka, before each plan and each claim; warns of it, or ends the query.
+"""Finds what vanished from Kafka, before each plan and each claim, and warns of each loss once.
 
-`handoff.losses` has the rules. This module asks the brokers, decides how often, and reports each loss once.
+`handoff.losses` has the rules. This module asks the brokers, and decides how often. What follows from a loss is the cycle's.
 """
 
 from __future__ import annotations
@@ -8,14 +8,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from types import MappingProxyType
+from typing import NamedTuple
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import (
-    Cause,
     CutDoubts,
     LogState,
     PartitionLoss,
@@ -23,7 +23,6 @@ from spark_groupsource.handoff.losses import (
     left_partition_losses,
     partition_losses,
     plan_losses,
-    refuse,
     refuse_target,
     target_losses,
     warn,
@@ -32,13 +31,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.patience import cut_believed_after_s
-from spark_groupsource.query.joined import Joined
-
-LOOK_AT_TOPICS_EVERY_S = 1.0
-"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
-
-LOOK_AT_STARTS_EVERY_S = 10.0
-"""How long a plan may overlook records that expired. The tasks that should read them find out."""
+from spark_groupsource.timeouts import LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -49,6 +42,15 @@ class Target:
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
     """The ids of their topics then."""
+
+
+class Looked(NamedTuple):
+    """What one look has found."""
+
+    records: Mapping[TopicPartition, CommitRecord]
+    """The records of the owned partitions, with their topics' ids."""
+    losses: Sequence[PartitionLoss]
+    """What is lost. The query goes on behind it, and looks again."""
 
 
 class LossWatch:
@@ -78,63 +80,60 @@ class LossWatch:
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
         """The end of each owned partition at the last look (exclusive), without those that seem to be cut."""
 
-    def look(self, joined: Joined, stream: Stream) -> Mapping[TopicPartition, CommitRecord]:
-        """Return the records of the owned partitions, once what is lost was reported and is behind them; set `ends`.
+    def look(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Looked:
+        """Look at the logs of the owned partitions; set `ends`.
+
+        Args:
+            stream: what the checkpoint says.
+            records: the record of each owned partition.
 
         Raises:
-            DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
+            DataLossError: something is lost that belongs to the target of AvailableNow.
         """
-        while True:
-            records = joined.records()
-            last_ends = self.ends
-            for attempt in range(1 + self._options.fetch_offset_num_retries):
-                if attempt:  # a broker that just restarted may lag behind: one answer is not enough
-                    time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
-                left = self._left(stream, records)
-                logs = self._logs(records, left, again=attempt > 0)
-                of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
-                losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
-                doubted = self._cuts.about([*of_target, *losses], logs)
-                self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
-                of_target = [loss for loss in of_target if loss.partition not in doubted]
-                losses = [loss for loss in losses if loss.partition not in doubted]
-                if not (losses or of_target):
-                    return {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
-            refuse_target(of_target)
-            self._report(joined, losses)
-            joined.go_on(losses)
+        last_ends = self.ends
+        for attempt in range(1 + self._options.fetch_offset_num_retries):
+            if attempt:  # a broker that just restarted may lag behind: one answer is not enough
+                time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+            left = self._left(stream, records)
+            logs = self._logs(records, left, again=attempt > 0)
+            of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
+            losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
+            doubted = self._cuts.about([*of_target, *losses], logs)
+            self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
+            of_target = [loss for loss in of_target if loss.partition not in doubted]
+            losses = [loss for loss in losses if loss.partition not in doubted]
+            if not (losses or of_target):
+                break
+        refuse_target(of_target)
+        with_ids = {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
+        return Looked(with_ids, losses)
 
-    def remaining(self, joined: Joined, stream: Stream) -> Stream:
-        """Return the stream without those ranges of its plan whose topic was deleted: nobody can read or adopt them.
+    def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
+        """Return the ranges of the stream's plan whose topic was deleted: nobody can read or adopt them.
 
-        A topic's id never comes back, so every later attempt leaves out the same ranges.
+        A topic's id never comes back, so every later attempt finds the same ranges.
 
         Raises:
-            DataLossError: as `look`.
+            DataLossError: a range belongs to the target of AvailableNow.
         """
         topics = topics_of(partition for partition, planned in stream.ranges.items() if any(one.size for one in planned))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
-        if not losses:
-            return stream
-        if self.target is not None:
+        if losses and self.target is not None:
             target_ids = self.target.ids
             refuse_target([loss for loss in losses if not changed(target_ids.get(loss.partition.topic), loss.was)])
-        self._report(joined, losses)
-        lost = {loss.partition for loss in losses}
-        return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in lost})
+        return losses
 
-    def leave_deleted(self, joined: Joined) -> None:
-        """Give up the partitions whose topic was just deleted: brokers accept no commit for them.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is true.
-        """
-        records = joined.records()
+    def just_deleted(self, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:
+        """Return what is lost with the topics that do not exist now: brokers accept no commit for them."""
         ids = self._topic_ids.now({partition.topic: record.topic_id for partition, record in records.items()})
-        losses = partition_losses(records, LogState(ids), self.ends)
-        self._report(joined, losses)
-        joined.go_on(losses)
+        return partition_losses(records, LogState(ids), self.ends)
+
+    def warn(self, losses: Sequence[PartitionLoss]) -> None:
+        """Warn of each loss once."""
+        warn(loss for loss in losses if self._reported.get(loss.partition) != loss)
+        self._reported |= {loss.partition: loss for loss in losses}
+        self._deleted |= {loss.partition for loss in losses if loss.resume is None}
 
     def _left(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[TopicPartition]:
         """Return the partitions of the last plan that are not owned now: another member has them, or their topic was deleted."""
@@ -162,16 +161,6 @@ class LossWatch:
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([one for one in starting if ids.get(one.topic, "") is not None])
         return LogState(ids, starts, ends)
-
-    def _report(self, joined: Joined, losses: Sequence[PartitionLoss]) -> None:
-        """End the query, or warn of each loss once."""
-        if losses and self._options.fail_on_data_loss:
-            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
-            joined.go_on([loss for loss in losses if loss.cause is Cause.DELETED])
-            refuse(losses)
-        warn(loss for loss in losses if self._reported.get(loss.partition) != loss)
-        self._reported |= {loss.partition: loss for loss in losses}
-        self._deleted |= {loss.partition for loss in losses if loss.resume is None}
 
 
 def _with_id(record: CommitRecord, topic_id: str | None) -> CommitRecord:

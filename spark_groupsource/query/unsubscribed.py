@@ -15,7 +15,7 @@ from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class Unsubscribed:
                     "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and cannot read the group's "
                     "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
                     "had reached it. %s",
-                    *(stream.logged, stream.name, _listed(stream, partitions), error),
+                    *(stream.logged, stream.name, _with_ranges(stream, partitions), error),
                 )
         return _without(stream, refused)
 
@@ -83,7 +83,7 @@ class Unsubscribed:
                 "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and no other member has adopted "
                 "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
                 "stays before them. A query of this group that subscribes to the topic reads them",
-                *(stream.logged, stream.name, _listed(stream, left), self._options.assignment_timeout_ms),
+                *(stream.logged, stream.name, _with_ranges(stream, left), self._options.assignment_timeout_ms),
             )
         return _without(stream, left)
 
@@ -94,9 +94,8 @@ def _without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
     return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in left})
 
 
-def _listed(stream: Stream, partitions: Collection[TopicPartition], limit: int = 5) -> str:
-    names = [
+def _with_ranges(stream: Stream, partitions: Collection[TopicPartition]) -> str:
+    return listed(
         f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
         for partition in sorted(partitions)
-    ]
-    return ", ".join(names[:limit]) + (f" and {len(names) - limit} more" if len(names) > limit else "")
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -15,6 +15,9 @@ from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+
+    from spark_groupsource.sink.settings import SinkSettings
     from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
     from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
@@ -56,6 +59,39 @@ class GroupKafkaDataSource(DataSource):
 
         options = Options.parse(self.options, "batch")
         return GroupKafkaBatchReader(options, requested(schema, options.include_headers))
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Return the writer of a batch write, which is at least once.
+
+        Raises:
+            OptionError: An option is wrong, or the mode is `overwrite`.
+            SchemaError: A column is missing or cannot be written.
+        """
+        from spark_groupsource.errors import OptionError
+        from spark_groupsource.spark.sink_writers import batch_writer
+
+        if overwrite:
+            raise OptionError("mode('overwrite') is not possible: Kafka only appends. Write mode('append').")
+        return batch_writer(self._sink_settings(schema, "batch"), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """Return the writer of one micro-batch.
+
+        Raises:
+            OptionError: An option is wrong.
+            SchemaError: A column is missing or cannot be written.
+        """
+        from spark_groupsource.spark.sink_writers import stream_writer
+
+        return stream_writer(self._sink_settings(schema, "stream"), schema)
+
+    def _sink_settings(self, schema: StructType, use: Literal["stream", "batch"]) -> SinkSettings:
+        from spark_groupsource.options.sink_model import SinkOptions
+        from spark_groupsource.sink.columns import check_columns
+
+        options = SinkOptions.parse(self.options, use)
+        check_columns(schema, options.topic)
+        return options.sink_settings(use)
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
         """Return a reader for one run of one query. It has not joined the group yet.

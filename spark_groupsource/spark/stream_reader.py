@@ -66,7 +66,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         ranges = [(partition, offsets) for partition, each in sorted(granted.items()) for offsets in each]
         return [
             RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
-            for partition, offsets in pieces(ranges, self._options.min_partitions, self._options.max_records_per_partition)
+            for partition, offsets in pieces(ranges, *(until.cut or (None, None)))
         ]
 
     def task_reader(self) -> TaskReader:

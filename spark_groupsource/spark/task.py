@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.stderr_log import log_to_stderr

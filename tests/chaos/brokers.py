@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster, Node
-from spark_groupsource.dev_broker.config import HOST
-from spark_groupsource.dev_broker.ports import free_ports
-from spark_groupsource.dev_broker.ready import quiet_client
+from devtools.broker import Cluster, Node
+from devtools.broker.config import HOST
+from devtools.broker.ports import free_ports
+from devtools.broker.ready import quiet_client
 from tests.chaos.proxy import Proxy
 from tests.conftest import SHORT_SESSIONS
 from tests.support.waiting import until

@@ -473,7 +473,7 @@ def rolling_upgrade(run: Run) -> None:
     b.wait_at(Step.AFTER_CLAIM)
     strike(run, b, bystanders=False)
     a.until_failed()
-    assert "its commit record has format 2" in a.failure, a.failure
+    assert "its commit record has format 3" in a.failure, a.failure
     b.start()
     a.upgrade()
     a.start()

@@ -15,7 +15,7 @@ from typing import Any
 
 import pyspark
 
-from spark_groupsource.dev_broker.java import find_java
+from devtools.broker.java import find_java
 
 LIMIT_S = 600.0
 OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -41,7 +41,7 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
 
 def main() -> None:
     """Create the archive: the JVM writes it when it ends."""
-    from spark_groupsource.cli.demo.query import session
+    from devtools.demo.query import session
     from tests.chaos.driver import MASTER
     from tests.chaos.warm_up import warm_up
 

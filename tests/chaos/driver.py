@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource.cli.demo.query import SPARK_CONTEXT, session
+from devtools.demo.query import SPARK_CONTEXT, session
 from spark_groupsource.spark.durable_listener import DurableListener
 from tests.chaos.events import EventLog
 from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from spark_groupsource.cli.demo.query_process import QueryProcess
+from devtools.demo.query_process import QueryProcess
 from tests.support.processes import has_ended
 from tests.support.waiting import until
 

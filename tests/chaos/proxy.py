@@ -11,7 +11,7 @@ import socket
 import threading
 from enum import Enum
 
-from spark_groupsource.dev_broker.config import HOST
+from devtools.broker.config import HOST
 
 CHUNK = 65536
 CONNECT_LIMIT_S = 5.0

@@ -98,8 +98,7 @@ class Steps:
         how = How(held.read_text())
         self.log.append("reached", stream=self._stream, step=step.value, how=how.value)
         if how is How.PAUSE:
-            os.kill(os.getpid(), signal.SIGSTOP)
-            _until_it_was_stopped()
+            _stop_here()
             self.log.append("woke", stream=self._stream, step=step.value)
         parent = os.getppid()
         while how is How.BLOCK and not (self._folder / f"go-{step.value}").exists() and os.getppid() == parent:
@@ -108,10 +107,10 @@ class Steps:
         return True
 
 
-def _until_it_was_stopped() -> None:
-    """Wait for a gap in time. On a busy machine a process with many threads goes on for a moment after SIGSTOP."""
-    while True:
-        before = time.monotonic()
+def _stop_here() -> None:
+    """Stop all threads, and go on here after SIGCONT. On a busy machine a process with many threads goes on for a moment."""
+    before = time.monotonic()
+    os.kill(os.getpid(), signal.SIGSTOP)
+    while (now := time.monotonic()) - before <= STOPPED_S:
+        before = now
         time.sleep(0.01)
-        if time.monotonic() - before > STOPPED_S:
-            return

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_groupsource.cli.demo.count import committed_files
+from devtools.demo.count import committed_files
 from tests.chaos.events import Event, EventLog
 from tests.chaos.evidence import Durable, Row
 from tests.chaos.pool import PATIENCE_S, Pool, PooledQuery

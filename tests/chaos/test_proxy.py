@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from spark_groupsource.dev_broker.config import HOST
+from devtools.broker.config import HOST
 from tests.chaos.proxy import Direction, Proxy
 from tests.support.waiting import until
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
@@ -108,7 +108,7 @@ def no_secret_is_logged(secured: Secured, caplog: pytest.LogCaptureFixture, capf
 @pytest.fixture
 def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Query]]:
     """Makes queries. Nobody reports their plans, so none waits for a report when it is stopped."""
-    monkeypatch.setattr("spark_groupsource.query.durable_watch.AT_STOP_S", 0.0)
+    monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", 0.0)
     made: list[Query] = []
 
     def make_query(topic: str, **more: str) -> Query:

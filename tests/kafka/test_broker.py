@@ -20,9 +20,9 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import ConfigResource
 
-from spark_groupsource.dev_broker import BrokerStartError, Cluster, jars
-from spark_groupsource.dev_broker import cluster as cluster_module
-from spark_groupsource.dev_broker.addresses import Identity, choose_identity
+from devtools.broker import BrokerStartError, Cluster, jars
+from devtools.broker import cluster as cluster_module
+from devtools.broker.addresses import Identity, choose_identity
 
 if TYPE_CHECKING:
     from tests.conftest import MakeTopic, Produce
@@ -241,7 +241,7 @@ class TestFailures:
 # A process that starts a node, says what there is to kill and to remove, and then lives on or ends.
 PARENT = """
     import os, sys, time
-    from spark_groupsource.dev_broker import Cluster
+    from devtools.broker import Cluster
 
     cluster = Cluster()
     cluster.start()
@@ -288,7 +288,7 @@ def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
     assert not node.running
 
 
-COMMAND = [sys.executable, "-c", "from spark_groupsource.cli.main import main; main()", "broker"]
+COMMAND = [sys.executable, "-m", "devtools.broker"]
 
 
 class TestTheCommand:

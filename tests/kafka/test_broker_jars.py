@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.dev_broker import BrokerStartError, Cluster
-from spark_groupsource.dev_broker.jars import default_cache, kafka_jars
-from spark_groupsource.dev_broker.java import find_java
+from devtools.broker import BrokerStartError, Cluster
+from devtools.broker.jars import default_cache, kafka_jars
+from devtools.broker.java import find_java
 
 # Stands for `java`: as Ivy it writes small jars and reports as Ivy does, as StorageTool it formats a folder.
 FAKE_JAVA = """\
@@ -198,7 +198,7 @@ def resolver(ivy: FakeIvy) -> list[str]:
     script = """
         import sys
         from pathlib import Path
-        from spark_groupsource.dev_broker.jars import kafka_jars
+        from devtools.broker.jars import kafka_jars
         print(kafka_jars(sys.argv[1], None, lambda line: print(line, file=sys.stderr), Path(sys.argv[2])).version)
     """
     return [sys.executable, "-c", textwrap.dedent(script), ivy.java, str(ivy.cache)]

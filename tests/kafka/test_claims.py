@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
+from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, joined
@@ -28,7 +28,7 @@ HELD = CommitRecord(
     claimed_at=1_763_744_390,
 )
 
-NEWER = '{"v":2,"s":"alpha","held":[[2,4]]}'
+NEWER = '{"v":3,"s":"alpha","held":[[2,4]]}'
 
 
 @pytest.fixture
@@ -179,13 +179,13 @@ def test_a_record_that_only_a_newer_version_can_read_is_shown_and_in_the_way_of_
     stopped: Callable[..., str], run: Run
 ) -> None:
     name = stopped(2, NEWER)
-    upgrade = f"{name}-0: format 2: written by a newer version; upgrade this command"
+    upgrade = f"{name}-0: format 3: written by a newer version; upgrade this command"
     for command in ("claims", "describe"):
         shown = run(command, name).output
         assert upgrade in shown
         assert "nothing is claimed;" not in shown
-    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", "2"]
-    assert json.loads(run("claims", name, "--json").output)["newer"] == [{"topic": name, "partition": 0, "format": 2}]
+    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", "3"]
+    assert json.loads(run("claims", name, "--json").output)["newer"] == [{"topic": name, "partition": 0, "format": 3}]
     reset = (name, "--topic", name, "--to-offset", "8")
     assert f"not readable, and deleted by a reset: {upgrade}" in run("reset-offsets", *reset).output
     refused = run("reset-offsets", *reset, "--execute")

@@ -9,7 +9,7 @@ import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.query.durable_watch import AT_STOP_S
+from spark_groupsource.timeouts import AT_STOP_S
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
 from tests.support.waiting import until
@@ -103,7 +103,7 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     name = topic()
     produce(name, [(None, b"x")] * 10)
     one = query(name)
-    monkeypatch.setattr("spark_groupsource.query.durable_watch.AT_STOP_S", AT_STOP_S)
+    monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", AT_STOP_S)
     until(one.plan, "something to read")
     one.claim()
     watch = one.cycle._durable_watch

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.page_programs import ROOT, program
 
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import CheckpointBehindGroup, ClaimTimeout, CommitRefused, OptionError
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange

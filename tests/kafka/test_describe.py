@@ -12,9 +12,9 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.properties_file import parse_properties
@@ -276,7 +276,7 @@ def test_properties_are_read_as_java_reads_them() -> None:
 
 
 def test_every_command_has_help() -> None:
-    for command in ("describe", "claims", "reset-offsets", "top", "check", "demo", "broker"):
+    for command in ("describe", "claims", "reset-offsets", "top", "check", "migrate"):
         shown = CliRunner().invoke(main, [command, "--help"])
         assert shown.exit_code == 0
         assert len(shown.output) > 200

@@ -14,9 +14,9 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import GenerationChanged, MemberFenced, MemberUnknown
-from spark_groupsource.group.member_state import State
+from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import SHORT_SESSIONS
 from tests.support.raw_member import RawMember

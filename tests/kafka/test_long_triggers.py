@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding, CommitRecordTooNew
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -94,8 +94,8 @@ def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = topic()
     produce(name, [(None, b"x")] * 10)
-    commit_as_another_client(cluster, name, '{"v":2,"s":"0123456789abcdef","unheard":"of"}', 5)
-    with pytest.raises(CommitRecordTooNew, match=f"{name}-0: .*format 2"):
+    commit_as_another_client(cluster, name, '{"v":3,"s":"0123456789abcdef","unheard":"of"}', 5)
+    with pytest.raises(CommitRecordTooNew, match=f"{name}-0: .*format 3"):
         query(name).plan()
 
 

@@ -13,9 +13,9 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: ignore[attr-defined]
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
-from spark_groupsource.group.member_state import PREDECESSORS, State
+from spark_groupsource.group.member import PREDECESSORS, State
 from tests.conftest import MakeTopic
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until

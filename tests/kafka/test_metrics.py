@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.tally import Tally

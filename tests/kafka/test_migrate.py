@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
+from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, joined
@@ -190,10 +190,10 @@ def test_a_record_that_only_a_newer_version_can_read_is_never_replaced(
     name = filled()
     folder = checkpoint({name: {0: 6}})
     with joined(cluster, f"group-of-{name}", name, 1) as consumer:
-        commit(consumer, name, 0, 2, '{"v":2,"s":"alpha"}')
+        commit(consumer, name, 0, 2, '{"v":3,"s":"alpha"}')
     refused = migrate(name, folder, "--execute", "--overwrite")
     assert refused.exit_code == 1
-    assert f"{name}-0: format 2: written by a newer version; upgrade this command" in refused.output
+    assert f"{name}-0: format 3: written by a newer version; upgrade this command" in refused.output
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 2}
 
 

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing import active_children
+from multiprocessing.process import BaseProcess
 
 import pytest
+from confluent_kafka import Consumer
 
+from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce
@@ -110,19 +116,47 @@ def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a
     assert c.run_batch() == {0: (0, 10)}
 
 
-def test_maxOffsetsPerTrigger_cuts_a_reread_range_and_its_own_stream_reads_what_is_left(  # noqa: N802
+def test_a_reread_range_is_read_as_a_whole_before_what_is_new_whatever_maxOffsetsPerTrigger_says(  # noqa: N802
     topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
     name = topic()
     produce(name, [(None, b"x")] * 10)
     a, b = query(name), query(name, outstandingClaims="reread", maxOffsetsPerTrigger="4")
     dead_with_a_claim(a)
-    assert b.run_batch() == {0: (0, 4)}
+    produce(name, [(None, b"y")] * 6)
+    assert b.run_batch() == {0: (0, 10)}
     record = record_of(name, 0)
     assert isinstance(record, CommitRecord)
-    assert [(entry.stream, entry.plan, *entry.range) for entry in record.owed] == [(a.done.stream, 0, 4, 10)]
+    assert (record.owed, record.next) == ((), 10)
+    assert b.run_batch() == {0: (10, 14)}
     a.restart()
-    assert a.claim() == {0: (4, 10)}
+    assert a.claim() == {}, "b has taken it"
+
+
+@pytest.mark.parametrize("protocol", ["classic", "consumer"])
+def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_alive(
+    topic: MakeTopic,
+    produce: Produce,
+    query: MakeQuery,
+    cluster: Cluster,
+    monkeypatch: pytest.MonkeyPatch,
+    protocol: str,
+) -> None:
+    monkeypatch.setattr("spark_groupsource.group.evidence.ADOPTED_WITHIN_S", 1.0)
+    name = topic(partitions=2)
+    for partition in (0, 1):
+        produce(name, [(None, b"x")] * 10, partition=partition)
+    more = {"kafka.group.protocol": "consumer"} if protocol == "consumer" else {}
+    theirs = {"group.protocol": "consumer"} if protocol == "consumer" else {"partition.assignment.strategy": "cooperative-sticky"}
+    a, b = query(name, **more), query(name, outstandingClaims="reread", **more)
+    dead_with_a_claim(a)
+    with plain_member(cluster, f"group-of-{name}", name, theirs) as plain:
+        until(lambda: plain.owned == 2, "both partitions")
+        b.until_planning(1)
+        (left,) = b.positions
+        until(child_processes, "the group is asked for its members")
+        assert b.run_batch() == {left.partition: (0, 10)}
+        until(lambda: not child_processes(), "nothing is held any more")
 
 
 def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(
@@ -201,3 +235,41 @@ def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
     assert any(record.owed for record in b.joined._ledger._records.values())
     b.plan()
     b.plan()
+
+
+def child_processes() -> list[BaseProcess]:
+    return [child for child in active_children() if child.name == "groupkafka-look"]
+
+
+class Plain:
+    """A consumer that is polled on a thread of its own, and commits nothing."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.owned = 0
+        """The number of its partitions."""
+        self._consumer = consumer
+        self._ended = False
+        self._thread = in_background(self._poll)
+
+    def close(self) -> None:
+        self._ended = True
+        self._thread.join()
+        self._consumer.close()
+
+    def _poll(self) -> None:
+        while not self._ended:
+            self._consumer.poll(0.1)
+            self.owned = len(self._consumer.assignment())
+
+
+@contextmanager
+def plain_member(cluster: Cluster, group: str, topic: str, settings: Mapping[str, str]) -> Iterator[Plain]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
+    )
+    consumer.subscribe([topic])
+    plain = Plain(consumer)
+    try:
+        yield plain
+    finally:
+        plain.close()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from benchmarks.reconnecting import DEBUG, SETTLED_S, Outage, fill, outage, planning, reading
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.fetch.native_consumer import NativeConsumer
 from spark_groupsource.fetch.pure_consumer import PureConsumer
 

@@ -12,7 +12,8 @@ from spark_groupsource.brokers import topics
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
+from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle

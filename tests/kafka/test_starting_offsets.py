@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import OptionError
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options

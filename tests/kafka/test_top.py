@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.cli import group_look
-from spark_groupsource.cli.group_look import GroupLook
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
+from spark_groupsource.brokers import group_look
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from tests.conftest import MakeTopic
 from tests.support.consumers import commit, joined

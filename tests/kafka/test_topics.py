@@ -6,8 +6,8 @@ import gc
 
 from confluent_kafka import Uuid
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.options.model import Options
 from tests.conftest import MakeTopic
 

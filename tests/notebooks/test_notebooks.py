@@ -14,8 +14,8 @@ import pytest
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell
 
+from devtools.broker import Cluster, watch
 from notebooks.execute import source_hash
-from spark_groupsource.dev_broker import Cluster, watch
 from tests.support.processes import CAN_LOOK, all_have_ended
 
 ROOT = Path(__file__).parents[2]

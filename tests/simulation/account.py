@@ -97,18 +97,29 @@ class Account:
         for where, offsets in sink.items():
             self.durable[where.partition].update(offsets_of(offsets))
 
-    def check_claim(self, where: TopicPartition, record: CommitRecord, before: GroupCommit, *, may_reread: bool) -> None:
-        """Hold newly claimed ranges against what was owed to other streams until now."""
+    def check_claim(
+        self, where: TopicPartition, record: CommitRecord, before: GroupCommit, written: Sequence[str] | None
+    ) -> None:
+        """Hold newly claimed ranges against what was owed to other streams until now.
+
+        Args:
+            where: The partition.
+            record: Its new record.
+            before: What the group holds until now.
+            written: The stream that wrote each partition's record, as far as its member is still in the group. `None` if no
+                stream may read what is owed to others.
+        """
         if not isinstance(before, CommitRecord) or (before.stream, before.topic_id) != (record.stream, record.topic_id):
             return
         was_owed = set(offsets_of(entry.range for entry in before.owed))
         claimed = set(offsets_of(OffsetRange(*one) for one in record.open)) - set(
             offsets_of(OffsetRange(*one) for one in before.open)
         )
-        if claimed & was_owed and not may_reread:
+        if claimed & was_owed and written is None:
             raise Violation("claimed twice", f"{where}: {sorted(claimed & was_owed)} were owed: {record.metadata()}")
         for entry in before.owed:
-            shown = self.alive.get((where.partition, record.stream[0], entry.stream))
+            shown = self.alive.get((where.partition, record.stream[0], entry.stream), frozenset())
+            shown = frozenset(number for number in shown if written is not None and written[number] == entry.stream)
             if shown and claimed & set(range(*entry.range)):
                 raise Violation("taken from a live stream", f"{where}: {entry}, alive by {set(shown)}: {record.metadata()}")
         self.reread[where.partition] |= claimed & was_owed
@@ -149,7 +160,7 @@ class Account:
 
     def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Sequence[Checkpoint]) -> None:
         """Every held range has a stream that takes it when it restarts, or that has had it."""
-        checkpoint = next(each for each in streams if each.letter == entry.stream[0])
+        checkpoint = next(each for each in streams if each.letter == entry.stream[0]).complete()
         if entry.stream in checkpoint.gone:
             return
         if checkpoint.named == entry.stream and checkpoint.committed >= entry.plan >= 0:

@@ -38,6 +38,8 @@ class Checkpoint:
     """Whether drivers that are started on it are of the next version of this package."""
     gone: frozenset[str] = frozenset()
     """Names of streams whose checkpoints were deleted here."""
+    put_aside: tuple[str, int] | None = None
+    """The newest plan, and the newest one in the commit log, while an older copy is in the place of this checkpoint."""
 
     def clone(self) -> Checkpoint:
         """An independent copy."""
@@ -56,6 +58,29 @@ class Checkpoint:
         self.gone |= {self.named} if self.named else set()
         self.named, self.batches, self.offset_log, self.committed = "", 0, [], -1
         self.granted, self.sink = {}, {}
+
+    def restore(self) -> None:
+        """An older copy, without the newest plan, is put in its place."""
+        self.put_aside = self.offset_log.pop(), self.committed
+        self.batches -= 1
+        self.committed = min(self.committed, self.logged)
+        self.torn = True
+
+    def put_back(self) -> None:
+        """The newest checkpoint is put back."""
+        assert self.put_aside is not None
+        newest, self.committed = self.put_aside
+        self.offset_log.append(newest)
+        self.batches += 1
+        self.put_aside = None
+
+    def complete(self) -> Checkpoint:
+        """The checkpoint with its newest plan, whether an older copy is in its place or not."""
+        if self.put_aside is None:
+            return self
+        twin = self.clone()
+        twin.put_back()
+        return twin
 
     def first(self) -> PlanOffset:
         """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
@@ -83,4 +108,5 @@ class Checkpoint:
             tuple(self.sink),
             self.gone,
             self.newer,
+            self.put_aside,
         )

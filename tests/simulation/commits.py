@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from spark_groupsource.errors import GenerationChanged
 from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, mark_of
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import as_commit, as_commit_of_any_version
 
@@ -23,7 +23,12 @@ class FakeCommits(FencedCommits):
         self.world = world
         self.driver = driver
 
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+    @property
+    def member(self) -> str | None:
+        """The mark of this driver's member."""
+        return mark_of(self.driver.member) if self.driver.member else None
+
+    def fetch(self, partitions: Iterable[TopicPartition], *, timeout_s: float = 0) -> dict[TopicPartition, GroupCommit]:  # noqa: ARG002
         """Return what the group holds; for partitions of others it may be what it held a moment ago."""
         before, self.driver.before = self.driver.before, None
         now, held = self.world.group.registers, self.driver.held

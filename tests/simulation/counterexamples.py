@@ -290,49 +290,6 @@ CAME_BACK = prompt("""
 durable. What A closes is the record that it has adopted, not the one that it claimed with: that one's position is B's by now.
 Nothing of it is open, and the range that is owed to A itself is settled."""
 
-CUT_RANGE = prompt("""
-    append 0
-    append 0
-    append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    crash A.1
-    throw out A.1#1
-    start B
-    join B.1
-    move 0 B.1#1
-    assign B.1
-    on_assign B.1
-    durable B.1
-    plan B.1 1
-    propose B.1
-    write B.1
-    acknowledge B.1
-    claim B.1
-    start A
-    join A.2
-    move 0 A.2#1
-    sync B.1
-    revoke B.1
-    let go B.1
-    assign A.2
-    on_assign A.2
-    claim A.2
-    sink A.2
-    commit A.2
-""")
-"""In a group that rereads, B takes over the first record of A's range. A comes back and gets the partition. If A now accepted
-only its whole range among what is owed, it would leave the rest. Its own commit log would then settle that rest."""
-
 DRAINING_FOR_EACH_OTHER = prompt("""
     append 0
     append 1

@@ -21,6 +21,7 @@ from tests.simulation.account import Violation, offsets_of
 from tests.simulation.checkpoint import GROUP_ID, Checkpoint
 from tests.simulation.commits import FakeCommits
 from tests.simulation.group import Register, partition
+from tests.simulation.looks import FakeReader, HeldLooks
 from tests.simulation.membership import Membership, named
 
 if TYPE_CHECKING:
@@ -50,6 +51,10 @@ class Driver(Membership):
         """What it may read in place of other streams, when it last asked."""
         self.answer = ""
         """What becomes of the next commit: `lost`, `applied` without an answer, `late` to arrive, or `split`, its rest lost."""
+        self.knows: list[str] = []
+        """The stream that wrote each partition's record, if its member was in the group, by the newest answer that it took."""
+        self.knew: list[str] = []
+        """The same when it last decided what to read in place of other streams."""
         self.before: list[Register | None] | None = None
         """What the next fetch gets, when others write before it is used."""
         replays = checkpoint.committed < checkpoint.logged
@@ -59,13 +64,14 @@ class Driver(Membership):
             Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition, self.plan.topics),
             FakeCommits(world, self),
             survey=self.survey,
-            all_partitions=world.partitions,
+            reader=FakeReader(self),
             fail_on_data_loss=False,
             outstanding=world.setting.outstanding,
             patience_s=math.inf,
             clock=_Clock(),
             wall_clock=lambda: 1_700_000_000,
         )
+        self.ledger._confirmed_plans = HeldLooks(FakeReader(self), clock=_Clock())
 
     def clone(self, world: World) -> Driver:
         """An independent copy that lives in `world`."""
@@ -77,7 +83,7 @@ class Driver(Membership):
             if isinstance(value, set | dict):
                 setattr(twin.ledger, attribute, copy.copy(value))
         twin.ledger._held_ranges = copy.copy(self.ledger._held_ranges)
-        twin.ledger._confirmed_plans = copy.copy(self.ledger._confirmed_plans)
+        twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
         twin.ledger._adoption = copy.copy(self.ledger._adoption)
         twin.ledger._closing = copy.copy(self.ledger._closing)
         twin.reports = self.reports.clone()
@@ -92,6 +98,13 @@ class Driver(Membership):
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """What the brokers say of these topics now."""
         return dict.fromkeys(topics, self.world.topic_id)
+
+    @property
+    def looks(self) -> HeldLooks:
+        """What it asks of the group beside its own partitions."""
+        looks = self.ledger._confirmed_plans
+        assert isinstance(looks, HeldLooks)
+        return looks
 
     @property
     def checkpoint(self) -> Checkpoint:
@@ -110,6 +123,8 @@ class Driver(Membership):
         if self.stage == "plan":
             due = [("plan", name, None), ("plan", name, 1)]
         due += [("answer", name, number) for number in range(len(self.survey.waiting))]
+        if self.looks.waits:
+            due.append(("look", name))
         if self.member is None:
             return [*due, ("join", name)]
         if not self.known:
@@ -128,7 +143,7 @@ class Driver(Membership):
         due: list[tuple[object, ...]] = []
         if self.untold and not self.draining:
             due.append(("on_assign", self.name))
-        if self.ledger._acquired and not self.draining:
+        if self.ledger._acquired - self.ledger._draining or self.looks.answered:
             due.append(("idle", self.name))
         if self.reports.waits or self.ledger._unclosed:
             due.append(("close", self.name))
@@ -138,8 +153,14 @@ class Driver(Membership):
         """Reports that may reach it, or never do; and looks at what it holds for others, which take some time without a plan."""
         reports = [("report", self.name, age) for age in (0, 1) if age <= self.durable_plan]
         noise = [("noise", self.name, of) for of in ("next", "another")]
-        owed = not self.draining and any(record.owed for record in self.ledger._records.values())
+        owed = any(record.owed for record in self.ledger._records.values())
         return [*reports, *noise, *([("idle", self.name)] if owed else [])]
+
+    def do_begin(self) -> bool:
+        """Look at what the group holds, before it joins."""
+        self.ledger.look_around(FakeReader(self).subscribed())
+        self.knows = self.knew = self.world.written_by_members()
+        return True
 
     # Micro-batches, in Spark's order of calls.
 
@@ -147,9 +168,7 @@ class Driver(Membership):
         """latestOffset(start): `start` is in the commit log."""
         if self.stage == "durable":
             self.reports.claimed = None
-            self.ledger.durable(self.plan.plan)
-            self.ledger.settle()
-            self.again = self.ledger.to_reread()
+            self.again, self.knew = self.ledger.begin_plan(self.plan.plan).again, self.knows
             self.stage = "plan"
         return False
 
@@ -169,7 +188,7 @@ class Driver(Membership):
         """Something is lost: it is left behind, and the positions are looked at again."""
         if self.stage == "leave":
             self.ledger.go_on(self.losses)
-            self.again = self.ledger.to_reread()
+            self.again, self.knew = self.ledger.opened().again, self.knows
             self.stage = "plan"
         return False
 
@@ -177,7 +196,7 @@ class Driver(Membership):
         """latestOffset gives the plan to Spark, or `start` again."""
         if self.stage != "propose":
             return False
-        kept = self.ledger.propose(self.ranges)
+        kept = self.ledger.propose_or_confirm(self.ranges)
         if not any(one.size for offsets in kept.values() for one in offsets):
             self.stage = "rest" if self.batch else "name"
             return False
@@ -196,7 +215,6 @@ class Driver(Membership):
     def do_rest(self) -> bool:
         """Nothing new: Spark asks again, with the same start."""
         if self.stage == "rest":
-            self.ledger.confirm()
             self.stage = "durable"
         return False
 
@@ -220,6 +238,8 @@ class Driver(Membership):
     def _log(self) -> bool:
         """Write the next batch to the offset log; a driver that finds one there dies."""
         checkpoint = self.checkpoint
+        if checkpoint.put_aside is not None:
+            raise Violation("a restored checkpoint goes on", f"{self.name} logs batch {self.batch}")
         if checkpoint.batches != self.batch:
             self.do_crash()
             return False
@@ -376,7 +396,7 @@ class Driver(Membership):
                 ledger._stream.durable,
                 frozenset(ledger._acquired),
                 ledger._planned,
-                ledger._confirmed_plans.spared,
+                self.looks.key(ledger._stream.name, takes_over=ledger._held_ranges.takes_over),
             ),
             *(ledger._claimed, ledger._report, ledger._unclosed, self.reports.key()),
             *(ledger._blocked_at is None, self.survey.key()),

@@ -36,8 +36,8 @@ def partition(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
-THIS_VERSION = '{"v":1,'
-NEXT_VERSION = '{"v":2,"k":"later",'
+THIS_VERSION = '{"v":2,'
+NEXT_VERSION = '{"v":3,"k":"later",'
 """How the records of this version begin, and those of the next one."""
 
 

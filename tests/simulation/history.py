@@ -6,13 +6,13 @@ import itertools
 import logging
 import random
 import re
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
-from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.group import Fencing
@@ -36,6 +36,7 @@ WEIGHTS = {
     "expire": 9,
     "recreate": 4,
     "upgrade": 2,
+    "restore": 4,
     "report": 4,
 }
 """How often a kind of action is drawn, where 1 is not said."""
@@ -88,13 +89,14 @@ def draw_setting(chance: random.Random) -> Setting:
         records=chance.choice((2, 3, 5, 8)),
         protocol=chance.choice(("classic", "consumer")),
         second_drivers=kind == 0,
-        other_client=kind == 1,
+        other_client=kind == 1 or (kind == 5 and chance.random() < 0.5),
         expiry=kind == 2,
         outstanding=REREAD.get(kind, HOLD),
         deletions=kind == 4,
         recreations=kind == 9,
         room=room,
         upgrades=kind == 7,
+        restores=kind == 8,
     )
     # Drawn apart, so that the other histories stay as they are.
     apart = random.Random(f"fencing after {chance.getstate()}")
@@ -370,19 +372,25 @@ def explore(
     return Explored(len(seen), len(ended), None)
 
 
-AT_ONCE = ("join", "sync", "on_assign", "answer", "idle", "plan", "propose", "rest", "name", "acknowledge")
+AT_ONCE = ("join", "sync", "on_assign", "answer", "look", "idle", "plan", "propose", "rest", "name", "acknowledge")
 """Steps that an exhaustive search does not hold up, to keep the states few. The random histories do. It holds up `sync` if epochs
 rise silently: there they are what is looked at."""
+
+AT_ONCE_AT_MOST = 3
+"""How often one step is taken at once: to ask, to act on the answer, and to ask on. One that is refused stays due."""
 
 
 def _go_on(world: World, limit: int | None) -> None:
     at_once = AT_ONCE if world.setting.fencing == "equal" else tuple(step for step in AT_ONCE if step != "sync")
-    for _ in at_once:  # more than any chain of them is long; one that is refused stays due
-        steps = [action for action in world.actions()[0] if action[0] in at_once and (action[0] != "plan" or action[2] == limit)]
+    taken: Counter[Action] = Counter()
+    while steps := [
+        action
+        for action in world.actions()[0]
+        if action[0] in at_once and (action[0] != "plan" or action[2] == limit) and taken[action] < AT_ONCE_AT_MOST
+    ]:
         for action in steps:
             world.apply(action)
-        if not steps:
-            return
+        taken.update(steps)
 
 
 _Path: TypeAlias = "tuple[Action, _Path | None]"

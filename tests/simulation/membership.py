@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import partition
+from tests.simulation.looks import HeldLooks
 from tests.simulation.reports import Reports, check_closed
 from tests.simulation.survey import HeldSurvey
 
@@ -22,6 +23,11 @@ class Membership:
     ledger: Ledger
     survey: HeldSurvey
     answer: str
+
+    @property
+    def looks(self) -> HeldLooks:
+        """What it asks of the group beside its own partitions."""
+        raise NotImplementedError
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -86,20 +92,21 @@ class Membership:
         """The brokers answer one of the questions about partitions that are to be adopted, wanted or not any more."""
         return self.survey.answer(number)
 
+    def do_look(self) -> bool:
+        """The group answers what its other records show."""
+        self.looks.answer()
+        return False
+
     def do_idle(self) -> bool:
-        """Between polls: close and settle what is confirmed, adopt what the brokers have answered for, and ask again."""
-        if not self.draining:
-            with self.looking_at_reports(self.held):
-                self.ledger.idle()
+        """Between polls, or while on_revoke waits: close and settle what is confirmed, and adopt what the brokers have answered
+        for."""
+        with self.looking_at_reports(self.held):
+            self.ledger.idle()
         return False
 
     def do_close(self) -> bool:
-        """Act on a report that has come: between polls, or while on_revoke waits."""
-        if not self.draining:
-            return self.do_idle()
-        with self.looking_at_reports(self.held):
-            self.ledger.close_reported()
-        return False
+        """The same, because a report has come."""
+        return self.do_idle()
 
     def do_revoke(self) -> bool:
         """on_revoke begins."""

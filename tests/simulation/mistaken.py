@@ -60,6 +60,14 @@ def adopted_with_the_durable_plan(stream: Stream, *arguments: Any, **named: Any)
     return adopted if adopted.open else adopted.model_copy(update={"logged": stream.durable, "done": stream.durable})
 
 
+def earlier_owners_forgotten(*arguments: Any, **named: Any) -> CommitRecord:
+    return handoff.adopt(*arguments, **named).model_copy(update={"past": None})
+
+
+def any_checkpoint_taken(*_: Any) -> None:
+    """A checkpoint is never behind."""
+
+
 def open_claims_forgotten(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
     if isinstance(commit, CommitRecord) and commit.stream != stream.name:
         commit = commit.model_copy(update={"open": ()})
@@ -120,20 +128,6 @@ def only_new_in_open(before: CommitRecord, written: CommitRecord) -> dict[str, A
 
 def reread_range_still_owed(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
     return {**only_new_in_open(before, written), "owed": before.owed}
-
-
-def rest_forgotten(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
-    return {"owed": tuple(entry for entry in written.owed if entry in before.owed)}
-
-
-def rest_owed_to_the_wrong_stream(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
-    mine = (entry._replace(stream=written.stream, plan=written.logged) for entry in written.owed if entry not in before.owed)
-    return {"owed": (*(entry for entry in written.owed if entry in before.owed), *mine)}
-
-
-def owed_part_left(*arguments: Any, **named: Any) -> Verdict:
-    verdict = handoff.claim(*arguments, **named)
-    return replace(verdict, read=tuple(offsets for offsets in verdict.read if offsets in planned(*arguments)))
 
 
 def earlier_topic_believed(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:

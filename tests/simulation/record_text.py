@@ -16,7 +16,7 @@ LONGEST_NAME = 64
 
 def metadata_bytes(room: int) -> int:
     """The limit of a text that has room for so many owed ranges, whatever the numbers in it, and for no more."""
-    return 204 + 86 * room
+    return 222 + 86 * room
 
 
 @contextmanager
@@ -34,6 +34,6 @@ def limited(room: int) -> Iterator[None]:
 
 def register_of(record: CommitRecord, *, newer: bool) -> Register:
     """What the coordinator gets from a driver of today, or of the next version, whose records have a field more."""
-    assert commit_record.VERSION == 1
+    assert commit_record.VERSION == 2
     text = record.metadata()
     return record.offset, NEXT_VERSION + text.removeprefix(THIS_VERSION) if newer else text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from spark_groupsource.handoff.owed_ranges import HOLD, OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
 from tests.simulation.group import Fencing, Protocol
 
 
@@ -31,6 +31,8 @@ class Setting:
     """The topic may be deleted and created again, without its records."""
     deletions: bool = False
     """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
+    restores: bool = False
+    """An older copy may be put in the place of a stopped query's checkpoint, without a plan that the group knows."""
     room: int = 0
     """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
     upgrades: bool = False

@@ -10,7 +10,6 @@ import pytest
 
 from tests.simulation.counterexamples import (
     CAME_BACK,
-    CUT_RANGE,
     DRAINING_FOR_EACH_OTHER,
     LATE_CLOSE,
     LATE_CONFIRMATION,
@@ -21,7 +20,7 @@ from tests.simulation.counterexamples import (
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
-from tests.simulation.faults import ACCEPTED_IN_PART, FAULTS, REREADING, UNLIKELY_FAULTS, Fault
+from tests.simulation.faults import ACCEPTED_IN_PART, FAULTS, UNLIKELY_FAULTS, Fault
 from tests.simulation.history import explore, finish, quiet, run
 from tests.simulation.setting import Setting
 from tests.simulation.world import Action, World
@@ -97,10 +96,6 @@ def test_a_report_closes_the_record_that_a_partition_came_back_with() -> None:
 
 def test_a_range_that_went_away_and_came_back_is_settled_without_new_records() -> None:
     assert _outcome(OWED_TO_ONESELF) == ("", [])
-
-
-def test_the_rest_of_a_range_that_was_cut_is_read_by_the_stream_that_it_is_owed_to() -> None:
-    assert _outcome(CUT_RANGE, setting=REREADING) == ("", [])
 
 
 def test_claims_that_were_accepted_in_part_are_made_again() -> None:

@@ -22,7 +22,7 @@ from spark_groupsource.errors import (
     MemberUnknown,
 )
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.commit_record import CommitRecord, mark_of
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Account, Violation
 from tests.simulation.checkpoint import Checkpoint
@@ -38,7 +38,7 @@ Action: TypeAlias = tuple[Any, ...]
 LETTERS = "ABCD"
 FAULTS = frozenset(
     {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
-    | {"recreate"}
+    | {"recreate", "restore"}
 )
 """Actions that never happen once a history's faults are over."""
 
@@ -66,6 +66,8 @@ class World:
         self.recreated = 0
         """How often the topic was deleted and created again."""
         self.writes = 0
+        self.written: dict[str, int] = {}
+        """The newest plan of each stream that a record of its own has had."""
         self.refused: list[str] = []
         """Drivers that have failed because their checkpoint is behind the group, or a record is of the next version."""
         self.faults_over = False
@@ -80,6 +82,7 @@ class World:
         twin.drivers = {name: driver.clone(twin) for name, driver in self.drivers.items()}
         twin.other = self.other and self.other.clone(twin)
         twin.late, twin.refused, twin.newer = list(self.late), list(self.refused), set(self.newer)
+        twin.written = dict(self.written)
         return twin
 
     def partitions(self) -> list[TopicPartition]:
@@ -101,6 +104,8 @@ class World:
             running = self._running(number)
             if not running:
                 due.append(("start", checkpoint.letter))
+                if self.setting.restores and self.known_to_the_group(checkpoint):
+                    may.append(("restore", checkpoint.letter))
                 if self.setting.deletions and checkpoint.named:
                     may.append(("delete", checkpoint.letter))
             elif running == 1 and self.setting.second_drivers:
@@ -191,6 +196,8 @@ class World:
             if not self.streams[driver.stream].torn:
                 raise Violation("a healthy checkpoint is called behind", str(behind)) from behind
             self.refused.append(driver.name)
+            if self.streams[driver.stream].put_aside is not None:
+                self.streams[driver.stream].put_back()
             return driver.do_crash()
         except CommitRecordTooNew as too_new:
             if driver.newer or not self.newer:
@@ -215,16 +222,23 @@ class World:
         if self.streams[driver.stream].newer:
             self.newer.add(driver.name)
         self.drivers[driver.name] = driver
-        return True
+        return self._guarded(driver, driver.do_begin, [])
 
     def do_restore(self, letter: str) -> bool:
-        """Somebody puts back an older copy of the checkpoint, without its newest plan. Never drawn: it may lose records."""
+        """Somebody puts an older copy in the place of a stopped query's checkpoint, without its newest plan.
+
+        Not if the group does not know of that plan. Then nobody can tell.
+        """
         checkpoint = self.streams[LETTERS.index(letter)]
-        checkpoint.offset_log.pop()
-        checkpoint.batches -= 1
-        checkpoint.committed = min(checkpoint.committed, checkpoint.logged)
-        checkpoint.torn = True
+        if self._running(LETTERS.index(letter)) or not self.known_to_the_group(checkpoint):
+            return False
+        checkpoint.restore()
         return True
+
+    def known_to_the_group(self, checkpoint: Checkpoint) -> bool:
+        """Whether the newest plan of the checkpoint was ever in a record of the group."""
+        newest = checkpoint.logged
+        return checkpoint.put_aside is None and 0 <= newest <= self.written.get(checkpoint.named, -1)
 
     def do_delete(self, letter: str) -> bool:
         """Somebody deletes the checkpoint of a stopped query."""
@@ -327,11 +341,12 @@ class World:
             may_reread = self.setting.outstanding.reread_after_s is not None
             current = record.topic_id == self.topic_id
             if current:
-                self.account.check_claim(where, record, before, may_reread=may_reread)
+                self.account.check_claim(where, record, before, self._shown_to(who) if may_reread else None)
             if self.setting.room and len(record.metadata()) > metadata_bytes(self.setting.room):
                 raise Violation("no room", f"{where}: {len(record.metadata())} bytes: {record.metadata()}")
             if may_reread:
                 self.account.note_adoption(where.partition, record, *self._writers_and_owners())
+            self.written[record.stream] = max(record.logged, self.written.get(record.stream, -1))
             self.group.registers[where.partition] = register_of(record, newer=who.partition("#")[0] in self.newer)
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
@@ -343,6 +358,18 @@ class World:
         commits = [self.group.read(number) for number in range(self.setting.partitions)]
         written = [commit.stream if isinstance(commit, CommitRecord) else "" for commit in commits]
         return written, [(owner or "")[:1] for owner in self.group.owner]
+
+    def _shown_to(self, who: str) -> list[str]:
+        """The stream that wrote each partition's record with a member that is in the group now, and was by what `who` knew."""
+        driver = self.drivers.get(who.partition("#")[0])
+        now = self.written_by_members()
+        return [stream if driver is None or stream == driver.knew[number] else "" for number, stream in enumerate(now)]
+
+    def written_by_members(self) -> list[str]:
+        """The stream that wrote each partition's record, if the member that it wrote it with is still in the group."""
+        marks = {mark_of(member) for member in self.group.epochs}
+        commits = [self.group.read(number) for number in range(self.setting.partitions)]
+        return [commit.stream if isinstance(commit, CommitRecord) and commit.member in marks else "" for commit in commits]
 
     def unanswered(self, driver: Driver, records: Mapping[TopicPartition, CommitRecord], *, late: bool) -> None:
         """A commit gets no answer; a late one has not reached the coordinator yet."""
@@ -372,6 +399,8 @@ class World:
                 driver.do_crash()
         for checkpoint in self.streams:
             checkpoint.newer |= self.setting.upgrades
+            if checkpoint.put_aside is not None:
+                checkpoint.put_back()
         self.late.clear()
         for number, end in enumerate(self.ends):
             self.account.append(number, self.setting.records - end)
@@ -392,7 +421,7 @@ class World:
         """Equal for worlds that behave alike."""
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
-            *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated),
+            *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated, frozenset(self.written.items())),
             tuple(self.group.had(member, where.partition, epoch) for member, epoch, records in self.late for where in records),
             tuple(checkpoint.key() for checkpoint in self.streams),
             tuple(driver.key() for driver in self.drivers.values()),

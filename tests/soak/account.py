@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_groupsource.cli.demo.count import committed_files
+from devtools.demo.count import committed_files
 from tests.chaos.evidence import Row
 
 MOST_NAMED = 5

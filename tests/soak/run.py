@@ -13,8 +13,8 @@ from pathlib import Path
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from spark_groupsource.dev_broker import Cluster, Node
-from spark_groupsource.dev_broker.ready import quiet_client
+from devtools.broker import Cluster, Node
+from devtools.broker.ready import quiet_client
 from tests.chaos.counter import CountingProducer
 from tests.chaos.pool import Pool
 from tests.conftest import SHORT_SESSIONS

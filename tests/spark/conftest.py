@@ -13,7 +13,7 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from benchmarks.spark_jars import iceberg_jars, spark_format_jars, spark_kafka_jars
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
 from tests.support.queries import Queries

@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.frames import assert_rows
 from tests.support.group_offsets import committed_offsets

@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
+from devtools.broker import Cluster
 from spark_groupsource import register
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.spark.durable_listener import DurableListener
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets, total_lag

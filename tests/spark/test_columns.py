@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.frames import assert_rows, assert_same_rows
 from tests.support.group_offsets import committed_offsets

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
 from tests.support.running_page import command, write_program

@@ -16,13 +16,13 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from click.testing import CliRunner
 
-from spark_groupsource.cli.demo.count import committed_files, count_records
-from spark_groupsource.cli.main import main
+from devtools.demo.__main__ import demo as command
+from devtools.demo.count import committed_files, count_records
+from spark_groupsource.errors import GroupKafkaError
 from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
 
-DEMO = [sys.executable, "-c", "from spark_groupsource.cli.main import main; main()", "demo"]
+DEMO = [sys.executable, "-m", "devtools.demo"]
 DEMO_LIMIT_S = 400
 
 StartDemo = Callable[..., subprocess.Popen[str]]
@@ -124,17 +124,18 @@ def test_a_query_that_fails_is_reported_with_the_end_of_its_log(start_demo: Star
     all_have_ended(mark)
 
 
-def test_without_java_the_demo_says_what_to_install() -> None:
-    shown = CliRunner().invoke(main, ["demo"], env={"JAVA_HOME": "", "PATH": ""})
-    assert shown.exit_code == 1
-    assert "Install Java 17" in shown.output
+def test_without_java_the_demo_says_what_to_install(start_demo: StartDemo) -> None:
+    demo = start_demo(JAVA_HOME="", PATH="")
+    output, _ = demo.communicate(timeout=DEMO_LIMIT_S)
+    assert demo.returncode == 1
+    assert "Install Java 17" in output
+    assert "Traceback" not in output
 
 
-def test_without_pyspark_the_demo_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_pyspark_the_demo_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
-    shown = CliRunner().invoke(main, ["demo"])
-    assert shown.exit_code == 1
-    assert "pip install 'spark-groupsource[spark]'" in shown.output
+    with pytest.raises(GroupKafkaError, match="make demo"):
+        command.main([], standalone_mode=False)
 
 
 # The count.

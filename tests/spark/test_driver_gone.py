@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.cli.demo.query_process import QueryProcess
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
+from devtools.demo.query_process import QueryProcess
 from tests.conftest import MakeTopic, Produce
 from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
 from tests.support.waiting import until

@@ -12,8 +12,8 @@ import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
+from devtools.broker import Cluster
 from spark_groupsource import register
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
 from tests.support.running_page import PAGE

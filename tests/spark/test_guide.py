@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.group_offsets import committed_offsets, end_offsets
 from tests.support.page_programs import program
 

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from devtools.broker.ports import free_ports, is_free
 from spark_groupsource import LagListener, LagSnapshot
-from spark_groupsource.dev_broker.ports import free_ports, is_free
 from spark_groupsource.metrics.progress import BYTES, ROWS
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL

@@ -14,8 +14,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame, SparkSession
 
+from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.frames import assert_rows
 from tests.support.group_offsets import end_offsets

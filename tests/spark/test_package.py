@@ -20,8 +20,8 @@ import py4j  # type: ignore[import-untyped]
 import pyspark
 import pytest
 
+from devtools.broker import Cluster
 from spark_groupsource import __version__
-from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.spark_process import JVM_OPTIONS, ROOT
 
@@ -174,5 +174,5 @@ def test_the_command_line_is_an_extra(installed: Installed) -> None:
     installed.install("[cli]")
     done = installed.groupkafka("--version")
     assert (done.returncode, done.stdout) == (0, f"groupkafka, version {__version__}\n"), done.stderr
-    imports = "import spark_groupsource.cli.main, spark_groupsource.cli.render, spark_groupsource.cli.demo.view"
+    imports = "import spark_groupsource.cli.main, spark_groupsource.cli.render"
     assert run([installed.python, "-c", imports], installed.folder).returncode == 0

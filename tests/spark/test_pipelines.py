@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.queries import all_confirmed
 from tests.support.sinks import written

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import Produce
 from tests.support.waiting import until
 
@@ -40,7 +40,11 @@ def make(target: str) -> str:
 
 
 def test_make_demo_runs_the_demo() -> None:
-    assert ".venv/bin/groupkafka demo" in make("demo")
+    assert ".venv/bin/python -m devtools.demo" in make("demo")
+
+
+def test_make_broker_runs_the_broker() -> None:
+    assert ".venv/bin/python -m devtools.broker" in make("broker")
 
 
 def test_make_test_runs_the_whole_suite() -> None:
@@ -167,7 +171,9 @@ def test_the_foreach_batch_of_the_handoff_page_writes_each_record_once(
 
 
 def test_the_broker_prints_its_address_and_ends_with_ctrl_c() -> None:
-    broker = subprocess.Popen([GROUPKAFKA, "broker"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    broker = subprocess.Popen(
+        [sys.executable, "-m", "devtools.broker"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     with broker:
         assert broker.stdout is not None
         assert re.match(r"bootstrap\.servers=127\.0\.0\.1:\d+$", broker.stdout.readline().strip())

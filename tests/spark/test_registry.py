@@ -24,8 +24,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.spark_jars import spark_format_jars
+from devtools.broker import Cluster
 from spark_groupsource import read_properties
-from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.registry import Registry, registry
 from tests.support.spark_process import ROOT

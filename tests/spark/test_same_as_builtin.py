@@ -17,7 +17,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets
 from tests.support.pairs import Asked, MakePair, Timed, by_partition, numbers

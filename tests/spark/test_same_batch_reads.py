@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.frames import assert_same_rows
 from tests.support.pairs import MakePair, Timed, by_partition, numbers

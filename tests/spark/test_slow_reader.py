@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.spark_process import ROOT, environment
 

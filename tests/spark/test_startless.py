@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.startless_reader import StartlessReader

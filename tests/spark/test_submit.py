@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.queries import all_confirmed
 from tests.support.running_page import command, write_program

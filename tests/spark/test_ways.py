@@ -16,8 +16,8 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamReader
 
+from devtools.broker import Cluster
 from spark_groupsource.checkpoint.offset_log import source_lines
-from spark_groupsource.dev_broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.queries import all_confirmed, needs_admission_control
 from tests.support.spark_conf import setting

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.waiting import until
 
 

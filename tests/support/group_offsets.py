@@ -5,7 +5,7 @@ from __future__ import annotations
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 
 
 def committed_offsets(cluster: Cluster, group: str, topic: str) -> dict[int, int]:

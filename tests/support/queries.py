@@ -13,8 +13,8 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource.cli.demo.count import committed_files
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
+from devtools.demo.count import committed_files
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.support.group_offsets import total_lag
 from tests.support.sinks import written

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.downloads import downloaded
-from spark_groupsource.dev_broker.ivy import find_ivy
-from spark_groupsource.dev_broker.java import find_java
-from spark_groupsource.dev_broker.ports import free_ports
+from devtools.broker.ivy import find_ivy
+from devtools.broker.java import find_java
+from devtools.broker.ports import free_ports
 from tests.support.spark_process import START_LIMIT_S, SparkProcess, running
 from tests.support.waiting import until
 

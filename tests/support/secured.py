@@ -23,7 +23,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from tests.support.tokens import TokenServer, token_server
 
 USER = "reader"

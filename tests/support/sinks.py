@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from spark_groupsource.cli.demo.count import committed_files
+from devtools.demo.count import committed_files
 
 
 def written(folder: Path) -> list[tuple[int, int]]:

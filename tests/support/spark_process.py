@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from spark_groupsource.dev_broker import watch
+from devtools.broker import watch
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -67,6 +67,11 @@ class SparkProcess:
         match = found()
         assert match is not None
         return match[1]
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended by itself."""
+        return self._watcher.poll() is not None
 
     def terminate(self) -> None:
         """Send SIGTERM to the program, and to none of the processes that it has started."""

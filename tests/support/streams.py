@@ -16,6 +16,7 @@ from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from tests.support.group_reader import NothingHeld
 from tests.support.waiting import until
 
 
@@ -32,7 +33,7 @@ class MemberStream:
             Stream(name),
             self.commits,
             survey=Survey(partial(look_up, starting_offsets=topics.starts, topic_ids=topics.ids, log_starts=topics.starts)),
-            all_partitions=topics.partitions,
+            reader=NothingHeld(),
         )
 
     @property

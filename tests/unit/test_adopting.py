@@ -6,14 +6,15 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
-from spark_groupsource.errors import BrokerUnavailable, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, CheckpointBehindGroup, TopicNotFound
 from spark_groupsource.group.adoption import Lookup
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, mark_of
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.simulation.survey import HeldSurvey
+from tests.support.waiting import until
 
 RECORDED, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
 OTHER = TopicPartition("returns", 0)
@@ -39,7 +40,7 @@ class Group(FencedCommits):
         self.ledger = Ledger(
             *(Stream("a" * 12), self),
             survey=self.survey,
-            all_partitions=lambda: [RECORDED, NEW],
+            reader=self,
             patience_s=PATIENCE_S,
             clock=lambda: self.now,
         )
@@ -51,7 +52,23 @@ class Group(FencedCommits):
         known = {partition: commit for partition, commit in commits.items() if partition not in unknown}
         return Lookup(known, dict.fromkeys(known, 7), dict.fromkeys(self.gone), unknown, [])
 
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
+    @property
+    def member(self) -> str:
+        return mark_of("me-1")
+
+    def subscribed(self) -> dict[TopicPartition, GroupCommit]:
+        return dict(self.commits)
+
+    def others(self) -> list[GroupCommit]:
+        return []
+
+    def members(self) -> frozenset[str]:
+        return frozenset({self.member})
+
+    def rest(self) -> None:
+        pass
+
+    def fetch(self, partitions: Iterable[TopicPartition], *, timeout_s: float = 0) -> dict[TopicPartition, GroupCommit]:  # noqa: ARG002
         if self.unreachable:
             raise BrokerUnavailable("the coordinator is down")
         return {partition: self.commits.get(partition) for partition in partitions}
@@ -231,3 +248,88 @@ def test_the_commits_of_deleted_topics_are_found_among_many_by_halving(group: Gr
     group.refused = {"topic-07", "topic-50"}
     group.acquire(*partitions)
     assert group.ledger.positions.keys() == {one for one in partitions if one.topic not in group.refused}
+
+
+def held_by_another(plan: int = 3) -> CommitRecord:
+    return CommitRecord(stream="them", logged=plan, done=plan - 1, next=20, open=(OpenRange(0, 20),))
+
+
+class TestRangesThatAreHeldForAnotherStream:
+    """What its records show as done is asked on another thread."""
+
+    @pytest.fixture
+    def group(self) -> Group:
+        group = Group()
+        group.commits[RECORDED] = held_by_another()
+        return group
+
+    def owed(self, group: Group) -> list[str]:
+        record = group.ledger.known()[RECORDED]
+        return [entry.stream for entry in record.owed]
+
+    def until_heard(self, group: Group) -> None:
+        until(lambda: group.ledger._confirmed_plans._answers.qsize() > 0, "the answer")
+
+    def test_are_dropped_when_the_answer_has_come_and_planning_waits_for_the_first_one(self, group: Group) -> None:
+        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.acquire(RECORDED)
+        assert self.owed(group) == ["them"]
+        assert not group.ledger.ready()
+        self.until_heard(group)
+        group.pass_time(0)
+        assert group.ledger.ready()
+        assert self.owed(group) == []
+
+    def test_are_known_to_be_done_from_a_look_before_joining(self, group: Group) -> None:
+        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.ledger.look_around(group.subscribed())
+        group.acquire(RECORDED)
+        assert self.owed(group) == []
+        assert group.ledger.ready()
+
+    def test_are_logged_once_they_are_known_to_be_held(self, group: Group, caplog: pytest.LogCaptureFixture) -> None:
+        group.acquire(RECORDED)
+        assert "held back" not in caplog.text
+        self.until_heard(group)
+        group.pass_time(0)
+        assert caplog.text.count("is held back: stream them claimed it in plan 3") == 1
+
+    def test_are_asked_about_with_each_plan_and_between_triggers(self, group: Group) -> None:
+        group.acquire(RECORDED)
+        self.until_heard(group)
+        group.pass_time(0)
+        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.now += 3
+        group.ledger.settle()
+        self.until_heard(group)
+        group.pass_time(0)
+        assert self.owed(group) == []
+
+
+def test_a_checkpoint_behind_the_group_is_refused_before_the_member_joins(group: Group) -> None:
+    with pytest.raises(CheckpointBehindGroup, match=f"{OTHER}: the group knows plan 5"):
+        group.ledger.look_around({OTHER: CommitRecord(stream="a" * 12, logged=5, done=5, next=9)})
+
+
+def test_partitions_are_adopted_while_others_drain_but_not_those_that_drain(group: Group) -> None:
+    group.acquire(RECORDED)
+    group.ledger.acquired(frozenset({NEW, OTHER}))
+    group.ledger.draining(frozenset({RECORDED, OTHER}))
+    group.pass_time(0)
+    assert group.ledger.positions.keys() == {NEW}
+    assert OTHER not in group.commits
+    group.ledger.released(frozenset({RECORDED, OTHER}))
+    group.acquire(OTHER)
+    assert group.ledger.positions.keys() == {NEW, OTHER}
+
+
+def test_a_finished_plan_that_no_record_can_show_is_worth_one_warning(group: Group, caplog: pytest.LogCaptureFixture) -> None:
+    group.acquire(NEW)
+    stream = Stream("a" * 12, 0, -1, {NEW: (OffsetRange(7, 9),)})
+    group.ledger.propose(stream.ranges)
+    assert group.ledger.claim(stream).granted == stream.ranges
+    group.ledger.lost(frozenset({NEW}))
+    group.ledger.durable(0)
+    for _ in range(3):
+        group.ledger.confirm()
+    assert caplog.text.count("plan 0 of stream aaaaaaaaaaaa is finished, but this query owns no partition now") == 1

@@ -7,7 +7,8 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, MEMBER_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, HANDLING, MEMBER_ERRORS, REQUEST_ERRORS, explain
+from tools.pages import OPERATIONS, with_trouble
 
 ON_COMMIT = {
     "ILLEGAL_GENERATION": errors.GenerationChanged,
@@ -139,3 +140,10 @@ def test_only_passing_errors_are_tried_again() -> None:
         "NOT_COORDINATOR",
         "_WAIT_COORD",
     }
+
+
+def test_the_page_shows_what_becomes_of_each_error() -> None:
+    page = OPERATIONS.read_text(encoding="utf-8")
+    assert with_trouble(page) == page, "run `make pages`"
+    assert HANDLING.keys() >= {kind for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for kind in table.values()}
+    assert all(kind.passing <= (done.option == "assignmentTimeout") for kind, done in HANDLING.items())

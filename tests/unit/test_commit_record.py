@@ -20,6 +20,8 @@ from spark_groupsource.handoff.commit_record import (
     Newer,
     OpenRange,
     OwedRange,
+    PastStream,
+    mark_of,
     read_commit,
 )
 from spark_groupsource.partition import OffsetRange
@@ -118,6 +120,7 @@ def test_a_record_of_version_1_is_read_for_ever() -> None:
     stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
     record = read_commit(stored["offset"], stored["metadata"])
     assert record == CommitRecord(
+        v=1,
         stream=STREAM,
         logged=41,
         done=40,
@@ -130,10 +133,63 @@ def test_a_record_of_version_1_is_read_for_ever() -> None:
     assert record.owed[0].range == OffsetRange(120, 180)
 
 
+def test_a_record_of_version_2_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "commit_record_v2.json").read_text())
+    record = read_commit(stored["offset"], stored["metadata"])
+    assert record == CommitRecord(stream=STREAM, logged=41, done=41, next=300, member="hJ4Kx0_Zt-8")
+    assert isinstance(record, CommitRecord)
+    assert record.metadata() == stored["metadata"]
+
+
+def test_a_record_of_version_2_with_every_field_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "commit_record_v2_all_fields.json").read_text())
+    record = read_commit(stored["offset"], stored["metadata"], "MkU3OEVBNTcwNTJENDM2Qg")
+    assert record == CommitRecord(
+        stream=STREAM,
+        logged=41,
+        done=40,
+        next=300,
+        open=(OpenRange(200, 300),),
+        owed=(OwedRange(OTHER, 7, 120, 180, 1_763_744_384),),
+        claimed_at=1_763_744_390,
+        topic_id="Zm9vYmFyYmF6cXV4MTIzNA",
+        cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
+        member="hJ4Kx0_Zt-8",
+        past=(PastStream(OTHER, 7), PastStream("b", 0)),
+    )
+    assert isinstance(record, CommitRecord)
+    assert record.metadata() == stored["metadata"]
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        '"v":1,"m":"hJ4Kx0_Zt-8"',
+        '"v":1,"past":[["a",0]]',
+        '"v":2,"m":"short"',
+        '"v":2,"past":[]',
+        f'"v":2,"past":{json.dumps([["a", number] for number in range(9)], separators=(",", ":"))}',
+        '"v":2,"past":[["a"]]',
+        '"v":2,"past":null',
+    ],
+)
+def test_fields_that_a_version_does_not_have_make_a_commit_foreign(more: str) -> None:
+    version, field = more.split(",", 1)
+    metadata = f'{{{version},"s":"a","n":1,"done":1,"next":5,"open":[],"owed":[],{field}}}'
+    assert read_commit(5, metadata) == Foreign(5)
+
+
+def test_the_mark_of_a_member_is_short_and_differs_for_each() -> None:
+    marks = {mark_of(member) for member in ("rdkafka-1", "rdkafka-2", "x" * 300)}
+    assert {len(mark) for mark in marks} == {11}
+    assert len(marks) == 3
+
+
 def test_a_record_of_version_1_with_every_field_is_read_for_ever() -> None:
     stored = json.loads((FORMATS / "commit_record_v1_all_fields.json").read_text())
     record = read_commit(stored["offset"], stored["metadata"], "MkU3OEVBNTcwNTJENDM2Qg")
     assert record == CommitRecord(
+        v=1,
         stream=STREAM,
         logged=41,
         done=40,
@@ -375,8 +431,8 @@ class TestALaterFormat:
     @pytest.mark.parametrize(
         "metadata",
         [
-            '{"v":2,"s":"a91d0c77e2b4f635"}',
-            '{"v":2,"s":"a91d0c77e2b4f635","n":4,"done":3,"next":100,"open":[[50,100]],"owed":[],"what":{"is":["new"]}}',
+            '{"v":3,"s":"a91d0c77e2b4f635"}',
+            '{"v":3,"s":"a91d0c77e2b4f635","n":4,"done":3,"next":100,"open":[[50,100]],"owed":[],"what":{"is":["new"]}}',
             '{"s":"a91d0c77e2b4f635","v":17}',
         ],
     )

@@ -7,26 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.options.model import Options
+from spark_groupsource.options.model import DESCRIBED
 from tools import wheels
 
 ROOT = Path(__file__).parents[2]
 COMPARED, PLATFORMS = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("\n## Platforms\n")
 LINES = [line for line in COMPARED.splitlines() if line.startswith("| ") and not re.match(r"\| (option|behaviour) \|", line)]
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")
-
-# Options that Spark's source does not have: docs/options.md has them.
-OURS = {
-    "handoff",
-    "handoff.drainTimeout",
-    "outstandingClaims",
-    "outstandingClaims.grace",
-    "assignmentTimeout",
-    "checkpointLocation",
-    "kafkaConsumer.bufferBytes",
-    "metrics.port",
-    "metrics.host",
-}
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -38,7 +25,7 @@ def test_each_line_names_a_test_that_there_is(line: str) -> None:
 
 def test_every_option_has_a_line() -> None:
     first_cells = " ".join(line.split("|")[1] for line in LINES)
-    options = {field.alias or name for name, field in Options.model_fields.items() if name != "kafka"} - OURS
+    options = {name for name, about in DESCRIBED.items() if not about.only_here}
     assert len(options) > 20
     assert [option for option in sorted(options) if f"`{option}`" not in first_cells] == []
 

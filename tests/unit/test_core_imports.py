@@ -28,6 +28,7 @@ IN_A_WORKER = {
         "lost_ranges",
         "native_api",
         "native_arrow",
+        "native_client",
         "native_consumer",
         "native_tokens",
         "pure_arrow",
@@ -40,6 +41,7 @@ IN_A_WORKER = {
     "partition": set(),
     "patience": set(),
     "spark": {"datasource", "stderr_log", "task", "worker_garbage", "worker_socket"},
+    "timeouts": set(),
     "version": set(),
 }
 

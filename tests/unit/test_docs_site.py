@@ -13,7 +13,15 @@ import pytest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[2]
-PARTS = ("mkdocs.yml", "tools/docs_site.py", "docs", "conf", "notebooks", *(page.name for page in ROOT.glob("*.md")))
+PARTS = (
+    "mkdocs.yml",
+    "tools/docs_site.py",
+    "docs",
+    "conf",
+    "notebooks",
+    "benchmarks/results",
+    *(page.name for page in ROOT.glob("*.md")),
+)
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "conf").rglob("*.md")]
 
 

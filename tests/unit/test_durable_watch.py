@@ -17,7 +17,8 @@ from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
-from spark_groupsource.query.durable_watch import AT_STOP_S, UNHEARD_S, DurableWatch
+from spark_groupsource.query.durable_watch import DurableWatch
+from spark_groupsource.timeouts import AT_STOP_S, UNHEARD_S
 from tests.support.waiting import until
 
 STREAM, OTHER = "0123456789abcdef", "fedcba9876543210"

@@ -1,115 +1,253 @@
-"""Where a stream looks for the plans that other streams have confirmed, and how often."""
+"""Where a stream looks for the plans that other streams have confirmed, for the streams that run, and how often."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import TypeVar
 
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized
-from spark_groupsource.group import evidence
-from spark_groupsource.group.evidence import LOOK_ELSEWHERE_EVERY_S, ConfirmedPlans, record_that_shows
-from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OpenRange, OwedRange
+from spark_groupsource.group.evidence import ConfirmedPlans, Question, record_that_shows
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
 
-MINE, THEIRS, CLOSED = TopicPartition("mine", 0), TopicPartition("theirs", 0), TopicPartition("closed", 0)
+T = TypeVar("T")
+
+MINE, THEIRS, SHARED = TopicPartition("mine", 0), TopicPartition("theirs", 0), TopicPartition("mine", 1)
 ME = Stream("me", logged=4, durable=4)
 HOLDING = CommitRecord(stream="me", logged=4, done=4, next=20, owed=(OwedRange("them", 7, 0, 10),))
+TWO = HOLDING.model_copy(update={"owed": (*HOLDING.owed, OwedRange("third", 2, 10, 20))})
 
 
-def done(stream: str, plan: int) -> CommitRecord:
-    return CommitRecord(stream=stream, logged=plan, done=plan, next=0)
+def done(stream: str, plan: int, member: str | None = None) -> CommitRecord:
+    return CommitRecord(stream=stream, logged=plan, done=plan, next=0, member=member and mark_of(member))
 
 
-class Group(FencedCommits):
+class Group:
     """What a group holds, and which requests it got."""
 
-    def __init__(self, commits: Mapping[TopicPartition, GroupCommit], *refused: str) -> None:
-        self.commits = dict(commits)
-        self.refused = refused
-        self.failure: GroupKafkaError | None = None
-        self.asked: list[list[TopicPartition]] = []
+    def __init__(self) -> None:
+        self.here: dict[TopicPartition, GroupCommit] = {MINE: HOLDING}
+        self.elsewhere: list[GroupCommit] = []
+        self.present = {"me-1"}
+        self.failing: dict[str, GroupKafkaError] = {}
+        self.asked: list[str] = []
+
+    def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
+        return self._answer("here", lambda: dict(self.here))
+
+    def others(self) -> Iterable[GroupCommit]:
+        return self._answer("elsewhere", lambda: list(self.elsewhere))
+
+    def members(self) -> frozenset[str]:
+        return self._answer("members", lambda: frozenset(map(mark_of, self.present)))
+
+    def rest(self) -> None:
+        self.asked.append("rest")
+
+    def _answer(self, what: str, answer: Callable[[], T]) -> T:
+        self.asked.append(what)
+        if what in self.failing:
+            raise self.failing[what]
+        return answer()
+
+
+class Plans(ConfirmedPlans):
+    """Questions are answered when a test says so."""
+
+    def __init__(self, group: Group) -> None:
+        self.group = group
         self.now = 0.0
-        self.plans = ConfirmedPlans(lambda: [MINE], self.others, clock=lambda: self.now)
+        self.open: list[Question] = []
+        super().__init__(group, clock=lambda: self.now)
 
-    def others(self) -> list[TopicPartition]:
-        if self.failure is not None:
-            raise self.failure
-        return sorted(self.commits)
+    def _begin(self, question: Question) -> None:
+        self.open.append(question)
 
-    def fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        self.asked.append(sorted(partitions))
-        for partition in self.asked[-1]:
-            if partition.topic in self.refused:
-                raise NotAuthorized(partition.topic)
-        return {partition: self.commits.get(partition) for partition in self.asked[-1]}
+    def answer(self) -> None:
+        """The group answers, and the consumer's thread takes the answer."""
+        self._find_out(self.open.pop(0))
+        assert self.take()
 
-    def find(self, *holding: GroupCommit) -> dict[str, int]:
-        self.asked = []
-        return self.plans.find(self, ME, [MINE], holding or [HOLDING])
+    def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False) -> list[str]:
+        """Ask, and return which requests that took."""
+        self.group.asked = []
+        self.ask(ME, [MINE], [holding], takes_over=takes_over)
+        self.answer()
+        return [one for one in self.group.asked if one != "rest"]
 
-
-def test_other_topics_are_asked_for_what_the_subscribed_ones_do_not_settle() -> None:
-    group = Group({MINE: HOLDING, THEIRS: done("them", 7)})
-    assert group.find() == {"me": 4, "them": 7}
-    assert group.asked == [[MINE], [THEIRS]]
+    def spares(self, owned: tuple[TopicPartition, ...] = (MINE,)) -> frozenset[str]:
+        return self.spared([HOLDING], owned)
 
 
-def test_no_other_topic_is_asked_for_when_the_subscribed_ones_settle_everything() -> None:
-    group = Group({MINE: done("them", 7), THEIRS: done("them", 9)})
-    assert group.find() == {"me": 4, "them": 7}
+@pytest.fixture
+def group() -> Group:
+    return Group()
+
+
+@pytest.fixture
+def plans(group: Group) -> Plans:
+    return Plans(group)
+
+
+def test_other_topics_are_asked_for_what_the_subscribed_ones_do_not_settle(group: Group, plans: Plans) -> None:
+    group.elsewhere = [done("them", 7)]
+    assert plans.find() == ["here", "elsewhere"]
+    assert plans.done(ME) == {"me": 4, "them": 7}
+
+
+def test_no_other_topic_is_asked_for_when_the_subscribed_ones_settle_everything(group: Group, plans: Plans) -> None:
+    group.here = {MINE: done("them", 7), SHARED: Newer(3, 3)}
+    group.elsewhere = [done("them", 9)]
+    assert plans.find() == ["here"]
+    assert plans.done(ME)["them"] == 7
     owing_itself = HOLDING.model_copy(update={"owed": (OwedRange("me", 5, 0, 10),)})
-    assert group.find(owing_itself, Newer(3, 2), None) == {"me": 4, "them": 7}, "its own commit log settles its own plans"
-    assert group.asked == [[MINE]]
+    assert plans.find(owing_itself) == ["here"], "its own commit log settles its own plans"
 
 
-def test_a_record_elsewhere_does_not_know_more_of_this_stream_than_its_own_checkpoint() -> None:
-    group = Group({MINE: HOLDING, THEIRS: done("me", 9)})
-    assert group.find() == {"me": 4}
+def test_a_record_elsewhere_does_not_know_more_of_this_stream_than_its_own_checkpoint(group: Group, plans: Plans) -> None:
+    group.elsewhere = [done("me", 9)]
+    plans.find()
+    assert plans.done(ME)["me"] == 4
 
 
-def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then() -> None:
-    group = Group({MINE: HOLDING, THEIRS: done("them", 6)})
-    group.find()
-    group.find()
-    assert group.asked == [[MINE]], "they were just asked"
-    left_open = CommitRecord(stream="third", logged=2, done=1, next=9, open=(OpenRange(0, 9),))
-    group.find(HOLDING, left_open)
-    assert group.asked == [[MINE], [THEIRS]], "another stream's plan"
-    group.now = LOOK_ELSEWHERE_EVERY_S
-    group.commits[THEIRS] = done("them", 7)
-    assert group.find()["them"] == 7
+def test_what_was_read_before_joining_is_evidence(plans: Plans) -> None:
+    plans.note({MINE: done("them", 7)})
+    assert plans.done(ME)["them"] == 7
 
 
-def test_topics_that_may_not_be_described_are_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    group = Group({MINE: HOLDING, CLOSED: done("them", 8), THEIRS: done("them", 7)}, "closed")
-    assert group.find()["them"] == 7
-    assert group.plans.spared == frozenset()
-    monkeypatch.setattr(evidence, "PARTITIONS_PER_REQUEST", 1)
-    group = Group({MINE: HOLDING, THEIRS: done("them", 7), TopicPartition("theirs", 1): None})
-    assert group.find()["them"] == 7
-    assert group.asked == [[MINE], [THEIRS], [TopicPartition("theirs", 1)]]
+def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then(group: Group, plans: Plans) -> None:
+    plans.find()
+    assert plans.find() == ["here"], "they were just asked"
+    assert plans.find(TWO) == ["here", "elsewhere"], "another stream's plan"
+    plans.now = LOOK_ELSEWHERE_EVERY_S
+    group.elsewhere = [done("them", 7)]
+    assert plans.find() == ["here", "elsewhere"]
+    assert plans.done(ME)["them"] == 7
 
 
-def test_a_stream_is_spared_until_other_topics_were_asked_for_its_plan() -> None:
-    group = Group({MINE: HOLDING, THEIRS: done("them", 6)})
-    group.failure = BrokerUnavailable("no answer")
-    assert group.find() == {"me": 4}
-    assert group.plans.spared == {"them"}, "it may have confirmed the range elsewhere: nobody rereads it"
-    group.failure = None
-    group.find()
-    assert group.asked == [[MINE]], "a request that failed is not repeated at once"
-    group.now = LOOK_ELSEWHERE_EVERY_S
-    group.find()
-    assert group.plans.spared == frozenset()
+def test_a_stream_is_spared_until_other_topics_were_asked_for_its_plan(group: Group, plans: Plans) -> None:
+    assert plans.spares() == {"them"}, "nothing was asked yet"
+    group.failing = {"elsewhere": BrokerUnavailable("no answer")}
+    plans.find()
+    assert plans.spares() == {"them"}, "it may have confirmed the range elsewhere: nobody rereads it"
+    group.failing = {}
+    assert plans.find() == ["here"], "a request that failed is not repeated at once"
+    plans.now = LOOK_ELSEWHERE_EVERY_S
+    plans.find()
+    assert plans.spares() == frozenset()
 
 
-def test_a_stream_is_spared_while_it_has_the_record_of_another_member_s_partition() -> None:
-    group = Group({MINE: done("them", 5), THEIRS: done("them", 6)})
-    group.plans.find(group, ME, [], [HOLDING])
-    assert group.plans.spared == {"them"}
+@pytest.mark.parametrize("error", [BrokerUnavailable("no answer"), NotAuthorized("no")], ids=type)
+def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: Plans, error: GroupKafkaError) -> None:
+    group.here = {MINE: done("them", 7)}
+    plans.find()
+    group.failing = {"here": error}
+    plans.find()
+    assert plans.done(ME)["them"] == 7
+    assert not plans.unheard
+
+
+def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
+    group: Group, plans: Plans, caplog: pytest.LogCaptureFixture
+) -> None:
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    question = plans.open[0]
+    plans.open[0] = Question(None, question.looked_for, True, True, False)  # type: ignore[arg-type]
+    plans.answer()
+    assert "TypeError" in caplog.text
+    assert plans.find() == ["here", "elsewhere"]
+
+
+def test_a_stream_is_spared_while_it_has_the_record_of_another_member_s_partition(group: Group, plans: Plans) -> None:
+    group.here[SHARED] = done("them", 6)
+    plans.find()
+    assert plans.spares() == {"them"}
+    assert plans.spares((MINE, SHARED)) == frozenset()
+
+
+def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) -> None:
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    assert plans.unheard
+    plans.ask(ME, [MINE], [TWO], takes_over=False)
+    assert len(plans.open) == 1
+    plans.answer()
+    assert not plans.unheard
+    assert plans.spared([TWO], [MINE]) == {"third"}
+    plans.answer()
+    assert plans.spared([TWO], [MINE]) == frozenset()
+    assert plans.take() is False
+
+
+def test_an_answer_from_before_an_adoption_does_not_count(group: Group, plans: Plans) -> None:
+    plans.find()
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    group.here[SHARED] = done("them", 6)
+    plans._find_out(plans.open.pop(0))
+    plans.adopted()
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    group.here[SHARED] = done("third", 6)
+    assert plans.take()
+    assert plans.spares() == {"them"}, "it was not asked for since"
+    plans.answer()
+    assert plans.spares() == {"third"}
+
+
+class TestARecordThatAnotherClientKeeps:
+    """The member that wrote it has left, and whoever owns the partition adopts nothing."""
+
+    @pytest.fixture(autouse=True)
+    def _written_by_a_member_that_left(self, group: Group) -> None:
+        group.here[SHARED] = done("them", 6, "them-1")
+
+    def found(self, plans: Plans) -> list[str]:
+        return plans.find(takes_over=True)
+
+    def test_shows_its_stream_as_alive_until_two_answers_agree(self, group: Group, plans: Plans) -> None:
+        assert self.found(plans) == ["here", "elsewhere"], "nobody seemed to be alive"
+        assert self.found(plans) == ["here", "members"]
+        plans.now = ADOPTED_WITHIN_S
+        assert plans.spares() == {"them"}
+        assert self.found(plans)[-1] == "members"
+        assert plans.spares() == frozenset()
+        group.here[SHARED] = done("them", 6, "them-2")
+        group.present.add("them-2")
+        self.found(plans)
+        assert plans.spares() == {"them"}, "its driver was restarted"
+
+    def test_is_not_looked_into_where_nothing_depends_on_it(self, plans: Plans) -> None:
+        plans.find()
+        assert plans.find() == ["here"]
+
+    def test_shows_its_stream_as_alive_while_the_members_are_not_known(self, group: Group, plans: Plans) -> None:
+        group.failing = {"members": NotAuthorized("no")}
+        for _ in range(4):
+            self.found(plans)
+            plans.now += ADOPTED_WITHIN_S
+        assert plans.spares() == {"them"}
+
+    def test_of_an_earlier_version_shows_its_stream_as_alive(self, group: Group, plans: Plans) -> None:
+        group.here[SHARED] = done("them", 6)
+        for _ in range(4):
+            self.found(plans)
+            plans.now += ADOPTED_WITHIN_S
+        assert plans.spares() == {"them"}
+
+    def test_needs_its_helper_no_longer_than_something_is_held(self, group: Group, plans: Plans) -> None:
+        self.found(plans)
+        self.found(plans)
+        plans.ask(ME, [MINE], [HOLDING], takes_over=True)
+        group.asked = []
+        plans.rest()
+        assert group.asked == [], "a question is open"
+        plans.answer()
+        group.asked = []
+        plans.rest()
+        plans.rest()
+        assert group.asked == ["rest"]
 
 
 def test_a_stream_that_released_its_claims_open_shows_in_another_record_that_they_are_done() -> None:

@@ -13,7 +13,7 @@ from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import CUT_BELIEVED_AFTER_S
+from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S
 
 ORDERS = TopicPartition("orders", 0)
 

@@ -11,7 +11,6 @@ from spark_groupsource.cli.findings import (
     Finding,
     Known,
     Level,
-    listed,
     of_assignor,
     of_claims,
     of_classic_protocol,
@@ -24,7 +23,7 @@ from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Newer, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MEMBER = GroupMember("a-1", "a", "spare", "host", frozenset({ZERO}))
@@ -196,7 +195,7 @@ def test_no_claims() -> None:
 
 def test_long_lists_are_cut() -> None:
     assert listed(range(5)) == "0, 1, 2, 3, 4"
-    assert listed(range(8)) == "0, 1, 2, 3, 4, and 3 more"
+    assert listed(range(8)) == "0, 1, 2, 3, 4 and 3 more"
 
 
 @pytest.mark.parametrize(

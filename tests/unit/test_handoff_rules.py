@@ -14,6 +14,7 @@ from spark_groupsource.handoff.commit_record import (
     Newer,
     OpenRange,
     OwedRange,
+    PastStream,
     read_commit,
 )
 from spark_groupsource.handoff.rules import (
@@ -23,9 +24,11 @@ from spark_groupsource.handoff.rules import (
     claim,
     claimable,
     confirm,
+    cut_back,
     evidence,
     owed_to_others,
     recreated,
+    refuse_behind,
     settle,
 )
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -33,6 +36,7 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 ORDERS = TopicPartition("orders", 3)
 RANGE = OffsetRange(100, 200)
 NOW = 1_763_744_384
+OTHER_4 = (PastStream("other", 4),)
 
 DURABLE = Stream("me", logged=7, durable=7, ranges={ORDERS: (RANGE,)})
 """Plan 7 is in the commit log."""
@@ -50,11 +54,12 @@ def record(
     owed: tuple[OwedRange, ...] = (),
     since: int | None = None,
     topic_id: str | None = None,
+    past: tuple[PastStream, ...] | None = None,
 ) -> CommitRecord:
     """A record whose `next` is `at`, and whose `open` are the ranges `claimed`."""
     ranges = tuple(OpenRange(*held) for held in claimed)
     written = CommitRecord(stream=stream, logged=logged, done=done, next=at, open=ranges, owed=owed, claimed_at=since)
-    return written.model_copy(update={"topic_id": topic_id})
+    return written.model_copy(update={"topic_id": topic_id, "past": past})
 
 
 def adopted(stream: Stream, commit: GroupCommit, done: dict[str, int] | None = None) -> CommitRecord:
@@ -83,7 +88,7 @@ class TestAPartitionIsAcquired:
         owed = OwedRange("third", 2, 80, 90)
         before = record("other", 4, done=3, at=300, claimed=((200, 250), (250, 300)), owed=(owed,))
         held = (owed, OwedRange("other", 4, 200, 300))
-        assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held)
+        assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held, past=OTHER_4)
 
     def test_whose_record_a_newer_version_wrote_stops_the_query_with_what_to_do(self) -> None:
         with pytest.raises(CommitRecordTooNew, match=r"orders-3: its commit record has format 2, .* Upgrade"):
@@ -92,12 +97,12 @@ class TestAPartitionIsAcquired:
     def test_names_its_cluster_from_then_on(self) -> None:
         before = record("other", 4, done=4, at=300)
         after = adopt(LOGGED, ORDERS, before, starting_offset=0, done={}, cluster_id="here")
-        assert after == record("me", 7, done=6, at=300).model_copy(update={"cluster_id": "here"})
-        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id=None) is after
-        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id="here") is after
+        assert after == record("me", 7, done=6, at=300, past=OTHER_4).model_copy(update={"cluster_id": "here"})
+        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id=None) == after
+        assert adopt(LOGGED, ORDERS, after, starting_offset=0, done={}, cluster_id="here") == after
 
     def test_from_another_stream_that_had_confirmed_everything_owes_nothing(self) -> None:
-        assert adopted(LOGGED, record("other", 4, done=4, at=300)) == record("me", 7, done=6, at=300)
+        assert adopted(LOGGED, record("other", 4, done=4, at=300)) == record("me", 7, done=6, at=300, past=OTHER_4)
 
     def test_from_another_stream_owes_nothing_that_some_record_of_the_group_shows_to_be_done(self) -> None:
         before = record("other", 4, done=3, at=300, claimed=((200, 300),), owed=(OwedRange("third", 2, 80, 90),))
@@ -111,7 +116,7 @@ class TestAPartitionIsAcquired:
 
     def test_that_this_stream_had_before_is_as_it_left_it(self) -> None:
         before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
-        assert adopted(LOGGED, before) is before
+        assert adopted(LOGGED, before) == before
 
     def test_that_this_stream_had_before_is_confirmed_if_its_plan_is_durable_by_now(self) -> None:
         before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
@@ -143,6 +148,42 @@ class TestAPartitionIsAcquired:
 OLD, NEW = "A" * 22, "B" * 22
 
 
+class TestLaterOwnersRememberAStream:
+    """A checkpoint that was restored from an older copy is behind what they remember."""
+
+    def passed_on(self, first: CommitRecord, *streams: str) -> CommitRecord:
+        commit = first
+        for number, stream in enumerate(streams):
+            commit = adopt(Stream(stream, logged=number, durable=number), ORDERS, commit, starting_offset=0, done={})
+        return commit
+
+    def test_with_its_newest_plan_whoever_owns_the_partition(self) -> None:
+        commit = self.passed_on(record("me", 8, done=8, at=300), "b", "c")
+        assert commit.past == (PastStream("me", 8), PastStream("b", 0))
+        with pytest.raises(CheckpointBehindGroup, match=r"the group knows plan 8 of stream me, .* checkpoint is 7\."):
+            adopted(LOGGED, commit)
+        with pytest.raises(CheckpointBehindGroup, match="plan 8"):
+            refuse_behind(LOGGED, {ORDERS: commit, TopicPartition("orders", 4): Foreign(5), TopicPartition("orders", 5): None})
+        refuse_behind(replace(LOGGED, logged=8), {ORDERS: commit})
+
+    def test_but_it_does_not_remember_itself(self) -> None:
+        commit = self.passed_on(record("b", 1, done=1, at=300), "me", "b")
+        assert commit.past == (PastStream("me", 0),)
+        assert adopted(LOGGED, commit).past == (PastStream("b", 1),)
+
+    def test_the_last_eight_of_them(self) -> None:
+        commit = self.passed_on(record("me", 8, done=8, at=300), *(f"stream-{number}" for number in range(8)))
+        assert commit.past is not None
+        assert len(commit.past) == 8
+        assert self.passed_on(commit, "ninth").past == (*commit.past[1:], PastStream("stream-7", 7))
+
+    def test_and_not_one_that_never_planned(self) -> None:
+        assert adopted(LOGGED, record("other", -1, at=300)).past is None
+
+    def test_until_another_client_commits(self) -> None:
+        assert adopted(LOGGED, Foreign(300)).past is None
+
+
 class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
     stream = replace(LOGGED, topics={"orders": OLD})
 
@@ -159,18 +200,21 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
         ],
         ids=["no record", "its own", "its own, of an older version", "of another stream"],
     )
-    def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: GroupCommit) -> None:
+    def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: CommitRecord | None) -> None:
         assert recreated(self.stream, ORDERS, commit, NEW)
-        assert self.adopted(commit) == record("me", 7, done=6, at=5, topic_id=NEW)
+        past = OTHER_4 if commit is not None and commit.stream == "other" else None
+        assert self.adopted(commit) == record("me", 7, done=6, at=5, topic_id=NEW, past=past)
 
     def test_a_record_of_the_new_topic_is_believed_whatever_the_checkpoint_knows(self) -> None:
-        assert self.adopted(record("other", 4, done=4, at=30, topic_id=NEW)) == record("me", 7, done=6, at=30, topic_id=NEW)
+        new = record("other", 4, done=4, at=30, topic_id=NEW)
+        assert self.adopted(new) == record("me", 7, done=6, at=30, topic_id=NEW, past=OTHER_4)
 
     def test_offsets_that_were_reset_are_believed(self) -> None:
         assert self.adopted(Foreign(17)) == record("me", 7, done=6, at=17, topic_id=NEW)
 
     def test_a_record_that_knows_no_id_gets_one(self) -> None:
-        assert self.adopted(record("other", 4, done=4, at=300), OLD) == record("me", 7, done=6, at=300, topic_id=OLD)
+        without = record("other", 4, done=4, at=300)
+        assert self.adopted(without, OLD) == record("me", 7, done=6, at=300, topic_id=OLD, past=OTHER_4)
         stranger = replace(self.stream, topics={})
         assert self.adopted(record("me", 7, done=6, at=300), OLD, stranger) == record("me", 7, done=6, at=300, topic_id=OLD)
 
@@ -252,6 +296,11 @@ class TestARangeOfAPlan:
         with pytest.raises(CommitRecordTooNew, match="format 3"):
             verdict(Newer(100, 3), owned=owned, held_since_planned=held_since_planned)
 
+    def test_that_was_settled_meanwhile_is_no_claim_and_has_no_time(self) -> None:
+        stream = replace(LOGGED, ranges={ORDERS: (OffsetRange(20, 60), OffsetRange(100, 100))})
+        verdict = claim(stream, ORDERS, record("me", 6, done=6, at=100), owned=True, held_since_planned=True, now=NOW)
+        assert verdict == Verdict(write=record("me", 7, done=6, at=100))
+
     def test_is_claimed_by_a_driver_whose_clock_stands_before_1970(self) -> None:
         claimed = claim(LOGGED, ORDERS, record("me", 6, done=6, at=100), owned=True, held_since_planned=True, now=-5).write
         assert claimed is not None
@@ -296,11 +345,11 @@ class TestARangeOwedToAnotherStreamIsReread:
         assert owed_to_others(record("me", 6, at=100, owed=(mine, BEHIND, LATE)), LOGGED) == (LATE, BEHIND)
 
     def test_a_plan_may_have_what_begins_at_the_position_and_what_others_are_still_owed(self) -> None:
-        ranges = [OffsetRange(20, 60), OffsetRange(60, 80), OffsetRange(100, 100)]
+        ranges = [OffsetRange(20, 60), OffsetRange(60, 90), OffsetRange(100, 100)]
         assert claimable(self.before, ranges) == tuple(ranges)
         settled = settle(self.before, {"other": 4})
-        assert claimable(settled, ranges) == (OffsetRange(60, 80), OffsetRange(100, 100))
-        assert claimable(self.before, [OffsetRange(50, 70), OffsetRange(101, 120)]) == ()
+        assert claimable(settled, ranges) == (OffsetRange(60, 90), OffsetRange(100, 100))
+        assert claimable(self.before, [OffsetRange(60, 80), OffsetRange(50, 70), OffsetRange(101, 120)]) == ()
 
     def test_the_very_commit_that_claims_it_no_longer_owes_it(self) -> None:
         verdict = reread(rereading((20, 60), (60, 90), (100, 200)), self.before)
@@ -308,32 +357,27 @@ class TestARangeOwedToAnotherStreamIsReread:
         assert verdict.write == record("me", 7, done=6, at=200, claimed=claimed, since=NOW)
         assert verdict.read == claimed
 
-    def test_the_rest_of_a_range_that_is_cut_stays_owed_to_its_stream(self) -> None:
-        write = reread(rereading((20, 45), (100, 100)), self.before).write
-        rest = OwedRange("other", 4, 45, 60)
-        assert write == record("me", 7, done=6, at=100, claimed=((20, 45),), owed=(rest, BEHIND), since=NOW)
-
     def test_what_was_settled_since_the_plan_was_made_is_left(self) -> None:
         verdict = reread(rereading((20, 60), (100, 200)), settle(self.before, {"other": 4}))
         assert verdict.read == ((100, 200),)
         assert verdict.write == record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(BEHIND,), since=NOW)
 
     def test_a_replay_reads_all_of_its_claims_and_the_next_owner_holds_each_of_them(self) -> None:
-        stream = rereading((20, 45), (100, 200))
+        stream = rereading((20, 60), (100, 200))
         claimed = reread(stream, self.before).write
-        assert reread(stream, claimed, held_since_planned=False).read == ((20, 45), (100, 200))
+        assert reread(stream, claimed, held_since_planned=False).read == ((20, 60), (100, 200))
         next_owner = adopt(Stream("next"), ORDERS, claimed, starting_offset=0, done={})
-        assert [entry.range for entry in next_owner.owed if entry.stream == "me"] == [(20, 45), (100, 200)]
-        assert reread(stream, next_owner).read == ((20, 45), (100, 200))
+        assert [entry.range for entry in next_owner.owed if entry.stream == "me"] == [(20, 60), (100, 200)]
+        assert reread(stream, next_owner).read == ((20, 60), (100, 200))
 
     def test_a_replay_without_a_record_has_all_of_its_ranges_claimed(self) -> None:
         stream = rereading((20, 45), (100, 200))
         assert adopted(stream, None) == record("me", 7, done=6, at=200, claimed=((20, 45), (100, 200)))
 
-    def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_the_rest(self) -> None:
+    def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_what_the_log_still_has(self) -> None:
         back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
-        cut = reread(rereading((20, 45), (100, 100)), self.before).write
-        assert claim(back, ORDERS, cut, owned=False, held_since_planned=False, now=NOW) == Verdict(read=(OffsetRange(45, 60),))
+        cut = cut_back(self.before, 45)
+        assert claim(back, ORDERS, cut, owned=False, held_since_planned=False, now=NOW) == Verdict(read=(OffsetRange(20, 45),))
         taken = reread(rereading((20, 60), (100, 100)), self.before).write
         assert claim(back, ORDERS, taken, owned=False, held_since_planned=False, now=NOW) == LEAVE
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from spark_groupsource.kafka_settings.secrets import Settings, is_secret
 from spark_groupsource.kafka_settings.tables import (
-    PROPERTIES,
+    NAMES,
     REFUSED_SETTINGS,
     RENAMED,
     STRUCTURED,
@@ -21,9 +21,7 @@ REFUSALS = {**test_kafka_settings.REFUSALS, **test_kafka_login.REFUSALS, **test_
 
 
 SECRETS = sorted(
-    name
-    for name in (*PROPERTIES, *RENAMED, *REFUSED_SETTINGS, *STRUCTURED, "sasl.passwrod", "pasword", "token")
-    if is_secret(name)
+    name for name in (*NAMES, *RENAMED, *REFUSED_SETTINGS, *STRUCTURED, "sasl.passwrod", "pasword", "token") if is_secret(name)
 )
 
 SECRET_VALUES = st.text(st.characters(codec="utf-8"), max_size=20).map(lambda text: f"hunter2{text}hunter2")

@@ -46,7 +46,7 @@ ALL = arrow_schema(include_headers=True)
 def intake_of(played: Played, schema: pa.Schema = ALL) -> native._NativeIntake:
     real = librdkafka.native()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions))
+        patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions, real.producer_functions))
         return native._NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES)
 
 

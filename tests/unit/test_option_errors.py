@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.options.model import Options
+from spark_groupsource.options.model import DESCRIBED, Options
 from spark_groupsource.options.names import REFUSED_OPTIONS
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse, refusal
 
@@ -241,7 +241,7 @@ def test_nonsense_ends_in_an_option_error(options: dict[str, str]) -> None:
         Options.parse(options)
 
 
-NAMES = [field.alias or name for name, field in Options.model_fields.items()]
+NAMES = [*DESCRIBED]
 
 
 @given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=12) | st.just(json.dumps({"orders": {"0": 1}}))))

@@ -7,9 +7,9 @@ import logging
 import pytest
 
 from spark_groupsource.errors import ClaimsOutstanding
+from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
-from spark_groupsource.handoff.owed_ranges import HOLD, HeldRanges, OutstandingClaims
-from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.handoff.rules import HOLD, OutstandingClaims, Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 ORDERS, RETURNS = TopicPartition("orders", 3), TopicPartition("returns", 0)
@@ -58,10 +58,10 @@ GRACE = OutstandingClaims(stop_after_s=120)
 
 def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
     holding = HeldRanges(GRACE, fresh=True)
-    assert holding.needs_earlier_claims
+    assert not holding.takes_over
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
     holding.note_earlier_claims({ORDERS: claimed, RETURNS: Foreign(7)})
-    assert not holding.needs_earlier_claims, "it is called once"
+    assert holding.takes_over, "it matters who is alive"
     holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
     holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
     with pytest.raises(ClaimsOutstanding) as raised:
@@ -89,8 +89,21 @@ def test_it_goes_on_beside_claims_of_later() -> None:
 
 
 @pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
-def test_nobody_else_asks_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
-    assert not HeldRanges(policy, fresh=fresh).needs_earlier_claims
+def test_nobody_else_stops_because_of_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
+    holding = HeldRanges(policy, fresh=fresh)
+    holding.note_earlier_claims({ORDERS: record(OWED)})
+    for now in (0.0, 1e6):
+        holding.to_reread({ORDERS: record(OWED)}, ME, now)
+    assert holding.takes_over == (policy.reread_after_s is not None)
+
+
+def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureFixture) -> None:
+    holding = HeldRanges(HOLD, fresh=False)
+    for records in ({ORDERS: record(OWED)}, {ORDERS: record(OWED)}, {ORDERS: record()}):
+        holding.warn(records)
+    assert len(caplog.messages) == 1
+    holding.warn({ORDERS: record(OWED)})
+    assert len(caplog.messages) == 2
 
 
 @pytest.mark.parametrize(

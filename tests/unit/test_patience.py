@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.patience import RETRY_INTERVAL_S, Deadline, Failures, Retries
+from spark_groupsource.patience import Deadline, Failures, Retries
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 
 class Time:

@@ -47,6 +47,7 @@ def offsets(draw: st.DrawFn) -> PlanOffset:
         ranges=draw(st.dictionaries(partitions, ranges(), max_size=8)),
         starts=draw(st.dictionaries(partitions | near, starts, max_size=20)),
         topics=draw(st.dictionaries(st.text(max_size=5), st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True), max_size=3)),
+        cut=draw(st.tuples(st.none() | st.integers(1), st.none() | st.integers(1))),
     )
 
 
@@ -143,6 +144,14 @@ def test_an_offset_of_version_1_with_every_field_is_read_for_ever() -> None:
     assert json.dumps(offset.to_json()) == json.dumps(stored)
 
 
+def test_an_offset_of_version_3_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "offset_v3.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert offset.cut == (6, None)
+    assert offset.start_of == {TopicPartition("orders", 1): 57}
+    assert json.dumps(offset.to_json()) == json.dumps(stored)
+
+
 def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None:
     first, second = TopicPartition("orders", 2), TopicPartition("orders", 10)
     bounds = (OffsetRange(0, 5),)
@@ -171,9 +180,9 @@ def _stored(**change: Any) -> dict[str, Any]:
     return {**stored, **change}
 
 
-@pytest.mark.parametrize("version", [3, 17])
+@pytest.mark.parametrize("version", [4, 17])
 def test_a_checkpoint_of_a_newer_version_says_so(version: int) -> None:
-    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 2"):
+    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 3"):
         PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from spark_groupsource.handoff.commit_record import (
@@ -11,6 +12,8 @@ from spark_groupsource.handoff.commit_record import (
     GroupCommit,
     Newer,
     OwedRange,
+    PastStream,
+    fitting,
     merged,
 )
 from spark_groupsource.handoff.rules import Stream, adopt, alive, claim, evidence, with_room
@@ -34,8 +37,20 @@ class TestARecordKeepsRoomForItsNextOwner:
             OwedRange("s" * 64, 2**63 - 1, 2**63 - 40 + 2 * number, 2**63 - 39 + 2 * number, 253_402_300_799)
             for number in range(16)
         )
-        full = CommitRecord(stream="s" * 64, logged=2**63 - 1, done=2**63 - 1, next=2**63 - 1, owed=longest, cluster_id="c" * 48)
-        assert len(full.metadata()) <= MAX_METADATA_BYTES
+        past = tuple(PastStream(f"{number:s<64}", 2**63 - 1) for number in range(8))
+        full = CommitRecord(
+            stream="s" * 64,
+            logged=2**63 - 1,
+            done=2**63 - 1,
+            next=2**63 - 1,
+            owed=longest,
+            cluster_id="c" * 48,
+            topic_id="t" * 22,
+            member="m" * 11,
+            past=past,
+        )
+        assert len(fitting(full).metadata()) <= MAX_METADATA_BYTES
+        assert fitting(full).owed == full.owed
         assert with_room(record("me", 6, done=6, at=100), (OffsetRange(100, 200),)) == (OffsetRange(100, 200),)
 
     def test_what_is_claimed_can_be_adopted_by_any_stream_and_claimed_on_by_it(self) -> None:
@@ -54,19 +69,55 @@ class TestARecordKeepsRoomForItsNextOwner:
         again = tuple(entry.range for entry in full.owed)
         assert with_room(full, (*again, self.NEW))[:-1] == again
 
-    def test_a_part_of_an_owed_range_that_has_no_room_is_the_whole_range(self) -> None:
-        """Else a limit below its size, such as maxOffsetsPerTrigger, would hold it for ever."""
-        full = crowded(next(count for count in range(1, 200) if with_room(crowded(count), (self.NEW,)) != (self.NEW,)))
-        nothing_new = OffsetRange(100_000, 100_000)
-        part = OffsetRange(10, 12)
-        assert with_room(full, (part, nothing_new)) == (OffsetRange(10, 15), nothing_new)
-        assert with_room(full, (OffsetRange(0, 5), part, nothing_new)) == (OffsetRange(0, 5), nothing_new)
-        assert with_room(crowded(20), (part, nothing_new)) == (part, nothing_new)
-
     def test_adjacent_ranges_of_one_plan_are_one_entry_and_those_of_others_are_not(self) -> None:
         parts = [OwedRange("a", 1, 10, 20, 7), OwedRange("a", 1, 0, 10, 9), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40)]
         assert merged(parts) == (OwedRange("a", 1, 0, 20, 7), OwedRange("a", 2, 20, 30), OwedRange("b", 2, 30, 40))
         assert merged([OwedRange("a", 1, 10, 20, 7), OwedRange("a", 1, 21, 30, 7)])[0].end == 20
+
+
+class TestARecordThatIsTooLong:
+    """One of an earlier version, for example, whose next owner writes fields that it did not have."""
+
+    def of_one_plan(self, count: int, *others: OwedRange) -> CommitRecord:
+        owed = tuple(OwedRange("a" * 16, 3, 10 * number, 10 * number + 5 + number % 3, 1_700_000_000) for number in range(count))
+        return record("me", 6, done=6, at=100_000, owed=tuple(sorted((*owed, *others), key=lambda entry: entry.start)))
+
+    def test_is_as_it_was_if_it_fits(self) -> None:
+        fits = self.of_one_plan(3).model_copy(update={"past": (PastStream("b", 1),)})
+        assert fitting(fits) is fits
+
+    def test_first_forgets_the_oldest_streams_and_then_the_times(self) -> None:
+        past = (PastStream("b", 1), PastStream("c", 1))
+        long = self.of_one_plan(3).model_copy(update={"past": past, "claimed_at": NOW})
+        size = len(long.metadata())
+        assert fitting(long, size - 1) == long.model_copy(update={"past": past[1:]})
+        assert fitting(long, size - 10) == long.model_copy(update={"past": None})
+        timeless = fitting(long, size - 40)
+        assert (timeless.past, timeless.claimed_at, {entry.since for entry in timeless.owed}) == (None, None, {None})
+        assert [entry.range for entry in timeless.owed] == [entry.range for entry in long.owed]
+
+    def test_then_joins_ranges_of_one_plan_over_the_smallest_gap(self) -> None:
+        long = self.of_one_plan(4)
+        size = len(fitting(long, len(long.metadata()) - 1).metadata())
+        assert [entry.range for entry in fitting(long, size - 1).owed] == [(0, 5), (10, 16), (20, 35)]
+        assert [entry.range for entry in fitting(long, 0).owed] == [(0, 35)]
+
+    def test_but_not_over_what_is_held_for_another_plan_or_stream(self) -> None:
+        between = [OwedRange("a" * 16, 2, 6, 8), OwedRange("b" * 16, 3, 18, 19)]
+        long = self.of_one_plan(3, *between)
+        assert [entry.range for entry in fitting(long, 0).owed] == [(0, 5), (6, 8), (10, 16), (18, 19), (20, 27)]
+        open_between = record("me", 6, at=50, claimed=((6, 8),), owed=(OwedRange("a", 3, 0, 5), OwedRange("a", 3, 10, 15)))
+        assert [entry.range for entry in fitting(open_between, 0).owed] == [(0, 5), (10, 15)]
+
+    def test_of_an_earlier_version_is_adopted(self) -> None:
+        *_, full = itertools.takewhile(
+            lambda one: len(one.metadata()) <= MAX_METADATA_BYTES,
+            (crowded(count).model_copy(update={"v": 1, "cluster_id": "c" * 22, "topic_id": "t" * 22}) for count in range(100)),
+        )
+        longer = Stream("n" * 64, 2**62, 2**62)
+        after = adopt(longer, ORDERS, full, starting_offset=0, done={}, member="m" * 11)
+        assert len(after.metadata()) <= MAX_METADATA_BYTES
+        assert [entry.range for entry in after.owed] == [entry.range for entry in full.owed]
 
 
 class TestWhoIsAlive:
@@ -80,6 +131,8 @@ class TestWhoIsAlive:
             TopicPartition("orders", 8): Newer(5, 2, "of-the-next-version", 3),
         }
         assert alive(commits, {ORDERS, TopicPartition("orders", 5)}) == {"other", "of-the-next-version"}
+        left = {TopicPartition("orders", 4), TopicPartition("orders", 7)}
+        assert alive(commits, {ORDERS, TopicPartition("orders", 5)}, left) == {"of-the-next-version"}
 
     def test_what_a_newer_version_has_done_is_evidence_too(self) -> None:
         assert evidence([Newer(5, 2, "of-the-next-version", 3), Newer(5, 2, "another", -1)]) == {

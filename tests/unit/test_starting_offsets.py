@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -11,13 +11,15 @@ from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, OptionError
 from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import named_starts
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joined import Joined
-from spark_groupsource.query.joining import ASK_LEADERS_S, LOOK_EVERY_S, StartingOffsets
+from spark_groupsource.query.joining import StartingOffsets
+from spark_groupsource.timeouts import ASK_LEADERS_S, LOOK_FOR_COMMITS_EVERY_S
 
 ID, OTHER_ID = "a" * 22, "b" * 22
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
@@ -73,6 +75,9 @@ class Group:
         if self.down:
             raise BrokerUnavailable("no coordinator")
         return {one: self.commits.get(one) for one in partitions}
+
+    def once(self, step: Callable[[Ledger], Any]) -> Any:
+        return step(cast(Ledger, self))
 
     def __call__(self) -> Joined:
         return cast(Joined, self)
@@ -224,13 +229,13 @@ class TestAStartIsNeeded:
         start.begin(offset(dict.fromkeys(ALL, 10)))
         start.look(group(), [])
         group.commits = {FIRST: Foreign(0)}
-        brokers.now += LOOK_EVERY_S - 1
+        brokers.now += LOOK_FOR_COMMITS_EVERY_S - 1
         start.look(group(), [])
         assert start.needed({}).keys() == set(ALL)
         brokers.now += 1
         start.look(group(), [])
         assert start.needed({}).keys() == {SECOND, THIRD}
-        brokers.now += LOOK_EVERY_S
+        brokers.now += LOOK_FOR_COMMITS_EVERY_S
         start.look(group(), [])
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
@@ -259,7 +264,7 @@ class TestAStartIsNeeded:
         start.look(group(), [])
         assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
         brokers.away = set()
-        brokers.now += LOOK_EVERY_S
+        brokers.now += LOOK_FOR_COMMITS_EVERY_S
         start.look(group(), [])
         assert start.needed({}) == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.version import __version__
 from tests.conftest import MakeTopic, Produce
 from tests.wheels import debian

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers import topics
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from tests.support.secured import Secured
 
 Line = tuple[str, str, str]

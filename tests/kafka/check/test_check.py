@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic
@@ -172,7 +172,8 @@ def test_an_open_transaction_that_holds_records_back_is_a_warning(
     topic: MakeTopic, cluster: Cluster, check: Check, plain: Mapping[str, str]
 ) -> None:
     name = topic()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    settings = {"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name, "transaction.timeout.ms": 600_000}
+    producer = Producer(settings)
     producer.init_transactions(30)
     producer.begin_transaction()
     producer.produce(name, b"x", partition=0)

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 import pytest
 from confluent_kafka import Consumer, Producer
 
+from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from tests.conftest import MakeTopic, Produce

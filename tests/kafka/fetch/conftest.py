@@ -17,8 +17,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
     ResourceType,
 )
 
+from devtools.broker import Cluster
 from spark_groupsource import patience
-from spark_groupsource.dev_broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure

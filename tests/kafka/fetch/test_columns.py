@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
 from spark_groupsource.fetch.contract import FetchRange, Reader

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
@@ -64,7 +64,8 @@ def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, topic: MakeTopi
 FORKING = """
 import os, sys
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.contract import FetchRange, fetch
+from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
 

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import MakeTopic
 from tests.support.fetching import MakeSettings, offsets, warnings_of

@@ -9,11 +9,12 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.bounds import wait_for_bounds
-from spark_groupsource.fetch.contract import FetchRange, Reader, fetch
+from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
 from spark_groupsource.partition import TopicPartition

@@ -15,7 +15,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema

@@ -7,7 +7,7 @@ import time
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerError,

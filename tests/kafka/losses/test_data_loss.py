@@ -15,7 +15,7 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import CUT_BELIEVED_AFTER_S
+from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf
 from tests.kafka.losses.conftest import GOES_ON, QUICK, Brokers, ended

@@ -7,7 +7,7 @@ import re
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from spark_groupsource.dev_broker import Cluster
+from devtools.broker import Cluster
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce

@@ -1,0 +1,120 @@
+"""`make bench-sink`: rows a second into Kafka, with transactions, beside Spark's own sink; and what a small micro-batch costs.
+
+The rows come from Spark's source `rate-micro-batch`, in four tasks. All sinks write the same rows, in turn, and the time of a
+micro-batch is Spark's `addBatch`.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+from pyspark.sql import SparkSession
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.environment import environment
+from benchmarks.flags import STOCK_FLAGS
+from benchmarks.placement import PLACEMENTS, starting_on
+from benchmarks.session import open_session
+from devtools.broker import Cluster
+
+TASKS = 4
+SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "exactly-once": ("groupkafka", {}),
+    "at-least-once": ("groupkafka", {"deliveryGuarantee": "at-least-once"}),
+    "spark": ("kafka", {}),
+}
+ROWS = {100: 1_000_000, 1_000: 200_000}
+"""Rows of a micro-batch, by the size of a value in bytes."""
+
+SMALL_ROWS = 40
+WARM_UP = 2
+
+
+@click.command()
+@click.option("--placement", default="busy", show_default=True, type=click.Choice(list(PLACEMENTS)))
+@click.option("--rounds", default=5, show_default=True, help="Measured micro-batches of each sink; unmeasured ones come first.")
+@click.option("--scale", default=1.0, show_default=True, help="How many of the usual rows are written.")
+@click.option("--codec", "codecs", multiple=True, default=("none", "lz4"), show_default=True)
+@click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-sink.json"), show_default=True)
+def main(placement: str, rounds: int, scale: float, codecs: Sequence[str], output: Path) -> None:
+    """Print medians, and the ratio to Spark's own sink in the same rounds."""
+    console = Console(width=120)
+    place = PLACEMENTS[placement]()
+    results: dict[str, Any] = {"environment": environment() | {"placement": place.name}, "runs": []}
+    broker = Cluster(config={"log.segment.delete.delay.ms": "0"}, jvm_options=STOCK_FLAGS)
+    with tempfile.TemporaryDirectory() as name, starting_on(place.broker), broker as cluster:
+        with starting_on(place.spark):
+            spark = open_session(place.cores, Path(name), "")
+        for size, usual in ROWS.items():
+            for codec in codecs:
+                rows = int(usual * scale)
+                times = in_turn(spark, cluster, Path(name), size, rows, codec, rounds)
+                results["runs"].append({"bytes": size, "codec": codec, "rows": rows, "ms": times})
+                show(console, f"{place.name}: {rows:,} rows of {size} B, {codec}", rows, times)
+        times = in_turn(spark, cluster, Path(name), 100, SMALL_ROWS, "none", 4 * rounds)
+        results["runs"].append({"bytes": 100, "codec": "none", "rows": SMALL_ROWS, "ms": times})
+        show(console, f"{place.name}: {SMALL_ROWS} rows of 100 B", SMALL_ROWS, times)
+        spark.stop()
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+
+
+def in_turn(
+    spark: SparkSession, cluster: Cluster, folder: Path, size: int, rows: int, codec: str, rounds: int
+) -> dict[str, list[int]]:
+    """Run micro-batches of each sink in turn. Return the times of the measured ones, in ms."""
+    found: dict[str, list[int]] = {sink: [] for sink in SINKS}
+    label = f"{size}-{rows}-{codec}"
+    for sink in SINKS:
+        cluster.create_topic(f"{label}-{sink}", TASKS)
+    for number in range(WARM_UP + rounds):
+        for sink, times in found.items():
+            took = one(spark, cluster, folder / f"{label}-{sink}", f"{label}-{sink}", sink, size, rows, codec)
+            if number >= WARM_UP:
+                times.append(took)
+    return found
+
+
+def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: str, size: int, rows: int, codec: str) -> int:
+    """Run one more micro-batch of a query. Return its `addBatch`, in ms."""
+    name, options = SINKS[sink]
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", TASKS).load()
+    query = (
+        source.selectExpr(f"CAST(rpad(md5(CAST(value AS STRING)), {size}, md5(CAST(value + 1 AS STRING))) AS BINARY) AS value")
+        .writeStream.format(name)
+        .options(**options)
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("kafka.compression.type", codec)
+        .option("topic", topic)
+        .option("checkpointLocation", str(folder))
+        .trigger(once=True)
+        .start()
+    )
+    query.awaitTermination()
+    (progress,) = [one for one in query.recentProgress if one["numInputRows"]]
+    took: int = progress["durationMs"]["addBatch"]
+    return took
+
+
+def show(console: Console, title: str, rows: int, times: Mapping[str, Sequence[int]]) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    for column in ("sink", "rows/s", "to Spark's", "addBatch, ms", "above at-least-once, ms"):
+        table.add_column(column, justify="left" if column == "sink" else "right")
+    for sink, each in times.items():
+        ratio = statistics.median(theirs / ours for ours, theirs in zip(each, times["spark"], strict=True))
+        middle = statistics.median(each)
+        above = statistics.median(ours - theirs for ours, theirs in zip(each, times["at-least-once"], strict=True))
+        table.add_row(sink, f"{1000 * rows / middle:,.0f}", f"{ratio:.2f}", f"{middle:,.0f}", f"{above:,.0f}")
+    console.print(table)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,166 @@
+"""Descriptions of groups, asked for in a child process, so that a crash of librdkafka ends only that process.
+
+An AdminClient of librdkafka aborts its process if a coordinator's connection breaks at the wrong moment of a request for a group
+(librdkafka #4605, not fixed as of 2.16). A program that asks again and again meets that moment sooner or later.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Literal
+
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import ANSWER_LIMIT_S
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+Question = Literal["describe", "members", "operations"]
+
+ATTEMPTS = 3
+"""How often a question is asked before the crash of the process that answers it becomes an error."""
+
+
+class GroupLook:
+    """A GroupAdmin in a child process that is started when it is needed. Not to be used by two threads at once."""
+
+    def __init__(self, client_settings: Mapping[str, str]) -> None:
+        """Prepare the child. It is started with the first question.
+
+        Args:
+            client_settings: as `GroupAdmin` takes them. They reach the child through a pipe.
+        """
+        # Spawned, not forked: a fork has none of librdkafka's threads, and its client hangs.
+        self._context = multiprocessing.get_context("spawn")
+        self._settings = dict(client_settings)
+        self._child: SpawnProcess | None = None
+        self._pipe: Connection | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def pid(self) -> int | None:
+        """The child's process id, while there is one."""
+        return None if self._child is None else self._child.pid
+
+    def describe(self, group: str) -> GroupView:
+        """Return what `GroupAdmin.describe` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `describe` do.
+            BrokerUnavailable: The child has died three times, or did not answer within ANSWER_LIMIT_S.
+        """
+        view: GroupView = self._answer("describe", group)
+        return view
+
+    def members(self, group: str) -> frozenset[str]:
+        """Return what `GroupAdmin.members` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `members` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        members: frozenset[str] = self._answer("members", group)
+        return members
+
+    def operations(self, group: str) -> frozenset[str] | None:
+        """Return what `GroupAdmin.operations` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `operations` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        allowed: frozenset[str] | None = self._answer("operations", group)
+        return allowed
+
+    def close(self) -> None:
+        """End the child. A later question starts another one."""
+        if self._pipe is not None:
+            self._pipe.close()
+        if self._child is not None:
+            self._child.kill()  # it holds nothing that it would have to release
+            self._child.join()
+        self._pipe = self._child = None
+
+    def _answer(self, question: Question, group: str) -> Any:
+        deadline = Deadline(ANSWER_LIMIT_S)
+        for _ in range(ATTEMPTS):
+            try:
+                pipe = self._connected()
+                pipe.send((question, group))
+                if not pipe.poll(deadline.left):
+                    break
+                answer = pipe.recv()
+            except (EOFError, OSError):  # it died
+                self.close()
+                continue
+            except BaseException:
+                self.close()  # interrupted: a late answer must not be taken for that of the next question
+                raise
+            if isinstance(answer, GroupKafkaError):
+                if not isinstance(answer, GroupNotFound):
+                    self.close()  # a client that lost its broker may wait without end, even when the broker is back
+                raise answer
+            return answer
+        self.close()
+        raise BrokerUnavailable(
+            f"Describing group {group}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka "
+            "crashes if the coordinator's connection breaks during the request. Try again when the brokers are up."
+        )
+
+    def _connected(self) -> Connection:
+        if self._pipe is None:
+            ours, theirs = self._context.Pipe()
+            child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
+            with theirs, _no_interrupts():
+                child.start()
+                self._child, self._pipe = child, ours  # only now: `close` must not end a process that was not started
+        return self._pipe
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Block SIGINT, so that a child that is started in this block never gets Ctrl-C. Ctrl-C is for the parent."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
+    """Answer questions in the child, until its parent closes the pipe or ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with open(os.devnull, "w") as nothing:  # an abort must not print into the parent's terminal
+        os.dup2(nothing.fileno(), 2)
+    admin: GroupAdmin | None = None
+    while True:
+        question: Question
+        try:
+            question, group = pipe.recv()
+        except EOFError:
+            return
+        try:
+            admin = admin or GroupAdmin(settings)
+            answer = getattr(admin, question)(group)
+        except GroupKafkaError as failed:
+            pipe.send(failed)
+        else:
+            pipe.send(answer)

@@ -1,0 +1,127 @@
+"""A client of librdkafka by its C API: made from finished settings, with its log lines, errors and tokens."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
+from spark_groupsource.fetch.native_api import (
+    CONF_OK,
+    NO_ERROR,
+    TEXT_BYTES,
+    ErrorCallback,
+    LogCallback,
+    native,
+)
+from spark_groupsource.fetch.native_tokens import refresh_callback
+from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
+
+_LEVELS = (
+    logging.CRITICAL,
+    logging.CRITICAL,
+    logging.CRITICAL,
+    logging.ERROR,
+    logging.WARNING,
+    logging.INFO,
+    logging.INFO,
+    logging.DEBUG,
+)
+"""The levels of syslog's severities, which librdkafka uses."""
+
+
+class NativeClient:
+    """A consumer or a producer. Log lines, errors and reports come in one queue, which its owner polls.
+
+    Args:
+        kind: `CONSUMER` or `PRODUCER`.
+        client: The finished settings. They contain secrets.
+
+    Raises:
+        NativeUnavailable: This process cannot use librdkafka's C API.
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
+
+    def __init__(self, kind: int, client: Mapping[str, str]) -> None:
+        self._kafka = native().kafka
+        self.pid = os.getpid()
+        # The callback must not refer to `self`: a cycle would keep the client from being freed.
+        errors: dict[int, KafkaError] = {}
+        self.errors = errors
+
+        def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
+            errors[code] = KafkaError(code, decoded(reason))
+
+        # librdkafka does not hold references to the callbacks.
+        self._note = ErrorCallback(note)
+        self._refresh = refresh_callback(self._kafka, client) if OAUTH_CALLBACK in client else None
+        self._handle = self._new(kind, client)
+        self._kafka.set_log_queue(self._handle, None)
+
+    def abandon(self) -> None:
+        """Forget the client in a forked child. There is nothing to do: Python frees none of it by itself."""
+
+    def _prepare(self, conf: int) -> None:
+        """Set the callbacks that only this kind of client has."""
+
+    def _new(self, kind: int, client: Mapping[str, str]) -> int:
+        conf = self._kafka.conf_new()
+        try:
+            for name, value in client.items():
+                if name != OAUTH_CALLBACK:
+                    self._set(conf, name, value, client)
+            # With this setting, no other thread calls the log callback.
+            self._set(conf, "log.queue", "true", client)
+            self._kafka.conf_set_error_cb(conf, self._note)
+            self._kafka.conf_set_log_cb(conf, _log_callback)
+            self._prepare(conf)
+            if self._refresh is not None:
+                self._kafka.conf_set_oauthbearer_token_refresh_cb(conf, self._refresh)
+                self._kafka.conf_enable_sasl_queue(conf, 1)
+            text = ctypes.create_string_buffer(TEXT_BYTES)
+            handle: int | None = self._kafka.new(kind, conf, text, TEXT_BYTES)
+            if handle is None:
+                raise refused_settings(decoded(text.value), client)
+        except BaseException:
+            self._kafka.conf_destroy(conf)
+            raise
+        # `conf` belongs to the client now.
+        if self._refresh is not None:
+            self._serve_refresh(handle, client)
+        return handle
+
+    def _serve_refresh(self, handle: int, client: Mapping[str, str]) -> None:
+        """Have librdkafka call for tokens on a thread of its own, whether this client is used or not."""
+        refused = self._kafka.sasl_background_callbacks_enable(handle)
+        if refused is not None:
+            text = decoded(self._kafka.error_string(refused))
+            self._kafka.error_destroy(refused)
+            self._kafka.destroy(handle)
+            raise refused_settings(text, client)
+
+    def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
+        text = ctypes.create_string_buffer(TEXT_BYTES)
+        if self._kafka.conf_set(conf, name.encode(), value.encode(), text, TEXT_BYTES) != CONF_OK:
+            raise refused_settings(decoded(text.value), client)
+
+    def _raise_for(self, code: int) -> None:
+        if code != NO_ERROR:
+            raise KafkaException(KafkaError(code, decoded(self._kafka.err2str(code))))
+
+
+def decoded(reason: bytes | None) -> str:
+    """Return a text of librdkafka, which may be `None`."""
+    return (reason or b"").decode("utf-8", "replace")
+
+
+def _to_log(_handle: int | None, level: int, facility: bytes, line: bytes) -> None:
+    severity = _LEVELS[level] if 0 <= level < len(_LEVELS) else logging.DEBUG
+    librdkafka_log_of_tasks.log(severity, "%s: %s", decoded(facility), decoded(line))
+
+
+_log_callback = LogCallback(_to_log)

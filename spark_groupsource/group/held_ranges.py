@@ -1,0 +1,188 @@
+"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread, or the query stops.
+
+They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
+whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime, timezone
+
+from spark_groupsource.errors import ClaimsOutstanding
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
+from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others
+from spark_groupsource.partition import OffsetRange, TopicPartition
+
+log = logging.getLogger(__name__)
+
+PlanOf = tuple[TopicPartition, str, int]
+"""One plan of one stream in one partition. All that it claimed there is taken over at once."""
+
+
+class HeldRanges:
+    """How long this member has held which ranges for other streams.
+
+    Used on the consumer's thread. Values are replaced, not edited.
+    """
+
+    def __init__(self, policy: OutstandingClaims, *, fresh: bool) -> None:
+        """Start with nothing held.
+
+        Args:
+            policy: What the user chose.
+            fresh: Whether the stream started without a checkpoint.
+        """
+        self.policy = policy
+        self._since: Mapping[PlanOf, float] = {}
+        self._claimed_before: frozenset[PlanOf] = frozenset()
+        self._full: frozenset[TopicPartition] = frozenset()
+        self._logged: frozenset[PlanOf] = frozenset()
+        self._stops = fresh and policy.stop_after_s is not None
+
+    @property
+    def takes_over(self) -> bool:
+        """Whether it matters here which other streams are alive: their ranges may be read, or end the query."""
+        return self.policy.reread_after_s is not None or bool(self._claimed_before)
+
+    def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note everything that is claimed in the group, if that may end the query. Call before the stream joins.
+
+        Args:
+            commits: What the group has committed for each partition.
+        """
+        if not self._stops:
+            return
+        self._claimed_before = frozenset(
+            claimed
+            for partition, commit in commits.items()
+            if isinstance(commit, CommitRecord)
+            for claimed in (
+                *((partition, commit.stream, commit.logged) for _ in commit.open),
+                *((partition, entry.stream, entry.plan) for entry in commit.owed),
+            )
+        )
+
+    def to_reread(
+        self,
+        records: Mapping[TopicPartition, CommitRecord],
+        stream: Stream,
+        now: float,
+        alive: Collection[str] = frozenset(),
+    ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        """Return the ranges of these partitions that are to be read in the next plan of `stream`.
+
+        A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death.
+
+        Args:
+            records: The record of each partition that the stream may plan.
+            stream: The stream that plans.
+            now: Seconds, monotonic.
+            alive: Streams that run now (`rules.alive`).
+
+        Raises:
+            ClaimsOutstanding: The stream has no checkpoint, and an earlier claim is not confirmed.
+        """
+        held = [
+            ((partition, entry.stream, entry.plan), entry)
+            for partition, record in records.items()
+            if record.owed
+            for entry in owed_to_others(record, stream)
+        ]
+        held = [(plan, entry) for plan, entry in held if entry.stream not in alive]
+        self._since = {plan: self._since.get(plan, now) for plan, _ in held}
+        self._stop_if_overdue(held, now)
+        after = self.policy.reread_after_s
+        due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
+        for plan, entry in held:
+            if after is not None and now - self._since[plan] >= after:
+                due[plan[0]] = (*due.get(plan[0], ()), entry.range)
+        return due
+
+    def _stop_if_overdue(self, held: Iterable[tuple[PlanOf, OwedRange]], now: float) -> None:
+        grace = self.policy.stop_after_s
+        if grace is None:
+            return
+        overdue = [(plan[0], entry) for plan, entry in held if plan in self._claimed_before and now - self._since[plan] >= grace]
+        if overdue:
+            raise _claims_outstanding(sorted(overdue), grace)
+
+    def warn_of_full(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Log once each partition whose record has no room for new claims, out of all those that have none now."""
+        for partition in sorted(records.keys() - self._full):
+            owed = records[partition].owed
+            log.warning(
+                "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread; %d "
+                "ranges are owed to the streams %s. Restart their queries, or set outstandingClaims=reread",
+                *(partition, len(owed), ", ".join(sorted({entry.stream for entry in owed}))),
+            )
+        self._full = frozenset(records)
+
+    def warn(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        """Log once each range that is held for another stream.
+
+        Args:
+            records: The record of every partition of this member.
+        """
+        after = self.policy.reread_after_s
+        if after is None:
+            fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
+        elif after == 0:
+            fate = "this query reads it in its next micro-batch (outstandingClaims=reread)"
+        else:
+            fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
+        logged, self._logged = (
+            self._logged,
+            frozenset((partition, owed.stream, owed.plan) for partition, record in records.items() for owed in record.owed),
+        )
+        for partition, record in records.items():
+            for owed in record.owed:
+                if owed.stream == record.stream:
+                    continue  # this query's own micro-batch: it reads it, or replays it now
+                if (partition, owed.stream, owed.plan) in logged:
+                    continue
+                log.warning(
+                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s. %s%s",
+                    *(partition, owed.range, owed.range.size, owed.stream, owed.plan, fate),
+                    *(_claimed_when(owed), _effect(owed, record)),
+                )
+
+
+def _claimed_when(owed: OwedRange) -> str:
+    if owed.since is None:
+        return "When it was claimed is not known"
+    return f"It was claimed at {datetime.fromtimestamp(owed.since, tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+
+
+def _effect(owed: OwedRange, record: CommitRecord) -> str:
+    """Return what the lowest range of a partition means for its committed offset. Nothing for the ranges above it."""
+    held = record.held_back
+    if held is None or held.claim != owed:
+        return ""
+    return (
+        f". Until it is confirmed the committed offset stays at {owed.start}, and what is finished above it counts as lag: "
+        f"{held.finished_lag} records so far"
+    )
+
+
+def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: float) -> ClaimsOutstanding:
+    ranges = "".join(
+        f"\n  {partition} {entry.range} {entry.range.size} offsets: stream {entry.stream}, plan {entry.plan}"
+        for partition, entry in overdue
+    )
+    streams = ", ".join(sorted({entry.stream for _, entry in overdue}))
+    return ClaimsOutstanding(
+        f"This query started without a checkpoint. After {grace:.0f} s (outstandingClaims.grace) streams that were in the group "
+        f"before it still claim ranges:{ranges}\n"
+        "These streams claimed the records for a micro-batch and did not confirm it. Only their checkpoints show whether the "
+        "records reached the output. This query has not read them. Choose:\n"
+        f"  - restart the query of stream {streams} on its checkpoint, if that still exists. It reads the ranges, and every "
+        "record reaches the output once. This query may then run beside it.\n"
+        "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had already reached the "
+        "output are duplicated.\n"
+        "  - outstandingClaims=hold: go on and leave them to their stream. Nothing is duplicated, but if its checkpoint was "
+        "deleted, these records are permanently missing from the output. The same happens if this query is restarted unchanged "
+        "on the checkpoint that it has now.\n"
+        "If this query's checkpoint was deleted, or its path was changed by mistake, stop it and put the old one back first."
+    )

@@ -1,0 +1,93 @@
+"""An option as its field says it: its name, its default as a user would write it, where it has an effect, and its meaning.
+
+docs/options.md, the checks of what a stream and a batch read accept, and the comparison with Spark's own source are made from
+these. `make pages` writes the page's rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, NamedTuple
+
+from pydantic import BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from spark_groupsource.kafka_settings.secrets import shown
+
+Use = Literal["both", "streams", "batch"]
+"""Where an option has an effect: `spark.readStream`, `spark.read`, or both."""
+
+
+class About(NamedTuple):
+    """What a page says of an option."""
+
+    section: str
+    """The heading in docs/options.md below which it has its row."""
+    meaning: str
+    """One or more sentences, in Markdown."""
+    default: str
+    """The default as a user would write it, in Markdown."""
+    use: Use
+    only_here: bool
+    """Whether Spark's own source does not have it."""
+    refused_by_streams: str | None
+    """Why `spark.readStream` refuses it, if it does."""
+    warned_of: bool
+    """Whether `spark.read` warns that it has no effect."""
+
+
+def option(
+    name: str,
+    default: str | None = None,
+    *,
+    section: str,
+    meaning: str,
+    use: Use = "both",
+    only_here: bool = False,
+    refused_by_streams: str | None = None,
+    warned_of: bool = False,
+    shown_default: str | None = None,
+    private: bool = False,
+) -> Any:
+    """Return the field of an option.
+
+    Args:
+        name: the option.
+        default: the value if the user gives none, as a user would write it.
+        section: see `About`, as the next ones.
+        meaning: see `About`.
+        use: see `About`.
+        only_here: see `About`.
+        refused_by_streams: see `About`. Then it is for batch reads.
+        warned_of: see `About`. Only if `use` is "streams".
+        shown_default: the default in the page, if it is not `default`.
+        private: whether `repr` leaves the value out.
+    """
+    shown = shown_default or ("none" if default is None else f"`{default}`")
+    about = About(section, meaning, shown, "batch" if refused_by_streams else use, only_here, refused_by_streams, warned_of)
+    settings: dict[str, Any] = {"validate_default": default is not None, "json_schema_extra": {"about": about}}
+    return Field(default, alias=name, repr=not private, **settings)
+
+
+def described(model: type[BaseModel]) -> dict[str, About]:
+    """Return every option of a model by its name."""
+    fields = ((field.alias, _about(field)) for field in model.model_fields.values())
+    return {name: about for name, about in fields if name is not None and about is not None}
+
+
+def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each option whose value is refused. It shows no secret.
+
+    Args:
+        error: What the model raised.
+        values: What the user gave, by the names of the options.
+    """
+    for one in error.errors(include_url=False, include_input=False):
+        name = str(one["loc"][0])
+        yield f"{name} = {shown(name, values[name])}: {one.get('ctx', {}).get('error', one['msg'])}."
+
+
+def _about(field: FieldInfo) -> About | None:
+    extra = field.json_schema_extra
+    about = extra.get("about") if isinstance(extra, dict) else None
+    return about if isinstance(about, About) else None

@@ -1,0 +1,170 @@
+"""Every option of the sink: one model, one place.
+
+Names, defaults and meanings are those of Spark's own Kafka sink. A few options exist only for exactly-once.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+
+from spark_groupsource.kafka_settings.secrets import Settings
+from spark_groupsource.kafka_settings.translation import option_error, translation_of
+from spark_groupsource.options.client_settings import producer_settings, request_settings
+from spark_groupsource.options.described import described, option, wrong_values
+from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names, wrong_servers
+from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
+from spark_groupsource.sink.settings import SinkSettings
+
+WRITING = "Writing"
+ONCE = "Each record once"
+"""The headings of docs/sink.md."""
+
+GIVEN_BY_SPARK = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "trigger"})
+"""What a writer's options may have besides, in lower case. It is Spark's."""
+
+Guarantee = Literal["exactly-once", "at-least-once"]
+
+
+def _one_topic(text: str) -> str:
+    names = topic_names(text)
+    if len(names) > 1:
+        raise ValueError("the name of one topic is expected; for several, add the column topic")
+    return names[0]
+
+
+def _prefix(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,180}", text.strip()):
+        raise ValueError("letters, digits, '.', '_' and '-' are expected, 180 at most")
+    return text.strip()
+
+
+class SinkOptions(BaseModel):
+    """What the user asked for. `parse` makes it, and nothing changes it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    topic: Annotated[str | None, BeforeValidator(_one_topic)] = option(
+        "topic",
+        section=WRITING,
+        meaning="The topic of every row. It takes the place of the column `topic`.",
+    )
+
+    include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
+        "includeHeaders",
+        "false",
+        section=WRITING,
+        meaning="Has no effect, as in Spark's own sink: the column `headers` is written if there is one.",
+    )
+
+    delivery_guarantee: Annotated[Guarantee | None, BeforeValidator(choice("exactly-once", "at-least-once"))] = option(
+        "deliveryGuarantee",
+        section=ONCE,
+        only_here=True,
+        shown_default="streams `exactly-once`, batch `at-least-once`",
+        meaning=(
+            "`exactly-once`: each task writes in a transaction, and readers with `isolation.level=read_committed` see each row "
+            "once. `at-least-once`: a micro-batch that Spark runs again is written again. A batch write is at least once."
+        ),
+    )
+
+    transactional_id_prefix: Annotated[str | None, BeforeValidator(_prefix)] = option(
+        "transactionalIdPrefix",
+        section=ONCE,
+        use="streams",
+        only_here=True,
+        shown_default="`groupkafka-` and the query's id",
+        meaning=(
+            "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. No two queries "
+            "may have the same."
+        ),
+    )
+
+    accept_batch: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
+        "acceptBatch",
+        section=ONCE,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "The number of one micro-batch, as an error names it. What is in the topic of that micro-batch stays, even if it "
+            "differs, and what is not known to be there is written."
+        ),
+    )
+
+    kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
+    """The user's `kafka.*`, translated. It contains secrets and does not show them."""
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"]) -> SinkOptions:
+        """Read the options as Spark passes them on, with names in any case.
+
+        Args:
+            options: The options that the user set.
+            use: What they are for.
+
+        Raises:
+            OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
+        """
+        given = {name.lower(): value for name, value in options.items() if name.lower() not in GIVEN_BY_SPARK}
+        values = {name: given.pop(name.lower()) for name in DESCRIBED_OF_SINK if name.lower() in given}
+        kafka = {name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)}
+        translation = translation_of(kafka, writes=True)
+        problems = list(unusable_names((name for name in given if not is_kafka(name)), DESCRIBED_OF_SINK))
+        if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
+            problems.append(SERVERS_MISSING)
+        problems += translation.problems
+        problems += wrong_servers(translation.settings.get("bootstrap.servers"))
+        try:
+            parsed = cls.model_validate({**values, "kafka": translation.settings})
+        except ValidationError as error:
+            problems += wrong_values(error, values)
+        else:
+            problems += parsed._conflicts(use)
+        if problems:
+            raise option_error(tuple(problems))
+        return parsed
+
+    def _conflicts(self, use: Literal["stream", "batch"]) -> Iterator[str]:
+        """Yield the mistakes of options that are valid alone and not together."""
+        once = self.exactly_once(use)
+        if use == "batch" and self.delivery_guarantee == "exactly-once":
+            yield (
+                "deliveryGuarantee = 'exactly-once' is for streams: a batch write has no checkpoint, so nothing says that a "
+                "write is repeated. Remove it; a batch write is at least once."
+            )
+        for name, value in (("transactionalIdPrefix", self.transactional_id_prefix), ("acceptBatch", self.accept_batch)):
+            if value is not None and not once:
+                yield f"{name} is for streams with deliveryGuarantee=exactly-once: remove it."
+        if once and self.kafka.get("enable.idempotence") == "false":
+            yield "kafka.enable.idempotence=false excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+        if once and self.kafka.get("acks", "-1") != "-1":
+            yield "kafka.acks must be all for exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+        transaction, delivery = self.kafka.get("transaction.timeout.ms"), self.kafka.get("message.timeout.ms")
+        if transaction is not None and delivery is not None and int(delivery) > int(transaction):
+            yield (
+                f"kafka.delivery.timeout.ms ({delivery} ms) is longer than kafka.transaction.timeout.ms ({transaction} ms): "
+                "lower the one or raise the other."
+            )
+
+    def exactly_once(self, use: Literal["stream", "batch"]) -> bool:
+        """Return whether tasks write in transactions."""
+        return use == "stream" and self.delivery_guarantee != "at-least-once"
+
+    def sink_settings(self, use: Literal["stream", "batch"]) -> SinkSettings:
+        """Return how tasks write. It contains secrets."""
+        once = self.exactly_once(use)
+        return SinkSettings(
+            producer=producer_settings(self.kafka, exactly_once=once),
+            requests=request_settings(self.kafka),
+            topic=self.topic,
+            exactly_once=once,
+            prefix=self.transactional_id_prefix,
+            accept_batch=self.accept_batch,
+        )
+
+
+DESCRIBED_OF_SINK = described(SinkOptions)
+"""Every option of the sink by its name, but for `kafka.*`."""

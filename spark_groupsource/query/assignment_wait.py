@@ -1,0 +1,93 @@
+"""Whether the group has finished giving this run its partitions.
+
+A member that joins a group beside live members gets its partitions late. With the cooperative protocol its first assignment is
+empty, until the others have drained and released what moves. With KIP-848 partitions come one by one. A continuous query reads
+them whenever they come. A run of Trigger.AvailableNow or Trigger.Once would end without them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection
+
+from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
+from spark_groupsource.query.joined import Joined
+from spark_groupsource.timeouts import QUIET_S, REBALANCE_S
+
+log = logging.getLogger(__name__)
+
+
+class AssignmentWait:
+    """Watches the assignment of one run. Used on the runner's main thread."""
+
+    def __init__(self, options: Options, *, clock: Callable[[], float]) -> None:
+        """Begin before the first plan.
+
+        Args:
+            options: the options of the source.
+            clock: returns seconds, monotonic.
+        """
+        self._options = options
+        self._clock = clock
+        self._is_first = True
+        self._seen = Assignment()
+        self._seen_at = clock()
+
+    def note(self, assignment: Assignment) -> None:
+        """Note since when the assignment has been what it is."""
+        if assignment != self._seen:
+            self._seen, self._seen_at = assignment, self._clock()
+
+    def await_partitions(self, joined: Joined, stream: Stream, *, topics_exist: Callable[[], bool]) -> None:
+        """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
+
+        Args:
+            joined: this run's membership.
+            stream: what the checkpoint says.
+            topics_exist: whether any subscribed topic exists; without one there is nothing to wait for.
+        """
+        if not self._is_first:
+            return
+        self._is_first = False
+        if joined.assignment.partitions or not topics_exist():
+            return
+        drain_s = self._options.drain_timeout_ms / 1000 if self._options.handoff == "drain" else 0.0
+        waits_s = min(drain_s + REBALANCE_S, self._options.assignment_timeout_ms / 1000)
+        log.info("group %s: waiting up to %.0f s for a partition that another member releases", self._options.group_id, waits_s)
+        for _ in Deadline(waits_s, clock=self._clock).attempts():
+            if joined.once(Ledger.ready) and joined.positions:
+                return
+        if joined.assignment.partitions:
+            return  # they are not adopted yet, and the log says why
+        unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
+        log.warning(
+            "group %s gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
+            "Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
+            self._options.group_id,
+            waits_s,
+            f" What stream {stream.name} confirmed up to plan {stream.durable} may stay held by other queries until this stream "
+            "owns a partition again."
+            if unseen
+            else "",
+        )
+
+    def may_end(self, assignment: Assignment, read: Collection[TopicPartition], target: Collection[TopicPartition]) -> bool:
+        """Return whether a run with a fixed target may end, now that nothing is left to plan.
+
+        Args:
+            assignment: what the group has given to this run.
+            read: the partitions that this run has adopted, and whose end it knows. A partition of the assignment becomes one
+                of them when the brokers have answered for it. If they do not for long, the run fails.
+            target: the partitions that the run is to read.
+        """
+        self.note(assignment)
+        if not assignment.partitions or set(read) >= set(target):
+            return True
+        if (assignment.partitions - assignment.draining).intersection(target) - set(read):
+            return False
+        return self._clock() - self._seen_at >= QUIET_S

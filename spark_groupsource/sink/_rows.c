@@ -1,0 +1,326 @@
+/* Hands the rows of Arrow record batches to librdkafka's producer. No row becomes a Python object.
+ *
+ * A part of the library of fetch/_native.c, with the same rules: no Python API, and functions of the copy of librdkafka that
+ * confluent-kafka has loaded. Only one thread may use an outlet at a time.
+ *
+ * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them,
+ * and serves librdkafka's callbacks while its queue is full. librdkafka copies what it enqueues.
+ */
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(_WIN32)
+#define EXPORT __declspec(dllexport)
+#else
+#define EXPORT __attribute__((visibility("default")))
+#endif
+
+#define NO_ERROR 0
+#define ERR_QUEUE_FULL (-184)
+
+#define ANY_PARTITION (-1)
+#define COPY 0x2
+
+/* The most rows in one call of librdkafka. */
+#define MOST_AT_ONCE 512
+/* While librdkafka's queue is full, how long to serve its callbacks at a time, in ms. */
+#define FULL_WAIT_MS 2
+
+#define ERROR_TOPIC 256
+
+/* rd_kafka_message_t, which is public. */
+struct message {
+    int32_t err;
+    void *topic;
+    int32_t partition;
+    void *value;
+    size_t value_size;
+    void *key;
+    size_t key_size;
+    int64_t offset;
+    void *private_;
+};
+
+/* rd_kafka_vu_t, which is public. */
+struct argument {
+    int32_t type;
+    union {
+        int32_t int32;
+        int plain;
+        void *pointer;
+        struct {
+            void *pointer;
+            size_t size;
+        } memory;
+        struct {
+            const char *name;
+            const void *value;
+            ptrdiff_t size;
+        } header;
+        char padding[64];
+    } u;
+};
+
+enum { ARGUMENT_RKT = 2, ARGUMENT_PARTITION = 3, ARGUMENT_VALUE = 4, ARGUMENT_KEY = 5, ARGUMENT_FLAGS = 7, ARGUMENT_HEADERS = 10 };
+
+struct producer_library {
+    int (*produce_batch)(void *topic, int32_t partition, int flags, struct message *messages, int count);
+    void *(*produceva)(void *handle, const struct argument *arguments, size_t count);
+    int32_t (*error_code)(const void *error);
+    void (*error_destroy)(void *error);
+    void *(*headers_new)(size_t initial);
+    int32_t (*header_add)(void *headers, const char *name, ptrdiff_t name_size, const void *value, ptrdiff_t value_size);
+    void (*headers_destroy)(void *headers);
+    int (*poll)(void *handle, int timeout_ms);
+    const char *(*topic_name)(const void *topic);
+};
+
+/* A column of texts or bytes, of Arrow: element i is data[offsets[i], offsets[i + 1]), and there is none if its bit is 0.
+ * `offsets` is NULL if there is no such column: every element is null. */
+struct column {
+    const uint8_t *valid;
+    const void *offsets;
+    const uint8_t *data;
+    int64_t start;
+    int64_t wide; /* whether offsets have 64 bits */
+};
+
+/* A record batch to write. */
+struct rows {
+    int64_t count;
+    struct column key;
+    struct column value;
+    struct column headers; /* a list: `data` is not used */
+    struct column header_key;
+    struct column header_value;
+    /* Which of `topics`. NULL: always the first. */
+    const int32_t *topic;
+    void **topics;
+    const char **topic_names;
+    /* NULL: any partition. */
+    const int32_t *partitions;
+};
+
+struct outlet {
+    struct producer_library library;
+    void *handle;
+    struct message *messages; /* MOST_AT_ONCE */
+    /* Of the rows that were added. */
+    int64_t added;
+    uint64_t checksum;
+    /* Of the row that could not be enqueued, or the first one that could not be delivered. */
+    int64_t failed;
+    int32_t error;
+    int32_t error_partition;
+    int64_t error_size;
+    char error_topic[ERROR_TOPIC];
+};
+
+EXPORT int64_t gs_size_of_outlet(void) { return (int64_t)sizeof(struct outlet); }
+
+EXPORT int64_t gs_size_of_rows(void) { return (int64_t)sizeof(struct rows); }
+
+struct bytes {
+    const uint8_t *data; /* NULL: null */
+    int64_t size;
+};
+
+static int64_t offset_at(const struct column *column, int64_t index) {
+    index += column->start;
+    return column->wide ? ((const int64_t *)column->offsets)[index] : ((const int32_t *)column->offsets)[index];
+}
+
+static int is_null(const struct column *column, int64_t index) {
+    index += column->start;
+    return column->offsets == NULL || (column->valid != NULL && !(column->valid[index >> 3] >> (index & 7) & 1));
+}
+
+static struct bytes element(const struct column *column, int64_t index) {
+    static const uint8_t nothing[1];
+    struct bytes found = {NULL, 0};
+    if (is_null(column, index))
+        return found;
+    int64_t from = offset_at(column, index);
+    found.size = offset_at(column, index + 1) - from;
+    /* Of a column of empty texts Arrow may have no data at all. */
+    found.data = column->data == NULL ? nothing : column->data + from;
+    return found;
+}
+
+/* The checksum. checksum.py has the same in Python; both must give the same number, since a replay may run on another executor.
+ * It finds rows that differ by accident, and is no defence against an attacker. */
+#define FACTOR 0x9E3779B97F4A7C15ULL
+
+static uint64_t mixed(uint64_t hash, uint64_t word) {
+    hash = (hash ^ word) * FACTOR;
+    return hash ^ (hash >> 32);
+}
+
+/* Up to eight bytes, the first one lowest. */
+static uint64_t word_at(const uint8_t *at, size_t size) {
+    uint64_t word = 0;
+    memcpy(&word, at, size);
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    word = __builtin_bswap64(word);
+#endif
+    return word;
+}
+
+static uint64_t with_bytes(uint64_t hash, struct bytes bytes) {
+    if (bytes.data == NULL)
+        return mixed(hash, UINT64_MAX);
+    hash = mixed(hash, (uint64_t)bytes.size);
+    const uint8_t *at = bytes.data;
+    int64_t left = bytes.size;
+    for (; left > 0; left -= 8, at += 8)
+        hash = mixed(hash, word_at(at, left < 8 ? (size_t)left : 8));
+    return hash;
+}
+
+static int64_t topic_at(const struct rows *rows, int64_t row) { return rows->topic == NULL ? 0 : rows->topic[row]; }
+
+static int32_t partition_at(const struct rows *rows, int64_t row) {
+    return rows->partitions == NULL ? ANY_PARTITION : rows->partitions[row];
+}
+
+static uint64_t row_hash(const struct rows *rows, int64_t row) {
+    const char *topic = rows->topic_names[topic_at(rows, row)];
+    struct bytes name = {(const uint8_t *)topic, (int64_t)strlen(topic)};
+    uint64_t hash = with_bytes(FACTOR, name);
+    hash = mixed(hash, (uint64_t)(int64_t)partition_at(rows, row));
+    hash = with_bytes(hash, element(&rows->key, row));
+    hash = with_bytes(hash, element(&rows->value, row));
+    if (!is_null(&rows->headers, row)) {
+        int64_t from = offset_at(&rows->headers, row), to = offset_at(&rows->headers, row + 1);
+        for (int64_t at = from; at < to; at++) {
+            hash = with_bytes(hash, element(&rows->header_key, at));
+            hash = with_bytes(hash, element(&rows->header_value, at));
+        }
+    }
+    return mixed(hash, 0);
+}
+
+/* Adds the rows to the count and to the checksum. */
+EXPORT void gs_add(struct outlet *out, const struct rows *rows) {
+    out->added += rows->count;
+    for (int64_t row = 0; row < rows->count; row++)
+        out->checksum += row_hash(rows, row);
+}
+
+static void note(struct outlet *out, int32_t error, const char *topic, int32_t partition, int64_t size) {
+    if (out->failed++ > 0)
+        return;
+    out->error = error;
+    out->error_partition = partition;
+    out->error_size = size;
+    out->error_topic[0] = '\0';
+    if (topic != NULL)
+        strncat(out->error_topic, topic, ERROR_TOPIC - 1);
+}
+
+/* librdkafka's delivery report callback. The client's opaque is the outlet. Only failures are reported. */
+EXPORT void gs_delivered(void *handle, const struct message *message, void *opaque) {
+    struct outlet *out = opaque;
+    if (out != NULL && message->err != NO_ERROR)
+        note(out, message->err, out->library.topic_name(message->topic), message->partition,
+             (int64_t)message->key_size + (int64_t)message->value_size);
+    (void)handle;
+}
+
+static void fill(const struct rows *rows, int64_t row, struct message *message) {
+    struct bytes key = element(&rows->key, row), value = element(&rows->value, row);
+    memset(message, 0, sizeof(*message));
+    message->partition = partition_at(rows, row);
+    message->key = (void *)key.data;
+    message->key_size = (size_t)key.size;
+    message->value = (void *)value.data;
+    message->value_size = (size_t)value.size;
+}
+
+/* Whether a row must be enqueued by itself: a batch of librdkafka has no headers. And in a transaction a batch with partitions of
+ * a topic that librdkafka does not know yet would fail (`rd_kafka_produce_batch` adds partition -1 to the transaction). */
+static int alone(const struct rows *rows, int64_t row) {
+    return !is_null(&rows->headers, row) || partition_at(rows, row) != ANY_PARTITION;
+}
+
+/* Enqueues one row. */
+static int32_t produce_alone(struct outlet *out, const struct rows *rows, int64_t row, const struct message *message) {
+    int64_t from = 0, to = 0;
+    void *headers = NULL;
+    if (!is_null(&rows->headers, row)) {
+        from = offset_at(&rows->headers, row);
+        to = offset_at(&rows->headers, row + 1);
+        headers = out->library.headers_new((size_t)(to - from));
+    }
+    for (int64_t at = from; at < to; at++) {
+        struct bytes key = element(&rows->header_key, at), value = element(&rows->header_value, at);
+        out->library.header_add(headers, (const char *)key.data, (ptrdiff_t)key.size, value.data, (ptrdiff_t)value.size);
+    }
+    struct argument arguments[] = {
+        {.type = ARGUMENT_RKT, .u.pointer = rows->topics[topic_at(rows, row)]},
+        {.type = ARGUMENT_PARTITION, .u.int32 = message->partition},
+        {.type = ARGUMENT_FLAGS, .u.plain = COPY},
+        {.type = ARGUMENT_KEY, .u.memory = {message->key, message->key_size}},
+        {.type = ARGUMENT_VALUE, .u.memory = {message->value, message->value_size}},
+        {.type = ARGUMENT_HEADERS, .u.pointer = headers},
+    };
+    size_t count = sizeof(arguments) / sizeof(*arguments) - (headers == NULL);
+    void *error = out->library.produceva(out->handle, arguments, count);
+    if (error == NULL)
+        return NO_ERROR;
+    int32_t code = out->library.error_code(error);
+    out->library.error_destroy(error);
+    if (headers != NULL)
+        out->library.headers_destroy(headers);
+    return code;
+}
+
+/* Enqueues rows from `first` on that have the same topic. Returns how many were enqueued: librdkafka's queue was
+ * full before the next one, or it was refused. */
+static int64_t produce_run(struct outlet *out, const struct rows *rows, int64_t first, int32_t *error) {
+    int count = 0;
+    while (count < MOST_AT_ONCE && first + count < rows->count && topic_at(rows, first + count) == topic_at(rows, first)) {
+        if (alone(rows, first + count))
+            break;
+        fill(rows, first + count, &out->messages[count]);
+        count++;
+    }
+    out->library.produce_batch(rows->topics[topic_at(rows, first)], ANY_PARTITION, COPY, out->messages, count);
+    for (int at = 0; at < count; at++)
+        if (out->messages[at].err != NO_ERROR) {
+            *error = out->messages[at].err;
+            return at;
+        }
+    return count;
+}
+
+/* Enqueues rows from `row` on, for up to about `most_ms` while librdkafka's queue is full. Returns the next row to enqueue:
+ * `rows->count` after the last one. It returns early once a row has failed. */
+EXPORT int64_t gs_produce(struct outlet *out, const struct rows *rows, int64_t row, int most_ms) {
+    out->library.poll(out->handle, 0);
+    while (row < rows->count && out->failed == 0) {
+        int32_t error = NO_ERROR;
+        if (!alone(rows, row)) {
+            row += produce_run(out, rows, row, &error);
+        } else {
+            fill(rows, row, &out->messages[0]);
+            error = produce_alone(out, rows, row, &out->messages[0]);
+            row += error == NO_ERROR;
+        }
+        if (error == ERR_QUEUE_FULL) {
+            if (most_ms <= 0)
+                return row;
+            out->library.poll(out->handle, FULL_WAIT_MS);
+            most_ms -= FULL_WAIT_MS;
+        } else if (error != NO_ERROR) {
+            struct message refused;
+            fill(rows, row, &refused);
+            note(out, error, rows->topic_names[topic_at(rows, row)], refused.partition,
+                 (int64_t)refused.key_size + (int64_t)refused.value_size);
+        }
+    }
+    return row;
+}

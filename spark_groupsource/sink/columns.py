@@ -1,0 +1,97 @@
+"""The columns of a row to write: those of Spark's Kafka sink, by name, in any case and any order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.types import ArrayType, BinaryType, DataType, IntegerType, StringType, StructType
+
+from spark_groupsource.errors import RecordRefused, SchemaError
+from spark_groupsource.sink.checksum import ANY_PARTITION
+
+KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
+
+_TEXT_OR_BYTES = "STRING or BINARY"
+_HEADERS_DDL = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
+_ALLOWED = {KEY: _TEXT_OR_BYTES, VALUE: _TEXT_OR_BYTES, TOPIC: "STRING", PARTITION: "INT", HEADERS: _HEADERS_DDL}
+
+
+def check_columns(schema: StructType, topic: str | None) -> None:
+    """Check the columns of what is to be written. Other columns are left out.
+
+    Args:
+        schema: The schema of the DataFrame.
+        topic: The option `topic`.
+
+    Raises:
+        SchemaError: A column is missing, or cannot be written. The text lists every mistake.
+    """
+    problems = list(_problems(schema, topic))
+    if problems:
+        raise SchemaError(" ".join(problems))
+
+
+def _problems(schema: StructType, topic: str | None) -> Iterator[str]:
+    counts = Counter(name.lower() for name in schema.names)
+    for name, count in counts.items():
+        if count > 1 and name in _ALLOWED:
+            yield f"There are {count} columns {name} (names are not case-sensitive)."
+    if VALUE not in counts:
+        yield (
+            f"The column value is missing, which holds the records' values. Make one of {_TEXT_OR_BYTES}, for example with "
+            'selectExpr("to_json(struct(*)) AS value").'
+        )
+    if topic is None and TOPIC not in counts:
+        yield "No topic is given: set the option topic, or add a column topic that names the topic of each row."
+    for field in schema:
+        name = field.name.lower()
+        if name in _ALLOWED and not _fits(name, field.dataType):
+            yield f"{field.name} cannot be {field.dataType.simpleString().upper()}: it must be {_ALLOWED[name]}."
+
+
+def _fits(name: str, kind: DataType) -> bool:
+    if name in (KEY, VALUE):
+        return isinstance(kind, BinaryType | StringType)
+    if name == TOPIC:
+        return isinstance(kind, StringType)
+    if name == PARTITION:
+        return isinstance(kind, IntegerType)
+    if not isinstance(kind, ArrayType) or not isinstance(kind.elementType, StructType):
+        return False
+    parts = kind.elementType.fields
+    return (
+        [part.name.lower() for part in parts] == ["key", "value"]
+        and isinstance(parts[0].dataType, StringType)
+        and isinstance(parts[1].dataType, BinaryType)
+    )
+
+
+def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
+    """Return what is written of a record batch: the columns that there are of key, value, topic, partition and headers.
+
+    Args:
+        batch: Rows with the columns that `check_columns` has checked.
+        topic: The option `topic`. It takes the place of the column.
+
+    Raises:
+        RecordRefused: A row has no topic, a partition below 0, or a header without a key.
+    """
+    by_name = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
+    if topic is not None:
+        by_name.pop(TOPIC, None)
+    elif by_name[TOPIC].null_count:
+        raise RecordRefused("A row has no topic: its column topic is null. Set the option topic, or leave such rows out.")
+    if PARTITION in by_name:
+        partitions = by_name[PARTITION]
+        if (pc.min(partitions).as_py() or 0) < 0:
+            raise RecordRefused("A row has a partition below 0. Write null to have one chosen by the key.")
+        by_name[PARTITION] = pc.fill_null(partitions, ANY_PARTITION)
+    if HEADERS in by_name:
+        keys = by_name[HEADERS].flatten().flatten()[0]
+        if keys.null_count:
+            raise RecordRefused("A row has a header without a key. Kafka has no such headers: leave it out.")
+    names = [name for name in _ALLOWED if name in by_name]
+    return pa.RecordBatch.from_arrays([by_name[name] for name in names], names=names)

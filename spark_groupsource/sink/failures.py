@@ -1,0 +1,117 @@
+"""What an error of librdkafka means for a task of the sink: which exception it becomes, and what to check."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError
+
+from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, explain
+from spark_groupsource.brokers.client import UNANSWERED
+from spark_groupsource.brokers.login_trouble import is_refused
+from spark_groupsource.errors import (
+    BrokerUnavailable,
+    GroupKafkaError,
+    NotAuthorized,
+    OptionError,
+    RecordRefused,
+    RecordTooLarge,
+    SinkError,
+    TopicNotFound,
+    WriterFenced,
+)
+from spark_groupsource.sink.contract import Undelivered
+
+FENCED = frozenset(
+    {
+        KafkaError._FENCED,
+        KafkaError.INVALID_PRODUCER_EPOCH,
+        KafkaError.PRODUCER_FENCED,
+        KafkaError.INVALID_PRODUCER_ID_MAPPING,
+        KafkaError.UNKNOWN_PRODUCER_ID,
+    }
+)
+"""Another producer has the transactional id now, or the transaction has timed out."""
+
+PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
+"""The transaction has failed, so its rows are not sent."""
+
+_TABLE: Mapping[int, type[GroupKafkaError]] = {
+    **REQUEST_ERRORS,
+    **dict.fromkeys(FENCED, WriterFenced),
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorized,
+    KafkaError._UNKNOWN_TOPIC: TopicNotFound,
+    KafkaError._UNKNOWN_PARTITION: RecordRefused,
+    KafkaError.MSG_SIZE_TOO_LARGE: RecordTooLarge,
+    KafkaError.RECORD_LIST_TOO_LARGE: RecordTooLarge,
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: OptionError,
+    KafkaError.NOT_ENOUGH_REPLICAS: SinkError,
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SinkError,
+    KafkaError.INVALID_RECORD: RecordRefused,
+    KafkaError.POLICY_VIOLATION: RecordRefused,
+}
+
+_ADVICE: Mapping[int, str] = {
+    KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        "The user needs the ACLs WRITE and DESCRIBE on the transactional id (transactionalIdPrefix, as a prefix)."
+    ),
+    KafkaError.GROUP_AUTHORIZATION_FAILED: "The sink's groups begin with transactionalIdPrefix.",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "To write, the user needs WRITE; for exactly-once READ as well.",
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
+        "Brokers before 2.8 want IDEMPOTENT_WRITE on the cluster; set kafka.enable.idempotence=false for at-least-once."
+    ),
+    KafkaError._UNKNOWN_TOPIC: "Create the topic, or check its name.",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or check its name.",
+    KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
+    KafkaError.MSG_SIZE_TOO_LARGE: (
+        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or leave such rows out."
+    ),
+    KafkaError.INVALID_TRANSACTION_TIMEOUT: (
+        "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the one or raise the other. "
+        "It must be longer than a task takes to write."
+    ),
+    KafkaError.NOT_ENOUGH_REPLICAS: "Too few replicas are in sync for the topic's min.insync.replicas.",
+    KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "Too few replicas are in sync for the topic's min.insync.replicas.",
+    KafkaError._MSG_TIMED_OUT: "Check that the executor reaches the brokers, or raise kafka.delivery.timeout.ms.",
+}
+
+_CHECK: Mapping[type[GroupKafkaError], str] = {
+    BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
+}
+"""What to check, where the code says no more."""
+
+_FENCED_ADVICE = (
+    "Another try of this task has begun, or a second query runs on the same checkpoint, a copy of it, or the same "
+    "transactionalIdPrefix: each takes the id from the other. Or the task took longer than kafka.transaction.timeout.ms. What "
+    "this try wrote is aborted; no reader of committed records sees it"
+)
+
+
+def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
+    """Return this package's error for one of librdkafka.
+
+    Args:
+        error: The error.
+        doing: What was being done.
+        reported: What librdkafka reported in the background. It says why no broker answers.
+    """
+    if error.code() in UNANSWERED | {KafkaError._MSG_TIMED_OUT}:
+        refused = [one for one in reported.values() if is_refused(one)]
+        error = next(iter(refused), error)
+    fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
+    if fenced is not None:
+        return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
+    found = explain(error, doing, _TABLE, _CHECK)
+    advice = _ADVICE.get(error.code())
+    return type(found)(f"{found} {advice}") if advice is not None else found
+
+
+def undelivered(first: Undelivered, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
+    """Return the error for a row that could not be written. It names topic, partition and size."""
+    where = f"partition {first.partition} of " if first.partition >= 0 else ""
+    doing = f"writing a row of {first.size} bytes (key and value) to {where}topic {first.topic}"
+    return failure(first.error, doing, reported)
+
+
+def _quotes(error: KafkaError, code: int) -> bool:
+    return error.fatal() and KafkaError(code).str() in error.str()

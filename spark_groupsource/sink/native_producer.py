@@ -1,0 +1,222 @@
+"""The native producer: Arrow's buffers go to librdkafka in C (`_rows.c`), without a Python object for a row."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping
+from ctypes import c_char_p, c_void_p
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.fetch.native_api import PRODUCER, ColumnStruct, OutletStruct, RowsStruct, native
+from spark_groupsource.fetch.native_client import NativeClient, decoded
+from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
+from spark_groupsource.sink.contract import NotDelivered, Undelivered
+from spark_groupsource.sink.token import Written
+from spark_groupsource.timeouts import FULL_QUEUE_S
+
+_MESSAGES_BYTES = 512 * 80
+"""Room for `MOST_AT_ONCE` messages of librdkafka."""
+
+_DROP = 0x1 | 0x2
+"""To `rd_kafka_purge`: what is queued and what is in flight."""
+
+_FLUSH_MS = 100
+
+
+class NativeProducer(NativeClient):
+    """A producer of librdkafka, as a `Producer`.
+
+    Args:
+        client: The finished settings.
+        topic: The topic of rows that name none.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
+
+    def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
+        both = native()
+        self._ours = both.ours
+        self._messages = ctypes.create_string_buffer(_MESSAGES_BYTES)
+        self._outlet = OutletStruct(library=both.producer_functions, messages=ctypes.addressof(self._messages))
+        super().__init__(PRODUCER, client)
+        self._outlet.handle = self._handle
+        self._topic = topic
+        self._handles: dict[str, int] = {}
+        self._used: set[str] = set()
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._check(self._kafka.init_transactions(self._handle, _ms(timeout_s)))
+
+    def begin_transaction(self) -> None:
+        """See `Producer`."""
+        self._check(self._kafka.begin_transaction(self._handle))
+
+    def count(self, rows: pa.RecordBatch) -> None:
+        """See `Producer`."""
+        self._with(rows, lambda given: self._ours.add(self._outlet, given))
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """See `Producer`."""
+
+        def produce(given: RowsStruct) -> None:
+            self._ours.add(self._outlet, given)
+            row = 0
+            while row < given.count:
+                row = self._ours.produce(self._outlet, given, row, _ms(FULL_QUEUE_S))
+                self._refuse_undelivered()
+
+        self._with(rows, produce)
+
+    @property
+    def written(self) -> Written:
+        """See `Producer`."""
+        return Written(self._outlet.added, self._outlet.checksum)
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """See `Producer`."""
+        return frozenset(self._used)
+
+    def flush(self) -> None:
+        """See `Producer`."""
+        while self._kafka.flush(self._handle, _FLUSH_MS):
+            self._refuse_undelivered()
+        self._refuse_undelivered()
+
+    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """See `Producer`."""
+        # With the NUL at its end, as confluent-kafka has it: librdkafka copies so many bytes, and reads up to a NUL.
+        text = ctypes.create_string_buffer(metadata.encode())
+        partitions = self._kafka.topic_partition_list_new(1)
+        member = self._kafka.consumer_group_metadata_new(group.encode())
+        try:
+            only = self._kafka.topic_partition_list_add(partitions, topic.encode(), 0).contents
+            only.offset = offset
+            only.metadata, only.metadata_size = ctypes.addressof(text), len(text)
+            try:
+                self._check(self._kafka.send_offsets_to_transaction(self._handle, partitions, member, _ms(timeout_s)))
+            finally:
+                # The list would free it, and it is Python's.
+                only.metadata, only.metadata_size = None, 0
+        finally:
+            self._kafka.consumer_group_metadata_destroy(member)
+            self._kafka.topic_partition_list_destroy(partitions)
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._check(self._kafka.commit_transaction(self._handle, _ms(timeout_s)))
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._check(self._kafka.abort_transaction(self._handle, _ms(timeout_s)))
+
+    def close(self) -> None:
+        """See `Producer`."""
+        self._kafka.purge(self._handle, _DROP)
+        self._kafka.poll(self._handle, 0)
+        for handle in self._handles.values():
+            self._kafka.topic_destroy(handle)
+        self._kafka.destroy(self._handle)
+
+    def connect(self, timeout_s: float) -> None:
+        """See `Producer`.
+
+        librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
+        bootstrap server, as soon as it knows the brokers. A request to one certain broker connects to it at once. Whatever its
+        answer is: then there is a connection.
+        """
+        queue = self._kafka.queue_new(self._handle)
+        self._kafka.DescribeCluster(self._handle, None, queue)
+        event = self._kafka.queue_poll(queue, _ms(timeout_s))
+        if event is not None:
+            self._kafka.event_destroy(event)
+        self._kafka.queue_destroy(queue)
+
+    def _prepare(self, conf: int) -> None:
+        self._kafka.conf_set_opaque(conf, ctypes.addressof(self._outlet))
+        self._kafka.conf_set_dr_msg_cb(conf, ctypes.cast(self._ours.delivered, c_void_p))
+
+    def _with(self, rows: pa.RecordBatch, call: Callable[[RowsStruct], None]) -> None:
+        """Call with the addresses of the rows. They are valid during the call."""
+        if not rows.num_rows:
+            return
+        columns = dict(zip(rows.schema.names, rows.columns, strict=True))
+        given = RowsStruct(count=rows.num_rows)
+        if TOPIC in columns:
+            encoded = pc.dictionary_encode(columns[TOPIC])
+            names = encoded.dictionary.to_pylist()
+            indices = encoded.indices
+            given.topic = indices.buffers()[1].address + indices.offset * 4
+        else:
+            assert self._topic is not None  # noqa: S101 -- check_columns has refused rows without a topic
+            names = [self._topic]
+        handles = (c_void_p * len(names))(*map(self._topic_handle, names))
+        texts = (c_char_p * len(names))(*(name.encode() for name in names))
+        given.topics, given.topic_names = ctypes.addressof(handles), ctypes.addressof(texts)
+        for name in (KEY, VALUE):
+            if name in columns:
+                setattr(given, name, _column(columns[name]))
+        if PARTITION in columns:
+            partitions = columns[PARTITION]
+            given.partitions = partitions.buffers()[1].address + partitions.offset * 4
+        if HEADERS in columns:
+            headers = columns[HEADERS]
+            given.headers = _column(headers)
+            parts = headers.values.flatten()
+            given.header_key, given.header_value = _column(parts[0]), _column(parts[1])
+        call(given)
+
+    def _topic_handle(self, name: str) -> int:
+        self._used.add(name)
+        if name not in self._handles:
+            handle = self._kafka.topic_new(self._handle, name.encode(), None)
+            if handle is None:
+                raise NotDelivered(Undelivered(KafkaError(KafkaError._UNKNOWN_TOPIC), name, -1, 0))
+            self._handles[name] = handle
+        return self._handles[name]
+
+    def _refuse_undelivered(self) -> None:
+        outlet = self._outlet
+        if outlet.failed:
+            error = KafkaError(outlet.error, decoded(self._kafka.err2str(outlet.error)))
+            raise NotDelivered(Undelivered(error, decoded(outlet.error_topic), outlet.error_partition, outlet.error_size))
+
+    def _check(self, failed: int | None) -> None:
+        """Raise an error of librdkafka, and free it."""
+        if failed is None:
+            return
+        kafka: Any = self._kafka
+        error = KafkaError(
+            kafka.error_code(failed),
+            decoded(kafka.error_string(failed)),
+            fatal=bool(kafka.error_is_fatal(failed)),
+            retriable=bool(kafka.error_is_retriable(failed)),
+            txn_requires_abort=bool(kafka.error_txn_requires_abort(failed)),
+        )
+        kafka.error_destroy(failed)
+        raise KafkaException(error)
+
+
+def _column(array: pa.Array) -> ColumnStruct:
+    """Return the addresses of a column of texts, bytes or lists."""
+    valid, offsets, *data = array.buffers()
+    wide = pa.types.is_large_binary(array.type) or pa.types.is_large_string(array.type) or pa.types.is_large_list(array.type)
+    is_list = pa.types.is_list(array.type) or pa.types.is_large_list(array.type)
+    return ColumnStruct(
+        valid=valid.address if valid is not None else None,
+        offsets=offsets.address,
+        data=None if is_list or data[0] is None else data[0].address,
+        start=array.offset,
+        wide=wide,
+    )
+
+
+def _ms(seconds: float) -> int:
+    return int(seconds * 1000)

@@ -1,0 +1,178 @@
+"""The pure Python producer: the same rows through confluent-kafka, one by one, where there is no native library."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message
+from confluent_kafka import Producer as KafkaProducer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
+from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
+from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
+from spark_groupsource.sink.contract import NotDelivered, Undelivered
+from spark_groupsource.sink.token import Written
+
+_FLUSH_S = 0.1
+_FULL_S = 0.005
+
+
+class _Row(NamedTuple):
+    topic: str
+    partition: int
+    key: bytes | None
+    value: bytes | None
+    headers: list[Header] | None
+
+
+class PureProducer:
+    """A producer of confluent-kafka, as a `Producer`.
+
+    Args:
+        client: The finished settings.
+        topic: The topic of rows that name none.
+
+    Raises:
+        OptionError: librdkafka refuses the settings.
+        AuthenticationFailed: `kafka.oauth_cb` returns no token.
+    """
+
+    def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
+        errors: dict[int, KafkaError] = {}
+        self.errors = errors
+        undelivered: list[Undelivered] = []
+        self._undelivered = undelivered
+
+        def note(error: KafkaError) -> None:
+            errors[error.code()] = error
+
+        def reported(error: KafkaError | None, message: Message) -> None:
+            if error is not None and not undelivered:
+                size = len(message.key() or b"") + len(message.value() or b"")
+                partition = message.partition()
+                undelivered.append(
+                    Undelivered(error, message.topic() or "", ANY_PARTITION if partition is None else partition, size)
+                )
+
+        # confluent-kafka reads this one itself, as a bool.
+        settings = {**client, "delivery.report.only.error": True, "on_delivery": reported}
+        self._producer = make_client(KafkaProducer, settings, note, librdkafka_log_of_tasks)
+        self._topic = topic
+        self._used: set[str] = set()
+        self._written = Written(0, 0)
+
+    def connect(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        with contextlib.suppress(KafkaException):
+            self._producer.list_topics(self._topic, timeout=timeout_s)
+
+    def init_transactions(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._producer.init_transactions(timeout_s)
+
+    def begin_transaction(self) -> None:
+        """See `Producer`."""
+        self._producer.begin_transaction()
+
+    def count(self, rows: pa.RecordBatch) -> None:
+        """See `Producer`."""
+        for row in self._rows(rows):
+            self._add(row)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """See `Producer`."""
+        for row in self._rows(rows):
+            self._add(row)
+            while not self._enqueued(row):
+                self._producer.poll(_FULL_S)
+                self._refuse_undelivered()
+        self._producer.poll(0)
+        self._refuse_undelivered()
+
+    @property
+    def written(self) -> Written:
+        """See `Producer`."""
+        return self._written
+
+    @property
+    def topics(self) -> frozenset[str]:
+        """See `Producer`."""
+        return frozenset(self._used)
+
+    def flush(self) -> None:
+        """See `Producer`."""
+        while self._producer.flush(_FLUSH_S):
+            self._refuse_undelivered()
+        self._refuse_undelivered()
+
+    def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
+        """See `Producer`."""
+        # Only a consumer has the group's metadata. This one never connects.
+        consumer = Consumer({"group.id": group, "bootstrap.servers": "", "log_level": "0"})
+        try:
+            member = consumer.consumer_group_metadata()
+            offsets = [KafkaTopicPartition(topic, 0, offset, metadata=metadata)]
+            self._producer.send_offsets_to_transaction(offsets, member, timeout_s)
+        finally:
+            consumer.close()
+
+    def commit_transaction(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._producer.commit_transaction(timeout_s)
+
+    def abort_transaction(self, timeout_s: float) -> None:
+        """See `Producer`."""
+        self._producer.abort_transaction(timeout_s)
+
+    def close(self) -> None:
+        """See `Producer`."""
+        with contextlib.suppress(KafkaException):  # it has failed fatally, and holds nothing
+            self._producer.purge()
+            self._producer.poll(0)
+        del self._producer
+
+    def _rows(self, rows: pa.RecordBatch) -> Iterator[_Row]:
+        columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}
+        none = [None] * rows.num_rows
+        for topic, partition, key, value, headers in zip(
+            columns.get(TOPIC) or [self._topic] * rows.num_rows,
+            columns.get(PARTITION) or [ANY_PARTITION] * rows.num_rows,
+            columns.get(KEY, none),
+            columns[VALUE],
+            columns.get(HEADERS, none),
+            strict=True,
+        ):
+            pairs = None if headers is None else [(one["key"], one["value"]) for one in map(_lower, headers)]
+            yield _Row(topic, partition, _bytes(key), _bytes(value), pairs)
+
+    def _add(self, row: _Row) -> None:
+        self._used.add(row.topic)
+        checksum = added(self._written.checksum, row_hash(row.topic, row.partition, row.key, row.value, row.headers))
+        self._written = Written(self._written.rows + 1, checksum)
+
+    def _enqueued(self, row: _Row) -> bool:
+        headers: Any = {} if row.headers is None else {"headers": row.headers}
+        try:
+            self._producer.produce(row.topic, row.value, row.key, row.partition, **headers)
+        except BufferError:
+            return False
+        except KafkaException as refused:
+            size = len(row.key or b"") + len(row.value or b"")
+            raise NotDelivered(Undelivered(refused.args[0], row.topic, row.partition, size)) from None
+        return True
+
+    def _refuse_undelivered(self) -> None:
+        if self._undelivered:
+            raise NotDelivered(self._undelivered[0])
+
+
+def _bytes(content: str | bytes | None) -> bytes | None:
+    return content.encode() if isinstance(content, str) else content
+
+
+def _lower(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.lower(): content for name, content in header.items()}

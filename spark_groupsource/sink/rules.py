@@ -1,0 +1,125 @@
+"""What a task of the sink does with its rows, and what the driver checks: decided from the tokens alone. Pure.
+
+A micro-batch that Spark runs again has the same number. A task whose rows are there already finds the token of that number, which
+became visible with the rows. So it writes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers
+from spark_groupsource.sink.token import BatchToken, Token, Written
+
+NOTHING = Written(0, 0)
+"""What a task has written that had no rows. Such a task leaves no token."""
+
+
+def written_before(task: str, batch: int, token: Token | None, driver: BatchToken | None, accepted: int | None) -> Written | None:
+    """Decide what a task does, before it reads a row.
+
+    The token of a task replaces the one before, so one of an earlier micro-batch says that this one is not written. Without any
+    token the driver's says the same, if it is there: it is older than a token of this micro-batch would be, so that one cannot
+    have expired.
+
+    Args:
+        task: The task's transactional id, for the error.
+        batch: The number of the micro-batch.
+        token: The task's token. `None`: it has none.
+        driver: The driver's token, if the task has none. `None`: the driver has none, either.
+        accepted: The option `acceptBatch`.
+
+    Returns:
+        What is in the topic already: the task reads its rows, compares, and writes nothing. `None`: it writes its rows.
+
+    Raises:
+        CheckpointBehindSink: The task has written a later micro-batch.
+        BatchUnknown: The tokens have expired, so nobody knows whether the task has written this one.
+    """
+    newest = token.batch if token is not None else -1 if driver is None else driver.batch
+    if newest > batch:
+        raise CheckpointBehindSink(
+            f"{task}: micro-batch {batch} is to be written, and micro-batch {newest} is in the topic already. The checkpoint is "
+            "older than what the query has written: it was restored, or deleted, or belongs to another query. Start with the "
+            "newest checkpoint. Or set another transactionalIdPrefix: then what is after this checkpoint is written again."
+        )
+    if newest == batch:
+        return token.written if token is not None else NOTHING
+    if newest < 0 < batch and accepted != batch:
+        raise BatchUnknown(
+            f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink's offsets are gone: they expire "
+            "after offsets.retention.minutes (7 days by default) without a micro-batch. Or transactionalIdPrefix or the "
+            "guarantee was changed. If no micro-batch was interrupted before, or records may be written twice, set "
+            f"acceptBatch={batch}: this micro-batch is then written."
+        )
+    return None
+
+
+def is_same(task: str, batch: int, before: Written, now: Written, accepted: int | None) -> bool:
+    """Compare the rows of a replay with those that are in the topic.
+
+    Returns:
+        Whether they are the same. If not, `acceptBatch` accepts what is in the topic.
+
+    Raises:
+        ReplayDiffers: They are not the same.
+    """
+    if now == before:
+        return True
+    if accepted == batch:
+        return False
+    raise ReplayDiffers(
+        f"{task}: micro-batch {batch} is in the topic with {before.rows} rows of this task, and now has {now.rows} rows"
+        f"{' with other content' if before.rows == now.rows else ''}. So the query has changed while this micro-batch was half "
+        "written: its code, its number of tasks, or its results are different each time. Start it as it was before. Or set "
+        f"acceptBatch={batch}: then what this task has written stays, these rows are not written, and the other tasks of the "
+        "micro-batch write theirs."
+    )
+
+
+def may_be_a_replay(driver: BatchToken | None, run: str) -> bool:
+    """Return whether this micro-batch may have been tried by an earlier run of the query."""
+    return driver is None or driver.run != run
+
+
+def check_batch(
+    batch: int, tasks: int, rows: int, before: BatchToken | None, others: Mapping[int, Token], accepted: int | None
+) -> None:
+    """Check, at the driver, that a replay had the tasks and the rows of the try before.
+
+    Args:
+        batch: The number of the micro-batch.
+        tasks: How many tasks it has.
+        rows: How many rows they have.
+        before: The driver's token.
+        others: The tokens of tasks with higher numbers.
+        accepted: The option `acceptBatch`.
+
+    Raises:
+        CheckpointBehindSink: A later micro-batch is in the topic.
+        ReplayDiffers: An earlier try wrote rows in a task that there is not now, or another number of rows.
+    """
+    if before is not None and before.batch > batch:
+        raise CheckpointBehindSink(
+            f"Micro-batch {batch} was written, and micro-batch {before.batch} is in the topic already: another query uses the "
+            "same transactionalIdPrefix, or the same checkpoint."
+        )
+    if accepted == batch:
+        return
+    strangers = sorted(number for number, token in others.items() if number >= tasks and token.batch == batch)
+    if strangers:
+        raise ReplayDiffers(
+            f"Micro-batch {batch} has {tasks} tasks, and an earlier try wrote rows in task {strangers[0]} as well. So the number "
+            "of tasks has changed while it was half written, and rows of it may be in the topic twice. To go on all the same, "
+            f"set acceptBatch={batch}."
+        )
+    if before is not None and before.batch == batch and before.rows != rows:
+        raise ReplayDiffers(
+            f"Micro-batch {batch} has {rows} rows, and an earlier try wrote {before.rows}. So its results are different each "
+            f"time, and rows of it may be in the topic twice. To go on all the same, set acceptBatch={batch}."
+        )
+
+
+def after_batch(batch: int, tasks: int, rows: int, run: str, before: BatchToken | None) -> BatchToken:
+    """Return the driver's token once all tasks of a micro-batch have written."""
+    return BatchToken(batch, tasks, max(tasks, before.most if before is not None else 0), rows, run)

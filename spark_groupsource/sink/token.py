@@ -1,0 +1,150 @@
+"""The token: what a task of the sink commits beside its rows, in the same transaction.
+
+It is a committed offset of a consumer group that has no members, on partition 0 of a topic that the task wrote to. The offset is
+the number of the micro-batch that comes next; the metadata says what was written:
+
+    {"v":1,"rows":…,"sum":…,"run":…}
+
+The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
+
+    {"v":1,"tasks":…,"most":…,"rows":…,"run":…}
+
+Any client can write a commit. So a text that is not exactly this is refused, and nothing in it is trusted beyond its numbers.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from spark_groupsource.errors import TokenUnreadable
+
+_VERSION = 1
+_MOST_BYTES = 512
+_MOST = 2**63 - 1
+_RUN = re.compile(r"[0-9a-f-]{0,36}")
+
+
+class Written(NamedTuple):
+    """What a task wrote of a micro-batch."""
+
+    rows: int
+    checksum: int
+    """A checksum of the rows, as 64 bits, whatever their order (checksum.py)."""
+
+
+class Token(NamedTuple):
+    """What one task of the sink wrote last."""
+
+    batch: int
+    written: Written
+    run: str
+    """The run of the query (Spark's `runId`)."""
+
+    @property
+    def offset(self) -> int:
+        """The offset to commit."""
+        return self.batch + 1
+
+    def metadata(self) -> str:
+        """Return the metadata to commit."""
+        return _text({"v": _VERSION, "rows": self.written.rows, "sum": f"{self.written.checksum:016x}", "run": self.run})
+
+
+class BatchToken(NamedTuple):
+    """What the driver knows of the newest micro-batch that all tasks have written."""
+
+    batch: int
+    tasks: int
+    """How many tasks wrote it."""
+    most: int
+    """The most tasks that any micro-batch of this query has had."""
+    rows: int
+    run: str
+
+    @property
+    def offset(self) -> int:
+        """The offset to commit."""
+        return self.batch + 1
+
+    def metadata(self) -> str:
+        """Return the metadata to commit."""
+        return _text({"v": _VERSION, "tasks": self.tasks, "most": self.most, "rows": self.rows, "run": self.run})
+
+
+class Committed(NamedTuple):
+    """An offset of a group, with its metadata, as a broker returns it."""
+
+    offset: int
+    metadata: str
+
+
+def newest_token(commits: Iterable[Committed], group: str) -> Token | None:
+    """Return what a task has written last: a query may write to several topics, and each may carry a token.
+
+    Raises:
+        TokenUnreadable: Something else wrote into the group.
+    """
+    return max((_token(one, group) for one in commits), key=lambda token: token.batch, default=None)
+
+
+def newest_batch_token(commits: Iterable[Committed], group: str) -> BatchToken | None:
+    """Return the driver's newest token.
+
+    Raises:
+        TokenUnreadable: Something else wrote into the group.
+    """
+    return max((_batch_token(one, group) for one in commits), key=lambda token: token.batch, default=None)
+
+
+def _token(commit: Committed, group: str) -> Token:
+    fields = _fields(commit, group, {"rows", "sum", "run"})
+    checksum = fields["sum"]
+    if not isinstance(checksum, str) or not re.fullmatch(r"[0-9a-f]{16}", checksum):
+        raise _unreadable(commit, group)
+    return Token(commit.offset - 1, Written(_count(fields["rows"], commit, group), int(checksum, 16)), fields["run"])
+
+
+def _batch_token(commit: Committed, group: str) -> BatchToken:
+    fields = _fields(commit, group, {"tasks", "most", "rows", "run"})
+    counts = [_count(fields[name], commit, group) for name in ("tasks", "most", "rows")]
+    return BatchToken(commit.offset - 1, counts[0], counts[1], counts[2], fields["run"])
+
+
+def _fields(commit: Committed, group: str, names: set[str]) -> dict[str, Any]:
+    if commit.offset < 1 or len(commit.metadata) > _MOST_BYTES:
+        raise _unreadable(commit, group)
+    try:
+        fields = json.loads(commit.metadata)
+    except (ValueError, RecursionError):
+        raise _unreadable(commit, group) from None
+    if isinstance(fields, dict) and type(fields.get("v")) is int and fields["v"] > _VERSION:
+        raise TokenUnreadable(
+            f"Group {group}: a newer version of this package wrote its offset (format {fields['v']}, and this one reads "
+            f"{_VERSION}). Run the query with that version."
+        )
+    if not isinstance(fields, dict) or fields.keys() != names | {"v"} or type(fields["v"]) is not int:
+        raise _unreadable(commit, group)
+    if not isinstance(fields["run"], str) or not _RUN.fullmatch(fields["run"]):
+        raise _unreadable(commit, group)
+    return fields
+
+
+def _count(value: object, commit: Committed, group: str) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise _unreadable(commit, group)
+    return value
+
+
+def _unreadable(commit: Committed, group: str) -> TokenUnreadable:
+    return TokenUnreadable(
+        f"Group {group} holds the offset {commit.offset} with metadata that the sink did not write. The sink keeps there what it "
+        "has written, so no other client may commit to this group. Choose another transactionalIdPrefix, or delete the group "
+        "once you know that no micro-batch is half written (docs/sink.md)."
+    )
+
+
+def _text(fields: dict[str, object]) -> str:
+    return json.dumps(fields, separators=(",", ":"))

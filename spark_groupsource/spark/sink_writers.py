@@ -1,0 +1,190 @@
+"""The writers that Spark asks for: one for each micro-batch, or for a batch write.
+
+Spark makes a writer at the driver and sends it to each task; after the tasks it makes another one at the driver, for `commit`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyspark.sql.datasource as spark
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.types import Row, StructType
+
+from spark_groupsource.errors import SinkError
+from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.worker_garbage import freeze_imports
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_groupsource.sink.writing import Attempt
+
+log = logging.getLogger(__name__)
+
+ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
+"""Whether this Spark gives Arrow batches to a writer: true since 4.1. Spark 4.0 gives rows."""
+
+_RUN = re.compile(r"[0-9a-f-]{0,36}")
+
+_ROWS_AT_ONCE = 10_000
+
+_PREFIX = "groupkafka-"
+
+_BATCH_ID = "streaming.sql.batchId"
+_QUERY_ID = "sql.streaming.queryId"
+_RUN_ID = "spark.jobGroup.id"
+"""The local properties of Spark's jobs that say which micro-batch, which query and which run of it this is."""
+
+
+@dataclass
+class Done(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    prefix: str
+    run: str
+    written: int
+    skipped: int
+    topics: tuple[str, ...]
+    commit_s: float
+
+
+class _Writer(PromptlyAcknowledged):
+    """What all writers do."""
+
+    def __init__(self, settings: SinkSettings, schema: StructType) -> None:
+        self._settings = settings
+        self._schema = schema
+
+    def _write(self, batches: Iterator[pa.RecordBatch]) -> Done:
+        from spark_groupsource.sink.writing import write_at_least_once, write_once
+
+        log_to_stderr()
+        prefix = run = ""
+        if self._settings.exactly_once:
+            prefix, attempt = _this_attempt(self._settings.prefix)
+            run = attempt.run
+            report = write_once(self._settings, prefix, attempt, batches)
+        else:
+            report = write_at_least_once(self._settings, batches)
+        freeze_imports()
+        return Done(prefix, run, *report)
+
+    def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
+        """Make record batches of the rows of Spark 4.0."""
+        from itertools import islice
+
+        import pyarrow as pa
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        schema = to_arrow_schema(self._schema)
+        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+            columns = [[_plain(row[at]) for row in chunk] for at in range(len(schema))]
+            arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
+            yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
+
+
+class _StreamWriter(_Writer):
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        """Keep the driver's token, once all tasks of the micro-batch have written.
+
+        Raises:
+            ReplayDiffers, CheckpointBehindSink: See sink/rules.py.
+            BrokerError: The token cannot be committed.
+        """
+        log_to_stderr()
+        done = [message for message in messages if isinstance(message, Done)]
+        rows, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
+        if self._settings.exactly_once and done:
+            from spark_groupsource.sink.finishing import finish
+
+            topics = sorted({topic for one in done for topic in one.topics})
+            finish(self._settings, done[0].prefix, batchId, done[0].run, len(messages), rows + skipped, topics)
+        log.info(
+            "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
+            batchId,
+            rows,
+            skipped,
+            len(done),
+            1000 * max((one.commit_s for one in done), default=0.0),
+        )
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
+        """Do nothing: a task that failed has aborted its transaction, and one that wrote is found by the next try."""
+
+
+class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
+    """Writes the rows that Spark 4.0 gives."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the rows of one task of a micro-batch."""
+        return self._write(self._batches(iterator))
+
+
+class RowWriter(_Writer, DataSourceWriter):
+    """Writes the rows that Spark 4.0 gives, in a batch write."""
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write the rows of one task."""
+        return self._write(self._batches(iterator))
+
+
+if ARROW_WRITERS:
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+
+    class ArrowStreamWriter(_StreamWriter, DataSourceStreamArrowWriter):
+        """Writes the record batches of one task of a micro-batch."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            """Write the rows of one task of a micro-batch."""
+            return self._write(iterator)
+
+    class ArrowWriter(_Writer, DataSourceArrowWriter):
+        """Writes the record batches of one task of a batch write."""
+
+        def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+            """Write the rows of one task."""
+            return self._write(iterator)
+
+
+def stream_writer(settings: SinkSettings, schema: StructType) -> DataSourceStreamWriter:
+    """Return the writer of a micro-batch."""
+    return ArrowStreamWriter(settings, schema) if ARROW_WRITERS else RowStreamWriter(settings, schema)
+
+
+def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter:
+    """Return the writer of a batch write."""
+    return ArrowWriter(settings, schema) if ARROW_WRITERS else RowWriter(settings, schema)
+
+
+def _this_attempt(prefix: str | None) -> tuple[str, Attempt]:
+    """Return the prefix of the transactional ids, and which task this is."""
+    from spark_groupsource.sink.writing import Attempt
+
+    context = TaskContext.get()
+    assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
+    batch, query = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
+    if batch is None or query is None:
+        raise SinkError(
+            "Spark does not say which micro-batch this is, so the sink cannot write each row once. Set "
+            "deliveryGuarantee=at-least-once."
+        )
+    group = context.getLocalProperty(_RUN_ID) or ""
+    # It is the query's runId, unless the platform names the group of its jobs in another way.
+    run = group if _RUN.fullmatch(group) else hashlib.sha256(group.encode()).hexdigest()[:32]
+    return prefix or _PREFIX + query, Attempt(int(batch), context.partitionId(), run)
+
+
+def _plain(value: Any) -> Any:
+    """Return a value of a row of Spark as Arrow takes it."""
+    if isinstance(value, list):
+        return [one.asDict() if isinstance(one, Row) else one for one in value]
+    return bytes(value) if isinstance(value, bytearray) else value

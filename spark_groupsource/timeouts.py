@@ -1,0 +1,187 @@
+"""Every time that decides how long something takes, or how often it is tried: its value in seconds, and its reason.
+
+What a user may choose is an option (options/model.py). Which error means what is in brokers/broker_errors.py.
+"""
+
+from __future__ import annotations
+
+# Requests: how long a broker may take.
+
+REQUEST_TIMEOUT_S = 10.0
+"""One request to a broker. librdkafka asks another broker when it is over."""
+
+FIRST_TIMEOUTS_S = (3.0, 3.0)
+"""Time limits of the first attempts to describe topics. After each of them another broker is asked."""
+
+ENDS_TIMEOUT_S = 3.0
+"""Time limit for end offsets when all leaders answered last time. While one leader is down the other partitions go on."""
+
+EARLY_TIMEOUT_S = 10.0
+"""The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
+
+ANSWER_LIMIT_S = 40.0
+"""The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
+
+FETCH_TIMEOUT_S = 30.0
+"""Time limit of one request for records."""
+
+FIRST_FETCH_TIMEOUT_S = 5.0
+"""The same before this member joins: the request is repeated, and a signal to stop is served in between."""
+
+ASK_LEADERS_S = 5.0
+"""For how long leaders that do not answer are asked again when a stream begins. It must not wait for a broker that is down."""
+
+TOKEN_RETRY_S = 10.0
+"""Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
+
+STABLE_OFFSETS_S = 60.0
+"""For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
+
+STABLE_INTERVAL_S = 0.02
+"""How often that is asked."""
+
+TRANSACTION_S = 120.0
+"""How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""
+
+ABORT_S = 10.0
+"""The same for the end of a transaction that failed: the next try of the task ends it otherwise."""
+
+CONNECT_S = 5.0
+"""How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
+
+FULL_QUEUE_S = 1.0
+"""How long a task fills the producer's queue in one call, without looking for Python's signals."""
+
+# Trying again.
+
+RETRY_INTERVAL_S = 0.1
+"""Between two attempts, unless the caller gives another interval."""
+
+CUT_BELIEVED_AFTER_S = 12.0
+"""How long a log has to end below what should be in it before the driver or a task believes that records were cut off.
+
+A leader that was replaced answers for up to a broker's session (`broker.session.timeout.ms`, 9 s by default), because it does
+not know that. A new leader may return an end that is too low until its followers have fetched from it.
+"""
+
+CLOSE_AGAIN_AFTER_S = 1.0
+"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
+
+TROUBLE_INTERVAL_S = 30.0
+"""How often the same error of the brokers is logged while it lasts."""
+
+REPEATED_LINE_EVERY_S = 60.0
+"""How often a line that repeats is written."""
+
+PORT_PATIENCE_S = 15.0
+"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group."""
+
+# Membership and the hand-off.
+
+POLL_INTERVAL_S = 0.05
+"""Longest time between two polls when no command comes. Commands are served at once."""
+
+JOIN_INTERVAL_S = 0.005
+"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
+
+CALLBACK_AFTER_S = 2.0
+"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
+
+REBALANCE_S = 15.0
+"""How long the group may take to move a partition, besides the drain: two rounds of heartbeats (KIP-848: 5 s each), with room."""
+
+QUIET_S = 3.0
+"""An assignment that has not changed for so many seconds is complete enough to end a run of Trigger.AvailableNow."""
+
+BLOCKED_AFTER_S = 2.0
+"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
+
+ADOPTED_WITHIN_S = 60.0
+"""How long the record of a member that has left the group still shows its stream as alive. A query that was restarted writes its
+records anew within that time."""
+
+# Looking: how often something is asked that nobody reports.
+
+SETTLE_INTERVAL_S = 2.0
+"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
+
+SETTLE_BETWEEN_TRIGGERS_S = 10.0
+"""The same between two triggers: the next one may be an hour away."""
+
+LOOK_FOR_DELETED_EVERY_S = 1.0
+"""How often it is checked whether the topic of a partition that was deleted is there again."""
+
+LOOK_ELSEWHERE_EVERY_S = 30.0
+"""How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
+a query that was stopped may stay owed for days."""
+
+LOOK_FOR_COMMITS_EVERY_S = 30.0
+"""How often the group is asked whether partitions that the stream has not owned have a commit by now."""
+
+LOOK_AT_TOPICS_EVERY_S = 1.0
+"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
+
+LOOK_AT_STARTS_EVERY_S = 10.0
+"""How long a plan may overlook records that expired. The tasks that should read them find out."""
+
+LOOK_AT_DRIVER_EVERY_S = 0.5
+"""Seconds between two looks at whether the driver is alive."""
+
+# Learning that Spark has finished a micro-batch.
+
+LOOK_AT_REPORT_EVERY_S = 0.2
+"""Seconds between two looks at the report, in the first minute of a claim. A look opens one local file."""
+
+LOOK_LATER_EVERY_S = 1.0
+"""The same after the first minute; and seconds between two looks at the checkpoint."""
+
+LONGEST_PAUSE_S = 30.0
+"""The longest pause after a slow look at the checkpoint (`durable_watch.SHARE_OF_LOOKING`)."""
+
+FIRST_LOOK_S = 5.0
+"""How long the first claim of a run waits for the first look, which may find the checkpoint of another stream."""
+
+UNHEARD_S = 10.0
+"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
+
+REPORTED_WITHIN_S = 3.0
+"""A micro-batch is reported up to a second after its commit log is written; after so long a report will not come."""
+
+AT_STOP_S = 2.0
+"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
+
+LAST_LOOK_S = 0.5
+"""The same when the driver has died: no report comes any more, and there is time for one look."""
+
+# Tasks.
+
+TASK_WAIT_S = 0.5
+"""The longest single wait in librdkafka, which no signal interrupts."""
+
+TASK_FLOW_S = 0.005
+"""The wait for the next record, while records flow."""
+
+TASK_ASK_S = 1.0
+"""The limit of a request for the log's bounds while the task waits for records."""
+
+TASK_SILENCE_S = 5.0
+"""After so long without a record, the task asks for the log's bounds: librdkafka reports a deleted topic late or never."""
+
+TASK_EARLY_END_S = 0.25
+"""The same at the end of the partition, if the range should not end there."""
+
+TASK_FIRST_PAUSE_S = 0.1
+"""The pause before another assignment, after an error that the log's bounds do not explain. It doubles each time."""
+
+TASK_LONGEST_PAUSE_S = 5.0
+"""The longest of these pauses."""
+
+BOUNDS_FIRST_WAIT_S = 1.0
+"""The timeout of the first request for a log's bounds. One that times out is sent again with twice the time, for a broker that
+is slow."""
+
+BOUNDS_SHORTEST_WAIT_S = 0.05
+"""The shortest such timeout, when the task's own time is nearly over."""
+
+BOUNDS_BETWEEN_TRIES_S = 0.25
+"""The pause between two of these requests."""

@@ -1,0 +1,160 @@
+"""`make chaos-sink`: two queries of one group copy a live topic into another, while drivers and workers are killed at random.
+
+At the end a reader of committed records counts: each record is there once. The reader is librdkafka with
+`isolation.level=read_committed`.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import click
+from confluent_kafka import Producer
+
+from devtools.broker import Cluster
+from tests.support.committed import read_committed
+from tests.support.group_offsets import total_lag
+from tests.support.processes import processes_with
+from tests.support.spark_process import SparkProcess
+
+SOURCE, TARGET, GROUP = "orders", "copies", "copying"
+PARTITIONS = 4
+RECORDS_A_SECOND = 500
+END_LIMIT_S = 300.0
+MARK = f"COPYING_{os.getpid()}"
+"""Stands in the environment of all processes of a query."""
+
+PROGRAM = """
+import sys
+from pyspark.sql import SparkSession
+
+name, servers = sys.argv[1:]
+spark = (
+    SparkSession.builder.master("local[2,4]").appName(name).config("spark.ui.enabled", "false")
+    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
+)
+orders = (
+    spark.readStream.format("groupkafka")
+    .option("kafka.bootstrap.servers", servers)
+    .option("kafka.group.id", "copying")
+    .option("kafka.session.timeout.ms", 6000)
+    .option("subscribe", "orders")
+    .option("startingOffsets", "earliest")
+    .option("checkpointLocation", f"{name}/checkpoint")
+    .load()
+)
+query = (
+    orders.select("key", "value")
+    .writeStream.format("groupkafka")
+    .option("kafka.bootstrap.servers", servers)
+    .option("topic", "copies")
+    .option("checkpointLocation", f"{name}/checkpoint")
+    .start()
+)
+print("started", file=sys.stderr, flush=True)
+query.awaitTermination()
+"""
+
+
+class Queries:
+    """The two queries: each is started again whenever it has ended."""
+
+    def __init__(self, cluster: Cluster, folder: Path) -> None:
+        self._cluster = cluster
+        self._folder = folder
+        self._running: dict[str, SparkProcess] = {}
+        self.starts: Counter[str] = Counter()
+        (folder / "copying_query.py").write_text(PROGRAM)
+
+    def keep_running(self) -> None:
+        """Start those that do not run."""
+        for name in "AB":
+            if name not in self._running or self._running[name].ended:
+                self.starts[name] += 1
+                command = [sys.executable, "copying_query.py", name, self._cluster.bootstrap_servers]
+                if name in self._running:
+                    self._running[name].close()
+                self._running[name] = SparkProcess(f"{name}-{self.starts[name]}", self._folder, command, {MARK: name})
+
+    def kill(self, chance: random.Random) -> str:
+        """Kill a process of one query, with SIGKILL: its driver, or a Python worker of it."""
+        name = chance.choice("AB")
+        processes = processes_with(f"{MARK}={name}")
+        drivers = [pid for pid, command in processes.items() if "java" in command.partition(" ")[0]]
+        workers = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
+        kind, among = ("worker", workers) if workers and chance.random() < 0.5 else ("driver", drivers)
+        if not among:
+            return f"{name} has no {kind} yet"
+        os.kill(chance.choice(among), signal.SIGKILL)
+        return f"{name}: a {kind} is killed"
+
+    def close(self) -> None:
+        """Kill both."""
+        for process in self._running.values():
+            process.close()
+
+
+def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
+    """Write the numbers from 0 on until the event is set."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 2})
+    began = time.monotonic()
+    while not ends.wait(0.1):
+        for number in range(sent[0], int((time.monotonic() - began) * RECORDS_A_SECOND)):
+            producer.produce(SOURCE, str(number))
+            sent[0] = number + 1
+        producer.poll(0)
+    producer.flush()
+
+
+@click.command()
+@click.option("--minutes", default=3.0, show_default=True, help="For how long processes are killed.")
+@click.option("--seed", default=0, show_default=True, help="Which are killed, and when.")
+@click.option("--every", default=6.0, show_default=True, help="Seconds between two kills, on average.")
+def main(minutes: float, seed: int, every: float) -> None:
+    """Kill, wait for the rest to be copied, and count."""
+    chance = random.Random(seed)
+    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster() as cluster:
+        for topic in (SOURCE, TARGET):
+            cluster.create_topic(topic, PARTITIONS)
+        ends, sent, kills = threading.Event(), [0], Counter[str]()
+        writer = threading.Thread(target=produce, args=(cluster, ends, sent), daemon=True)
+        queries = Queries(cluster, Path(folder))
+        try:
+            queries.keep_running()
+            writer.start()
+            until = time.monotonic() + 60 * minutes
+            while time.monotonic() < until:
+                time.sleep(chance.uniform(0.5, 2 * every))
+                done = queries.kill(chance)
+                kills[done.partition(": ")[2] or "nothing yet"] += 1
+                queries.keep_running()
+            ends.set()
+            writer.join()
+            expected = Counter(map(str, range(sent[0])))
+            limit = time.monotonic() + END_LIMIT_S
+            while time.monotonic() < limit:
+                queries.keep_running()
+                if total_lag(cluster, GROUP, SOURCE) == 0 and sum(expected.values()) <= len(read_committed(cluster, TARGET)):
+                    break
+                time.sleep(2)
+        finally:
+            queries.close()
+        found = Counter(read_committed(cluster, TARGET))
+        lost, doubled = expected - found, found - expected
+        click.echo(f"{sum(kills.values())} kills in {minutes:g} minutes, seed {seed}: {dict(kills)}")
+        click.echo(f"starts: {dict(queries.starts)}")
+        click.echo(f"{sum(expected.values()):,} records, {sum(lost.values())} lost, {sum(doubled.values())} doubled")
+        if lost or doubled:
+            raise click.ClickException(f"lost {sorted(lost)[:5]}, doubled {sorted(doubled)[:5]}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,302 @@
+"""Tasks of the sink against a broker: what readers of committed records find after each way of failing."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from devtools.broker import Cluster
+from spark_groupsource.errors import (
+    BatchUnknown,
+    CheckpointBehindSink,
+    GroupKafkaError,
+    OptionError,
+    RecordRefused,
+    RecordTooLarge,
+    ReplayDiffers,
+    TokenUnreadable,
+    TopicNotFound,
+    WriterFenced,
+)
+from spark_groupsource.fetch import native_api
+from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.sink import producers
+from spark_groupsource.sink.finishing import finish
+from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.sink.writing import Attempt, Report, write_at_least_once, write_once
+from tests.conftest import MakeTopic
+from tests.support.committed import read_committed
+
+RUN = "00000000-0000-0000-0000-000000000001"
+LATER_RUN = "00000000-0000-0000-0000-000000000002"
+
+
+class Query:
+    """A query that writes to one topic: its options, and its tasks one by one."""
+
+    def __init__(self, cluster: Cluster, topic: str | None, **more: str) -> None:
+        self.cluster = cluster
+        self.topic = topic
+        self.prefix = f"q-{uuid.uuid4().hex[:8]}"
+        self.given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": self.prefix, **more}
+        if topic is not None:
+            self.given["topic"] = topic
+
+    def settings(self, **more: str) -> SinkSettings:
+        return SinkOptions.parse({**self.given, **more}, "stream").sink_settings("stream")
+
+    def write(self, batch: int, rows: list[str] | pa.RecordBatch, task: int = 0, *, run: str = RUN, **more: str) -> Report:
+        given = pa.RecordBatch.from_pydict({"value": rows}) if isinstance(rows, list) else rows
+        return write_once(self.settings(**more), self.prefix, Attempt(batch, task, run), iter([given]))
+
+    def finish(self, batch: int, tasks: int, rows: int, *, run: str = RUN, **more: str) -> None:
+        topics = [] if self.topic is None else [self.topic]
+        finish(self.settings(**more), self.prefix, batch, run, tasks, rows, topics)
+
+    @property
+    def tokens(self) -> Tokens:
+        return Tokens(self.settings().requests, self.prefix)
+
+
+@pytest.fixture(autouse=True, params=["native", "pure"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each producer in turn."""
+    if request.param == "pure":
+        unavailable = native_api.NativeUnavailable("the test asks for it")
+        monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
+
+
+@pytest.fixture
+def query(cluster: Cluster, topic: MakeTopic) -> Query:
+    return Query(cluster, topic(2))
+
+
+def test_each_row_is_there_once_however_often_its_task_is_run(query: Query) -> None:
+    assert query.write(0, ["a", "b"]).written == 2
+    again = query.write(0, ["b", "a"])
+    assert (again.written, again.skipped) == (0, 2)
+    query.finish(0, 1, 2)
+    query.write(1, ["c"])
+    query.write(1, ["d"], task=1)
+    assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
+
+
+def test_a_later_run_takes_the_id_and_finds_what_is_written(query: Query) -> None:
+    query.write(0, ["a"])
+    assert query.write(0, ["a"], run=LATER_RUN).skipped == 1
+    assert query.write(1, ["b"], run=LATER_RUN).written == 1
+    assert read_committed(query.cluster, query.topic) == ["a", "b"]
+
+
+def test_columns_arrive_as_they_were_given(cluster: Cluster, topic: MakeTopic) -> None:
+    names = [topic(3), topic(1)]
+    headers = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    rows = pa.RecordBatch.from_pydict(
+        {
+            "topic": pa.array([names[0], names[1], names[0], names[0]]),
+            "key": pa.array([b"k", None, b"", b"k"], pa.binary()),
+            "value": pa.array([b"1", b"2", None, b"4"], pa.binary()),
+            "partition": pa.array([2, None, 1, None], pa.int32()),
+            "headers": pa.array([[{"key": "h", "value": b"x"}, {"key": "h", "value": None}], None, [], None], headers),
+        }
+    )
+    query = Query(cluster, None)
+    assert query.write(0, rows).topics == tuple(sorted(names))
+    first, second, third, fourth = sorted(
+        read_committed(cluster, *names, whole=True), key=lambda one: (one.value() or b"3", one.partition())
+    )
+    assert (first.topic(), first.partition(), first.key(), first.value()) == (names[0], 2, b"k", b"1")
+    assert first.headers() == [("h", b"x"), ("h", None)]
+    assert (second.topic(), second.key(), second.value(), second.headers()) == (names[1], None, b"2", None)
+    assert (third.partition(), third.key(), third.value(), third.headers()) == (1, b"", None, None)
+    assert fourth.partition() == JAVAS_PARTITION_OF_K
+    assert query.write(0, rows, run=LATER_RUN).skipped == 4
+
+
+JAVAS_PARTITION_OF_K = 2
+"""Of three: murmur2 of `k`, made positive, as Java's producer has it (`Utils.murmur2`): 579,986,912 % 3."""
+
+
+def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": ["old"]})
+        query.write(0, ["new"])
+        yield pa.RecordBatch.from_pydict({"value": ["old"]})
+
+    with pytest.raises(WriterFenced, match="Another try of this task has begun"):
+        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), rows())
+    assert read_committed(query.cluster, query.topic) == ["new"]
+
+
+def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:
+    dead = Producer({"bootstrap.servers": query.cluster.bootstrap_servers, "transactional.id": f"{query.prefix}-0"})
+    dead.init_transactions(60)
+    dead.begin_transaction()
+    dead.produce(query.topic or "", "dead")
+    dead.flush(60)
+    query.write(0, ["a"])
+    assert read_committed(query.cluster, query.topic) == ["a"]
+    with pytest.raises(KafkaException):
+        dead.commit_transaction(60)
+
+
+def test_a_failing_source_leaves_nothing(query: Query) -> None:
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": ["a"]})
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), rows())
+    assert read_committed(query.cluster, query.topic) == []
+    query.write(0, ["a"])
+    assert read_committed(query.cluster, query.topic) == ["a"]
+
+
+def test_a_replay_with_other_rows_is_refused_until_it_is_accepted(query: Query) -> None:
+    query.write(0, ["a", "b"])
+    with pytest.raises(ReplayDiffers, match="with 2 rows of this task, and now has 3 rows"):
+        query.write(0, ["a", "b", "c"], run=LATER_RUN)
+    with pytest.raises(ReplayDiffers, match="with other content"):
+        query.write(0, ["a", "c"], run=LATER_RUN)
+    assert query.write(0, ["a", "c"], run=LATER_RUN, acceptBatch="0").skipped == 2
+    assert read_committed(query.cluster, query.topic) == ["a", "b"]
+
+
+def test_a_restored_checkpoint_is_refused(query: Query) -> None:
+    query.write(0, ["a"])
+    query.write(1, ["b"])
+    with pytest.raises(CheckpointBehindSink, match="micro-batch 1 is in the topic already"):
+        query.write(0, ["a"], run=LATER_RUN)
+
+
+def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Query) -> None:
+    query.write(0, ["a"])
+    query.finish(0, 1, 1)
+    query.write(1, ["b"])
+    admin = AdminClient({"bootstrap.servers": query.cluster.bootstrap_servers})
+    for future in admin.delete_consumer_groups([query.prefix, f"{query.prefix}-0"]).values():
+        future.result()
+    with pytest.raises(BatchUnknown, match="acceptBatch=1"):
+        query.write(1, ["b"], run=LATER_RUN)
+    query.write(1, ["b"], run=LATER_RUN, acceptBatch="1")
+    assert read_committed(query.cluster, query.topic) == ["a", "b", "b"]
+
+
+def test_a_task_that_is_new_asks_for_the_drivers_token(query: Query) -> None:
+    query.write(0, ["a"])
+    query.finish(0, 1, 1)
+    query.write(1, ["b"], task=5)
+    assert read_committed(query.cluster, query.topic) == ["a", "b"]
+
+
+def test_the_driver_notices_a_task_that_is_gone(query: Query) -> None:
+    query.write(0, ["a"])
+    query.write(0, ["b"], task=1)
+    query.finish(0, 2, 2)
+    query.write(1, ["c"], task=1)
+    query.write(1, ["c", "d"], run=LATER_RUN)
+    with pytest.raises(ReplayDiffers, match="task 1 as well"):
+        query.finish(1, 1, 2, run=LATER_RUN)
+    query.finish(1, 1, 2, run=LATER_RUN, acceptBatch="1")
+
+
+def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
+    query = Query(cluster, None)
+    query.finish(0, 2, 0)
+    query.finish(1, 2, 0)
+    found = query.tokens.of_driver()
+    assert found is not None
+    assert (found.batch, found.tasks) == (1, 2)
+    rows = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [topic()]})
+    assert query.write(2, rows).written == 1
+
+
+def test_what_another_client_committed_is_refused(query: Query) -> None:
+    query.write(0, ["a"])
+    assert query.topic is not None
+    query.tokens._admin.alter_offsets(f"{query.prefix}-0", {TopicPartition(query.topic, 0): 7}, "something")
+    with pytest.raises(TokenUnreadable, match="Choose another transactionalIdPrefix"):
+        query.write(1, ["b"], run=LATER_RUN)
+
+
+@pytest.mark.parametrize("write", ["once", "at least once"])
+def test_a_row_that_is_too_large_is_named(query: Query, write: str) -> None:
+    rows = pa.RecordBatch.from_pydict({"value": ["small", "x" * 3_000_000]})
+    once = write == "once"
+
+    def call() -> Report:
+        return query.write(0, rows) if once else write_at_least_once(at_least_once(query), iter([rows]))
+
+    with pytest.raises(RecordTooLarge, match=rf"a row of 3000000 bytes .* topic {query.topic}.*kafka.max.request.size"):
+        call()
+    if once:
+        assert read_committed(query.cluster, query.topic) == []
+
+
+def test_a_row_that_the_topic_refuses_is_named(cluster: Cluster, topic: MakeTopic) -> None:
+    query = Query(cluster, topic(1, {"max.message.bytes": "2000"}))
+    with pytest.raises(RecordTooLarge, match=r"partition 0 of topic .*max.message.bytes"):
+        query.write(0, ["x" * 5000])
+    assert read_committed(cluster, query.topic) == []
+
+
+def test_an_unknown_topic_is_named(cluster: Cluster) -> None:
+    query = Query(cluster, "no-such-topic", **{"kafka.max.block.ms": "2000"})
+    with pytest.raises(TopicNotFound, match=r"topic no-such-topic.*Create the topic"):
+        query.write(0, ["a"])
+
+
+def test_a_partition_that_the_topic_does_not_have_is_named(query: Query) -> None:
+    rows = pa.RecordBatch.from_pydict({"value": ["a"], "partition": pa.array([7], pa.int32())})
+    with pytest.raises(RecordRefused, match="partition 7 of topic"):
+        query.write(0, rows)
+
+
+def test_a_transaction_that_the_brokers_find_too_long_names_the_settings(query: Query) -> None:
+    query.given["kafka.transaction.timeout.ms"] = "90000000"
+    with pytest.raises(OptionError, match=r"kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms"):
+        query.write(0, ["a"])
+
+
+def test_at_least_once_writes_again(query: Query) -> None:
+    settings = at_least_once(query)
+    for _ in range(2):
+        rows = (pa.RecordBatch.from_pydict({"value": [one]}) for one in ("a", "b"))
+        assert write_at_least_once(settings, rows).written == 2
+    assert read_committed(query.cluster, query.topic) == ["a", "a", "b", "b"]
+
+
+def test_many_rows_are_written_in_order(query: Query) -> None:
+    rows = [f"{number:06}" for number in range(50_000)]
+    batches = [
+        pa.RecordBatch.from_pydict({"value": rows[at : at + 10_000], "partition": pa.array([0] * 10_000, pa.int32())})
+        for at in range(0, len(rows), 10_000)
+    ]
+    write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), iter(batches))
+    assert [(one.value() or b"").decode() for one in read_committed(query.cluster, query.topic, whole=True)] == rows
+
+
+def test_a_full_queue_is_waited_for(query: Query) -> None:
+    rows = [f"{number:06}" + "x" * 1000 for number in range(5_000)]
+    query.given["kafka.buffer.memory"] = "65536"
+    query.write(0, rows)
+    assert read_committed(query.cluster, query.topic) == rows
+
+
+def test_a_broker_that_does_not_answer_is_named(topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_groupsource.sink.writing.TRANSACTION_S", 2.0)
+    query = Query(cluster, topic(), **{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    with pytest.raises(GroupKafkaError, match=r"kafka.bootstrap.servers"):
+        query.write(0, ["a"])
+
+
+def at_least_once(query: Query) -> SinkSettings:
+    given = {name: value for name, value in query.given.items() if name != "transactionalIdPrefix"}
+    return SinkOptions.parse({**given, "deliveryGuarantee": "at-least-once"}, "stream").sink_settings("stream")

@@ -1,0 +1,116 @@
+"""What a driver asks of the group beside its own partitions. The answer comes when a history says so, however late."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Mapping
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_others
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, mark_of
+from spark_groupsource.handoff.rules import evidence
+from spark_groupsource.partition import TopicPartition
+from tests.simulation.group import as_commit, as_commit_of_any_version
+
+if TYPE_CHECKING:
+    from tests.simulation.driver import Driver
+
+
+class FakeReader:
+    """The group's registers and members as one driver sees them. There are no other topics."""
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.showed: list[str] = []
+        """The stream that wrote each partition's record at the last look, if its member was in the group then."""
+
+    def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
+        """Return what the group holds now."""
+        world = self.driver.world
+        read = as_commit_of_any_version if self.driver.newer else as_commit
+        self.showed = world.written_by_members()
+        return {where: read(world.group.registers[where.partition]) for where in world.partitions()}
+
+    def others(self) -> Iterable[GroupCommit]:
+        """Nothing: there are no other topics."""
+        return ()
+
+    def members(self) -> frozenset[str]:
+        """Return the marks of the members."""
+        return frozenset(map(mark_of, self.driver.world.group.epochs))
+
+    def rest(self) -> None:
+        """There is nothing to give up."""
+
+
+class HeldLooks(ConfirmedPlans):
+    """A question waits until a step of the history answers it."""
+
+    def clone(self, reader: GroupReader) -> HeldLooks:
+        """An independent copy that asks elsewhere."""
+        twin = copy.copy(self)
+        if isinstance(reader, FakeReader) and isinstance(self._reader, FakeReader):
+            reader.showed = self._reader.showed
+        twin._reader, twin._answers = reader, SimpleQueue()
+        for answer in self.answers():
+            twin._answers.put(answer)
+        return twin
+
+    @property
+    def waits(self) -> bool:
+        """Whether a question waits for its answer."""
+        return self._asked is not None and self._answers.empty()
+
+    @property
+    def answered(self) -> bool:
+        """Whether an answer can be taken."""
+        return not self._answers.empty()
+
+    def answers(self) -> list[Answer | GroupKafkaError]:
+        """The answers that are still to be taken."""
+        found = [self._answers.get_nowait() for _ in range(self._answers.qsize())]
+        for answer in found:
+            self._answers.put(answer)
+        return found
+
+    def answer(self) -> bool:
+        """The group answers."""
+        if self._asked is None or not self._answers.empty():
+            return False
+        self._find_out(self._asked)
+        return True
+
+    def _note(self, answer: Answer) -> None:
+        """Note what the answer showed."""
+        super()._note(answer)
+        if isinstance(self._reader, FakeReader):
+            self._reader.driver.knows = self._reader.showed
+
+    def _begin(self, question: Question) -> None:
+        """It is answered by a step of its own."""
+
+    def key(self, own: str, *, takes_over: bool) -> tuple[object, ...]:
+        """Equal for drivers of the stream `own` that know and ask the same. Who is alive matters if ranges are taken over."""
+        return (
+            *(_shown(self._here, own, takes_over), tuple(_known(answer, own, takes_over) for answer in self.answers())),
+            *(self._looked_for, repr(self._asked), repr(self._unasked), self._outdated, self._heard),
+            *(frozenset(self._left_since), self._left),
+        )
+
+
+def _shown(here: Mapping[TopicPartition, GroupCommit], own: str, takes_over: bool) -> frozenset[object]:
+    """All that matters of what the group holds: which plans of other streams are done, and where these wrote the records."""
+    done = {(name, plan) for name, plan in evidence(here.values()).items() if name != own and plan >= 0}
+    if not takes_over:
+        return frozenset(done)
+    others = {where: commit.stream for where, commit in here.items() if isinstance(commit, CommitRecord | Newer)}
+    return frozenset({*done, *((where, name) for where, name in others.items() if name != own)})
+
+
+def _known(answer: Answer | GroupKafkaError, own: str, takes_over: bool) -> object:
+    if isinstance(answer, GroupKafkaError):
+        return repr(answer)
+    by_others = None if answer.members is None else frozenset(_by_others(answer.here, answer.members))
+    return _shown(answer.here, own, takes_over), answer.missing, by_others

@@ -1,0 +1,127 @@
+"""Mistakes that somebody could make in the sink's code. The simulation must notice each."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+from confluent_kafka import KafkaException
+
+from spark_groupsource.errors import WriterFenced
+from spark_groupsource.sink import rules, token, writing
+from spark_groupsource.sink.token import Token
+from spark_groupsource.sink.writing import Report
+from tests.simulation.sink.processes import FakeAdmin, FakeProducer
+
+
+class Fault(NamedTuple):
+    """A mistake."""
+
+    name: str
+    seeded: Any
+    """Returns a context in which the code has the mistake."""
+
+
+def _token_is_ignored() -> AbstractContextManager[object]:
+    return patch.object(writing, "written_before", lambda *_: None)
+
+
+def _read_before_the_id_is_taken() -> AbstractContextManager[object]:
+    write = writing._Writer.write
+
+    def early(self: Any, tokens: Any, rows: Any) -> Report:
+        token = tokens.of_task(self._attempt.task)
+        with patch.object(tokens, "of_task", lambda _: token):
+            return write(self, tokens, rows)
+
+    return patch.object(writing._Writer, "write", early)
+
+
+def _an_id_for_each_try() -> AbstractContextManager[object]:
+    take = FakeProducer.init_transactions
+
+    def another(self: FakeProducer, timeout_s: float) -> None:
+        self.name += "x"
+        take(self, timeout_s)
+
+    return patch.object(FakeProducer, "init_transactions", another)
+
+
+def _offsets_of_open_transactions_are_not_waited_for() -> AbstractContextManager[object]:
+    offsets = FakeAdmin.offsets
+
+    def unstable(self: FakeAdmin, group: str, *, stable: bool = False) -> Any:
+        return offsets(self, group)
+
+    return patch.object(FakeAdmin, "offsets", unstable)
+
+
+def _token_after_the_rows() -> AbstractContextManager[object]:
+    def written(self: Any, rows: Any) -> Report:
+        producer = self._producer
+        producer.begin_transaction()
+        for each in rows:
+            producer.write(each)
+        self._retried(producer.commit_transaction)
+        mark = Token(self._attempt.batch, producer.written, self._attempt.run)
+        producer.begin_transaction()
+        self._retried(lambda left: producer.send_offset(self._id, "out", mark.offset, mark.metadata(), left))
+        self._retried(producer.commit_transaction)
+        return Report(producer.written.rows)
+
+    return patch.object(writing._Writer, "_written", written)
+
+
+def _an_answer_that_is_lost_is_taken_for_a_yes() -> AbstractContextManager[object]:
+    def hopeful(self: Any, step: Any) -> None:
+        try:
+            step(1.0)
+        except KafkaException as failed:
+            if not failed.args[0].retriable():
+                raise
+
+    return patch.object(writing._Writer, "_retried", hopeful)
+
+
+def _fenced_is_taken_for_written() -> AbstractContextManager[object]:
+    write = writing.write_once
+
+    def lenient(*given: Any) -> Report:
+        try:
+            return write(*given)
+        except WriterFenced:
+            return Report()
+
+    return patch.object(writing, "write_once", lenient)
+
+
+def _expiry_is_not_noticed() -> AbstractContextManager[object]:
+    decide = rules.written_before
+
+    def careless(task: str, batch: int, mark: Any, driver: Any, accepted: int | None) -> Any:
+        return decide(task, batch, mark, driver, batch)
+
+    return patch.object(writing, "written_before", careless)
+
+
+def _the_number_of_the_batch_before() -> AbstractContextManager[object]:
+    return patch.object(token.Token, "offset", property(lambda self: max(self.batch, 1)))
+
+
+def _the_drivers_token_is_of_the_next_batch() -> AbstractContextManager[object]:
+    return patch.object(token.BatchToken, "offset", property(lambda self: self.batch + 2))
+
+
+FAULTS = (
+    Fault("the token is ignored", _token_is_ignored),
+    Fault("the token is read before the id is taken", _read_before_the_id_is_taken),
+    Fault("each try has an id of its own", _an_id_for_each_try),
+    Fault("offsets of open transactions are not waited for", _offsets_of_open_transactions_are_not_waited_for),
+    Fault("the token is committed after the rows", _token_after_the_rows),
+    Fault("an answer that is lost is taken for a yes", _an_answer_that_is_lost_is_taken_for_a_yes),
+    Fault("fenced is taken for written", _fenced_is_taken_for_written),
+    Fault("the number of the micro-batch before", _the_number_of_the_batch_before),
+    Fault("the driver's token is of the next micro-batch", _the_drivers_token_is_of_the_next_batch),
+    Fault("nobody notices that offsets have expired", _expiry_is_not_noticed),
+)

@@ -1,0 +1,72 @@
+"""Runs the sink's own code one request at a time: each try of a task is a thread that waits before and after each request."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from confluent_kafka import KafkaError, KafkaException
+
+
+class Killed(BaseException):
+    """The process is dead."""
+
+
+class Steps(threading.Thread):
+    """A process that takes one step at a time."""
+
+    here = threading.local()
+
+    def __init__(self, work: Callable[[], object]) -> None:
+        super().__init__(daemon=True)
+        self._work = work
+        self._go, self._waits = threading.Semaphore(0), threading.Semaphore(0)
+        self._killed = False
+        self.result: object = None
+        self.error: BaseException | None = None
+        self.done = False
+        self.loses = ""
+        """What is lost next: a `request`, or the `answer` to one."""
+        self.start()
+        self._waits.acquire()
+
+    def run(self) -> None:
+        Steps.here.steps = self
+        try:
+            self._pause()
+            self.result = self._work()
+        except BaseException as failed:  # noqa: BLE001 -- the main thread looks at it
+            self.error = failed
+        self.done = True
+        self._waits.release()
+
+    def step(self) -> None:
+        """Let the process go on, to the next request or answer."""
+        self._go.release()
+        self._waits.acquire()
+
+    def kill(self) -> None:
+        """Let the process die where it is: nothing that it does has an effect any more."""
+        self._killed = True
+        while not self.done:
+            self.step()
+
+    def _pause(self) -> None:
+        if self._killed:
+            raise Killed
+        self._waits.release()
+        self._go.acquire()
+        if self._killed:
+            raise Killed
+
+
+def request(effect: Callable[[], object]) -> object:
+    """Send a request of the current process: it may die, or wait, before it arrives and before the answer comes."""
+    process: Steps = Steps.here.steps
+    process._pause()
+    result = None if process.loses == "request" else effect()
+    process._pause()
+    if process.loses:
+        process.loses = ""
+        raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
+    return result

@@ -1,0 +1,300 @@
+"""Spark around the sink: drivers that run micro-batches from a checkpoint, tries of tasks that overlap, and what goes wrong."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+from unittest.mock import patch
+
+from spark_groupsource.errors import BatchUnknown, GroupKafkaError
+from spark_groupsource.patience import Deadline
+from spark_groupsource.sink import finishing, writing
+from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.writing import Attempt, Report
+from tests.simulation.sink.broker import Broker
+from tests.simulation.sink.processes import TOPIC, FakeTokens, Process, make_producer, record_batches
+from tests.simulation.sink.steps import Killed, Steps
+
+PREFIX = "q"
+MOST_FAILURES = 4
+"""`spark.task.maxFailures`."""
+SETTLED_AFTER = 4000
+
+
+class Violation(AssertionError):
+    """The sink has broken a promise."""
+
+
+@dataclass
+class Checkpoint:
+    """What survives the drivers: the newest micro-batch in Spark's commit log."""
+
+    committed: int = -1
+
+
+@dataclass
+class Driver:
+    """One run of the query."""
+
+    run: str
+    batch: int
+    running: dict[int, list[Steps]] = field(default_factory=dict)
+    """The tries of each task that run."""
+    failures: dict[int, int] = field(default_factory=dict)
+    done: dict[int, Report] = field(default_factory=dict)
+    finishing: Steps | None = None
+    error: BaseException | None = None
+    """Why the query ended."""
+
+
+class World:
+    """A query whose micro-batches have the same rows in the same tasks, however often they are run."""
+
+    def __init__(self, seed: int, *, tasks: int = 2, batches: int = 3, rows: int = 2, expiry: bool = False) -> None:
+        self.random = random.Random(seed)
+        self.tasks, self.batches, self.rows = tasks, batches, rows
+        self.broker = Broker()
+        self.checkpoint = Checkpoint()
+        self.settings = SinkSettings({}, {}, TOPIC, exactly_once=True, prefix=PREFIX)
+        self.drivers: list[Driver] = []
+        self.orphans: list[Steps] = []
+        """Tries that still run, of drivers that are dead or of tasks that are done."""
+        self.processes: list[Steps] = []
+        self.expiry = expiry
+        self.pauses: set[int] = set()
+        """When nothing of the query ran."""
+        self.trace: list[str] = []
+        self.runs = 0
+
+    def rows_of(self, batch: int, task: int) -> list[str]:
+        """The rows of a task. The last task of each second micro-batch has none."""
+        count = 0 if task == self.tasks - 1 and batch % 2 else self.rows
+        return [f"{batch}.{task}.{number}" for number in range(count)]
+
+    def expected(self, batches: int) -> set[str]:
+        """Every row of the first micro-batches."""
+        return {row for batch in range(batches) for task in range(self.tasks) for row in self.rows_of(batch, task)}
+
+    # What can happen.
+
+    def actions(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What may happen next, by name."""
+        for driver in self.drivers:
+            yield "step", partial(self._step, driver)
+            yield "step", partial(self._step, driver)
+        for orphan in self.orphans:
+            yield "orphan", partial(self._step_orphan, orphan)
+        for group in self.broker.pending:
+            yield "settle", partial(self.broker.settle, group)
+
+    def trouble(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        """What may go wrong next, by name."""
+        for driver in self.drivers:
+            yield "kill driver", partial(self._kill_driver, driver)
+            for task, tries in driver.running.items():
+                if tries:
+                    yield "kill worker", partial(self._kill_try, driver, task, tries[0])
+                    yield "speculate", partial(self._try, driver, task)
+                    yield "lose a request", partial(setattr, tries[0], "loses", "request")
+                    yield "lose an answer", partial(setattr, tries[0], "loses", "answer")
+        if len(self.drivers) < 2:
+            yield "second driver", self.start
+        for orphan in self.orphans:
+            yield "kill orphan", partial(self._end_orphan, orphan)
+        # Not before the driver has kept its first token: docs/sink.md says so of micro-batch 0.
+        # What was committed while the query ran expires within a short time; it is not taken apart here.
+        if self.expiry and self.checkpoint.committed >= 0 and not self.drivers and not self.orphans:
+            self.pauses.add(self.broker.now)
+            yield "expire", lambda: self.broker.expire(self.random.choice(sorted(self.pauses)))
+        for name, found in self.broker.ids.items():
+            if found.open is not None:
+                yield "time out", partial(self.broker.time_out, name)
+
+    def start(self) -> None:
+        """Start a driver from the checkpoint."""
+        self.runs += 1
+        self.drivers.append(Driver(f"{self.runs:08x}", self.checkpoint.committed + 1))
+
+    def _step(self, driver: Driver) -> None:
+        if driver.batch >= self.batches:
+            self.drivers.remove(driver)
+        elif driver.finishing is not None:
+            self._step_finish(driver, driver.finishing)
+        elif len(driver.done) == self.tasks:
+            rows = sum(one.written + one.skipped for one in driver.done.values())
+            work = partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, self.tasks, rows, [TOPIC])
+            driver.finishing = self._process(work)
+        else:
+            waiting = [task for task in range(self.tasks) if task not in driver.done]
+            self._step_task(driver, self.random.choice(waiting))
+
+    def _step_task(self, driver: Driver, task: int) -> None:
+        tries = driver.running.setdefault(task, [])
+        if not tries:
+            self._try(driver, task)
+            return
+        one = self.random.choice(tries)
+        one.step()
+        if not one.done:
+            return
+        tries.remove(one)
+        if one.error is None:
+            assert isinstance(one.result, Report)
+            driver.done[task] = one.result
+            self.orphans += tries
+            tries.clear()
+        else:
+            self._failed(driver, task, one.error)
+
+    def _failed(self, driver: Driver, task: int, error: BaseException) -> None:
+        if not isinstance(error, GroupKafkaError | Killed):
+            raise error
+        self.trace.append(f"{driver.run} batch {driver.batch} task {task}: {type(error).__name__}")
+        driver.failures[task] = driver.failures.get(task, 0) + 1
+        if driver.failures[task] >= MOST_FAILURES:
+            self._end(driver, error)
+
+    def _step_finish(self, driver: Driver, process: Steps) -> None:
+        process.step()
+        if not process.done:
+            return
+        if process.error is not None:
+            self._end(driver, process.error)
+            return
+        # Two drivers on one checkpoint: Spark's log refuses the second one's entry.
+        if self.checkpoint.committed >= driver.batch:
+            self._end(driver, None)
+            return
+        self.checkpoint.committed = driver.batch
+        driver.batch += 1
+        driver.running, driver.failures, driver.done, driver.finishing = {}, {}, {}, None
+
+    def _try(self, driver: Driver, task: int) -> None:
+        attempt = Attempt(driver.batch, task, driver.run)
+        work = partial(writing.write_once, self.settings, PREFIX, attempt, record_batches(self.rows_of(driver.batch, task)))
+        driver.running.setdefault(task, []).append(self._process(work))
+
+    def _process(self, work: Callable[[], Any]) -> Steps:
+        def connected() -> Any:
+            Process.here.broker = self.broker
+            return work()
+
+        self.processes = [one for one in self.processes if not one.done]
+        self.processes.append(Steps(connected))
+        return self.processes[-1]
+
+    def _kill_try(self, driver: Driver, task: int, one: Steps) -> None:
+        one.kill()
+        driver.running[task].remove(one)
+        self._failed(driver, task, Killed())
+
+    def _kill_driver(self, driver: Driver) -> None:
+        self._end(driver, None)
+
+    def _end(self, driver: Driver, error: BaseException | None) -> None:
+        if isinstance(error, GroupKafkaError):
+            driver.error = error
+        if driver in self.drivers:
+            self.drivers.remove(driver)
+        self.orphans += [one for tries in driver.running.values() for one in tries]
+        if driver.finishing is not None and not driver.finishing.done:
+            driver.finishing.kill()
+
+    def _step_orphan(self, one: Steps) -> None:
+        one.step()
+        if one.done:
+            self.orphans.remove(one)
+
+    def _end_orphan(self, one: Steps) -> None:
+        one.kill()
+        self.orphans.remove(one)
+
+    # What must be true.
+
+    def check(self) -> None:
+        """Check that no row is there twice, and that a micro-batch in Spark's commit log is there."""
+        doubled = sorted(row for row, count in self.broker.visible.items() if count > 1)
+        if doubled:
+            raise Violation(f"doubled: {doubled}")
+        lost = sorted(self.expected(self.checkpoint.committed + 1) - set(self.broker.visible))
+        if lost:
+            raise Violation(f"lost: {lost}")
+
+    def play(self, steps: int, trouble: float) -> None:
+        """Let things happen, and go wrong; then let the query come to its end."""
+        for _ in range(steps):
+            happens = list(self.actions())
+            wrong = list(self.trouble())
+            if wrong and (not happens or self.random.random() < trouble):
+                happens = wrong
+            name, action = self.random.choice(happens)
+            self.trace.append(name)
+            action()
+            self.check()
+        self.settle()
+
+    def settle(self) -> None:
+        """Let the query come to its end, with nothing going wrong any more.
+
+        Raises:
+            Violation: It does not.
+        """
+        ended: list[Driver] = []
+        for count in range(SETTLED_AFTER):
+            if not self.drivers:
+                if self.checkpoint.committed == self.batches - 1:
+                    break
+                self.start()
+                ended.append(self.drivers[0])
+                if self.expiry and len(ended) > 1 and isinstance(ended[-2].error, BatchUnknown):
+                    return
+                if len(ended) > MOST_FAILURES:
+                    raise Violation(f"the query stops each time: {ended[-2].error}")
+            happens = list(self.actions())
+            # A coordinator ends a transaction that nobody ends.
+            happens += [wrong for wrong in self.trouble() if wrong[0] == "time out" and count % 50 == 0]
+            name, action = self.random.choice(happens)
+            self.trace.append(name)
+            action()
+            self.check()
+        else:
+            raise Violation("the query does not come to its end")
+        while self.orphans or self.broker.pending:
+            next(action for name, action in self.actions() if name in ("orphan", "settle"))()
+            for name in [name for name, found in self.broker.ids.items() if found.open is not None and not self.orphans]:
+                self.broker.time_out(name)
+        self.check()
+
+    def kill_all(self) -> None:
+        """End every thread."""
+        for one in self.processes:
+            if not one.done:
+                one.kill()
+
+
+@contextmanager
+def simulated() -> Iterator[None]:
+    """Have the sink's code use the simulated processes."""
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(writing, "make_producer", make_producer))
+        patches.enter_context(patch.object(writing, "Tokens", FakeTokens))
+        patches.enter_context(patch.object(finishing, "Tokens", FakeTokens))
+        patches.enter_context(patch.object(writing, "Deadline", partial(Deadline, sleep=lambda _: None)))
+        yield
+
+
+def run(seed: int, *, steps: int = 150, trouble: float = 0.08, **setting: Any) -> str | None:
+    """Play one random history. Returns what went wrong, `None` if nothing did."""
+    world = World(seed, **setting)
+    world.start()
+    try:
+        world.play(steps, trouble)
+    except Violation as violation:
+        return f"seed {seed}: {violation}\n" + "\n".join(world.trace[-60:])
+    finally:
+        world.kill_all()
+    return None

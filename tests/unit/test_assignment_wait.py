@@ -1,0 +1,50 @@
+"""When a run with a fixed target may end."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.query.assignment_wait import AssignmentWait
+from spark_groupsource.timeouts import QUIET_S
+
+ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
+BOTH = frozenset({ONE, TWO})
+
+
+class Run(AssignmentWait):
+    """A run with a clock of its own."""
+
+    def __init__(self) -> None:
+        given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
+        self.now = 0.0
+        super().__init__(Options.parse(given), clock=lambda: self.now)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_a_run_that_has_read_its_whole_target_ends_at_once(run: Run) -> None:
+    assert run.may_end(Assignment(BOTH), BOTH, BOTH)
+
+
+def test_a_run_that_has_nothing_ends_at_once(run: Run) -> None:
+    assert run.may_end(Assignment(), (), BOTH)
+
+
+def test_a_run_waits_for_a_partition_that_it_has_and_cannot_read_yet(run: Run) -> None:
+    assert not run.may_end(Assignment(BOTH), {ONE}, BOTH)
+    run.now += 100 * QUIET_S
+    assert not run.may_end(Assignment(BOTH), {ONE}, BOTH)
+    assert run.may_end(Assignment(BOTH), {ONE}, {ONE})
+
+
+@pytest.mark.parametrize("assignment", [Assignment(frozenset({ONE})), Assignment(BOTH, frozenset({TWO}))])
+def test_a_run_waits_a_moment_for_what_others_have_or_get(run: Run, assignment: Assignment) -> None:
+    assert not run.may_end(assignment, {ONE}, BOTH)
+    run.now += QUIET_S
+    assert run.may_end(assignment, {ONE}, BOTH)

@@ -1,0 +1,69 @@
+"""Every path and every make target that the project's own files name exists."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+FOLDERS = ("benchmarks", "conf", "devtools", "docs", "notebooks", "spark_groupsource", "tests", "tools")
+
+NAMING = sorted(
+    path
+    for pattern in ("Makefile", "*.md", "*.toml", "*.in", "*.yml", "docs/*.md", "conf/**/*.md", "tools/*.py", "devtools/**/*.py")
+    for path in [*ROOT.glob(pattern), *ROOT.glob(f".ci/{pattern}"), *ROOT.glob(f".github/**/{pattern}")]
+)
+"""The files that say what to run and where to look."""
+
+MADE = ("docs/pictures/", "notebooks/result", "conf/databricks/dist")
+"""What a program writes."""
+
+_PATH = re.compile(rf"(?<![\w./$*{{-])(?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*]")
+_MODULE = re.compile(rf"python -m ((?:{'|'.join(FOLDERS)})[\w.]*)")
+_TARGET = re.compile(r"(?:`|^\t@?|run: |^ *- |&& )make ((?:PYTHON=\S+ )?[a-z][a-z -]*[a-z])", re.MULTILINE)
+
+
+def paths(text: str) -> Iterator[str]:
+    for found in _PATH.findall(text):
+        if not found.startswith(MADE):
+            yield found
+
+
+def modules(text: str) -> Iterator[str]:
+    for found in _MODULE.findall(text):
+        yield str(found).rstrip(".").replace(".", "/")
+
+
+def exists(path: str) -> bool:
+    if "*" in path:
+        return any(ROOT.glob(path))
+    return any((ROOT / f"{path}{end}").exists() for end in ("", ".py"))
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+
+
+@pytest.mark.parametrize("file", NAMING, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_path_that_a_file_names_exists(file: Path) -> None:
+    text = file.read_text(encoding="utf-8")
+    assert [path for path in [*paths(text), *modules(text)] if not exists(path)] == []
+
+
+@pytest.mark.parametrize("file", NAMING, ids=lambda file: file.relative_to(ROOT).as_posix())
+def test_every_make_target_that_a_file_names_exists(file: Path) -> None:
+    named = [word for words in _TARGET.findall(file.read_text(encoding="utf-8")) for word in words.split() if "=" not in word]
+    assert [target for target in named if target not in targets()] == []
+
+
+def test_paths_and_targets_are_found() -> None:
+    every = [path for file in NAMING for path in paths(file.read_text(encoding="utf-8"))]
+    assert len(set(every)) > 100
+    assert list(paths("see `tests/kafka/test_gone.py::test_it` and tools/*.py")) == ["tests/kafka/test_gone.py", "tools/*.py"]
+    assert not exists("tests/kafka/test_gone.py")
+    assert list(modules("$(BIN)/python -m tools.gone $(X)")) == ["tools/gone"]
+    assert _TARGET.findall("run `make gone`\n- run: make PYTHON=python lint unit\n") == ["gone", "PYTHON=python lint unit"]

@@ -1,0 +1,373 @@
+"""The sink's pure parts: tokens, rules, checksums, columns and options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+)
+
+from spark_groupsource.errors import (
+    BatchUnknown,
+    CheckpointBehindSink,
+    OptionError,
+    RecordRefused,
+    ReplayDiffers,
+    SchemaError,
+    TokenUnreadable,
+)
+from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.sink.columns import check_columns, rows_of
+from spark_groupsource.sink.native_producer import NativeProducer
+from spark_groupsource.sink.pure_producer import PureProducer
+from spark_groupsource.sink.rules import NOTHING, after_batch, check_batch, is_same, may_be_a_replay, written_before
+from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, newest_batch_token, newest_token
+
+RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
+ROWS = Written(10, 0xABC)
+SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+
+
+TYPES: Mapping[str, DataType] = {
+    "BINARY": BinaryType(),
+    "DOUBLE": DoubleType(),
+    "HEADERS": ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
+    "INT": IntegerType(),
+    "LONG": LongType(),
+    "MAP": MapType(StringType(), BinaryType()),
+    "STRING": StringType(),
+}
+
+
+def columns(text: str) -> StructType:
+    """Read names and types; Spark's own reader of DDL needs a session."""
+    schema = StructType()
+    for column in text.split(", "):
+        name, kind = column.split()
+        schema.add(name, TYPES[kind])
+    return schema
+
+
+def token(batch: int) -> Token:
+    return Token(batch, ROWS, RUN)
+
+
+def driver(batch: int, tasks: int = 2, most: int = 2, rows: int = 20) -> BatchToken:
+    return BatchToken(batch, tasks, most, rows, RUN)
+
+
+class TestTokens:
+    def test_come_back_as_they_were_committed(self) -> None:
+        mine, theirs = token(7), driver(7)
+        assert newest_token([Committed(mine.offset, mine.metadata())], "g") == mine
+        assert newest_batch_token([Committed(theirs.offset, theirs.metadata())], "g") == theirs
+
+    def test_the_newest_of_several_topics_counts(self) -> None:
+        found = [Committed(one.offset, one.metadata()) for one in (token(3), token(5), token(4))]
+        assert newest_token(found, "g") == token(5)
+
+    def test_there_may_be_none(self) -> None:
+        assert newest_token([], "g") is None
+        assert newest_batch_token([], "g") is None
+
+    @pytest.mark.parametrize(
+        "metadata",
+        [
+            "",
+            "{",
+            "[]",
+            "{}",
+            '{"v":1,"rows":1,"sum":"00"}',
+            '{"v":1,"rows":-1,"sum":"0000000000000abc","run":""}',
+            '{"v":1,"rows":true,"sum":"0000000000000abc","run":""}',
+            '{"v":1,"rows":1,"sum":"0000000000000ABC","run":""}',
+            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"<script>"}',
+            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"","more":1}',
+            '{"v":"1","rows":1,"sum":"0000000000000abc","run":""}',
+            "[" * 5000,
+            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
+        ],
+    )
+    def test_what_another_client_wrote_is_refused(self, metadata: str) -> None:
+        with pytest.raises(TokenUnreadable, match="no other client may commit"):
+            newest_token([Committed(4, metadata)], "g")
+
+    def test_an_offset_that_no_token_has_is_refused(self) -> None:
+        with pytest.raises(TokenUnreadable):
+            newest_token([Committed(0, token(0).metadata())], "g")
+
+    def test_a_newer_format_says_so(self) -> None:
+        with pytest.raises(TokenUnreadable, match="newer version"):
+            newest_token([Committed(4, '{"v":2,"anything":1}')], "g")
+
+
+class TestBeforeATaskWrites:
+    def test_a_token_of_an_earlier_micro_batch_means_that_nothing_is_written(self) -> None:
+        assert written_before("q-0", 8, token(7), None, None) is None
+        assert written_before("q-0", 100, token(7), None, None) is None
+
+    def test_a_token_of_this_one_says_what_is_written(self) -> None:
+        assert written_before("q-0", 7, token(7), None, None) == ROWS
+
+    def test_a_token_of_a_later_one_is_an_error(self) -> None:
+        with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
+            written_before("q-0", 6, token(7), None, None)
+
+    def test_without_a_token_the_drivers_says_that_it_cannot_have_expired(self) -> None:
+        assert written_before("q-0", 8, None, driver(7), None) is None
+
+    def test_a_task_without_a_token_wrote_nothing_of_a_micro_batch_that_all_tasks_have_written(self) -> None:
+        assert written_before("q-0", 7, None, driver(7), None) == NOTHING
+
+    def test_the_drivers_token_of_a_later_one_is_an_error(self) -> None:
+        with pytest.raises(CheckpointBehindSink):
+            written_before("q-0", 6, None, driver(7), None)
+
+    def test_the_first_micro_batch_needs_none(self) -> None:
+        assert written_before("q-0", 0, None, None, None) is None
+
+    def test_a_later_one_without_any_is_refused_and_can_be_accepted(self) -> None:
+        with pytest.raises(BatchUnknown, match="acceptBatch=8"):
+            written_before("q-0", 8, None, None, None)
+        with pytest.raises(BatchUnknown):
+            written_before("q-0", 8, None, None, 7)
+        assert written_before("q-0", 8, None, None, 8) is None
+
+    def test_a_restored_checkpoint_cannot_be_accepted(self) -> None:
+        with pytest.raises(CheckpointBehindSink):
+            written_before("q-0", 6, token(7), None, 6)
+
+
+class TestAReplay:
+    def test_with_the_same_rows_is_the_same(self) -> None:
+        assert is_same("q-0", 7, ROWS, ROWS, None)
+
+    @pytest.mark.parametrize("now", [Written(9, 0xABC), Written(10, 0xABD)])
+    def test_with_other_rows_is_refused_and_can_be_accepted(self, now: Written) -> None:
+        with pytest.raises(ReplayDiffers, match="acceptBatch=7"):
+            is_same("q-0", 7, ROWS, now, None)
+        with pytest.raises(ReplayDiffers):
+            is_same("q-0", 7, ROWS, now, 8)
+        assert not is_same("q-0", 7, ROWS, now, 7)
+
+    def test_with_fewer_tasks_is_refused_at_the_end(self) -> None:
+        with pytest.raises(ReplayDiffers, match="task 2 as well"):
+            check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, None)
+        check_batch(7, 2, 20, driver(6, most=3), {2: token(6)}, None)
+        check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, 7)
+
+    def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
+        with pytest.raises(ReplayDiffers, match="has 21 rows, and an earlier try wrote 20"):
+            check_batch(7, 2, 21, driver(7), {}, None)
+        check_batch(7, 2, 20, driver(7), {}, None)
+
+    def test_of_a_driver_that_another_one_has_overtaken_is_refused(self) -> None:
+        with pytest.raises(CheckpointBehindSink):
+            check_batch(7, 2, 20, driver(8), {}, None)
+
+    def test_is_possible_in_the_first_micro_batch_of_a_run(self) -> None:
+        assert may_be_a_replay(None, RUN)
+        assert may_be_a_replay(driver(7), "another")
+        assert not may_be_a_replay(driver(7), RUN)
+
+    def test_the_driver_remembers_the_most_tasks(self) -> None:
+        assert after_batch(8, 2, 5, RUN, driver(7, most=9)) == BatchToken(8, 2, 9, 5, RUN)
+        assert after_batch(8, 12, 5, RUN, driver(7, most=9)) == BatchToken(8, 12, 12, 5, RUN)
+        assert after_batch(0, 2, 5, RUN, None) == BatchToken(0, 2, 2, 5, RUN)
+
+
+HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+TABLE = {
+    "key": pa.array([b"a", None, b"", b"abcdefghi"], pa.binary()),
+    "value": pa.array(["1", "", None, "äöü" * 7], pa.string()),
+    "topic": pa.array(["x", "y", "x", "x"], pa.string()),
+    "partition": pa.array([0, None, 2, None], pa.int32()),
+    "headers": pa.array([None, [], [{"key": "h", "value": b"1"}, {"key": "", "value": None}], None], HEADERS),
+}
+
+
+class TestTheChecksum:
+    @pytest.mark.parametrize("names", [["value"], ["key", "value"], list(TABLE)])
+    @pytest.mark.parametrize("wide", [False, True])
+    def test_is_the_same_in_c_and_in_python(self, names: list[str], wide: bool) -> None:
+        batch = pa.RecordBatch.from_arrays([TABLE[name] for name in names], names=names)
+        if wide:
+            batch = batch.set_column(names.index("value"), "value", batch["value"].cast(pa.large_string()))
+        assert counted(batch) == counted(batch, native=False) != Written(4, 0)
+
+    def test_of_a_slice_is_that_of_its_rows(self) -> None:
+        batch = pa.RecordBatch.from_pydict(TABLE)
+        assert counted(batch.slice(1, 3)) == counted(batch.slice(1, 3), native=False)
+        parts = [counted(batch.slice(row, 1)).checksum for row in range(4)]
+        assert sum(parts) % 2**64 == counted(batch).checksum
+
+    def test_does_not_depend_on_the_order(self) -> None:
+        batch = pa.RecordBatch.from_pydict(TABLE)
+        assert counted(batch) == counted(batch.take(pa.array([3, 1, 0, 2])))
+
+    @pytest.mark.parametrize(
+        ("one", "other"),
+        [
+            ({"key": [b"a"], "value": [b"b"]}, {"key": [b"b"], "value": [b"a"]}),
+            ({"key": [b"ab"], "value": [b"c"]}, {"key": [b"a"], "value": [b"bc"]}),
+            ({"value": [b""]}, {"value": pa.array([None], pa.binary())}),
+            ({"value": [b"a"]}, {"value": [b"a\0"]}),
+            ({"value": [b"a"], "topic": ["x"]}, {"value": [b"a"], "topic": ["y"]}),
+            ({"value": [b"a"], "partition": pa.array([0], pa.int32())}, {"value": [b"a"]}),
+            ({"value": [b"a", b"b"]}, {"value": [b"a", b"a"]}),
+        ],
+    )
+    def test_of_other_rows_is_another(self, one: Mapping[str, object], other: Mapping[str, object]) -> None:
+        assert counted(pa.RecordBatch.from_pydict(dict(one))) != counted(pa.RecordBatch.from_pydict(dict(other)))
+
+
+def counted(batch: pa.RecordBatch, *, native: bool = True) -> Written:
+    """Count rows without writing them."""
+    topic = None if "topic" in batch.schema.names else "t"
+    producer = NativeProducer(NOWHERE, topic) if native else PureProducer(NOWHERE, topic)
+    producer.count(rows_of(batch, topic))
+    found = producer.written
+    producer.close()
+    return found
+
+
+class TestColumns:
+    @pytest.mark.parametrize(
+        "ddl",
+        [
+            "value STRING",
+            "value BINARY, key STRING",
+            "VALUE BINARY, topic STRING, partition INT, headers HEADERS",
+            "value STRING, offset LONG",
+        ],
+    )
+    def test_of_sparks_own_sink_are_accepted(self, ddl: str) -> None:
+        check_columns(columns(ddl), "t")
+
+    @pytest.mark.parametrize(
+        ("ddl", "said"),
+        [
+            ("key STRING", "column value is missing"),
+            ("value INT", "value cannot be INT: it must be STRING or BINARY"),
+            ("value STRING, key DOUBLE", "key cannot be DOUBLE"),
+            ("value STRING, topic BINARY", "topic cannot be BINARY: it must be STRING"),
+            ("value STRING, partition LONG", "partition cannot be BIGINT: it must be INT"),
+            ("value STRING, headers MAP", "headers cannot be MAP"),
+        ],
+    )
+    def test_that_cannot_be_written_are_refused(self, ddl: str, said: str) -> None:
+        with pytest.raises(SchemaError, match=said):
+            check_columns(columns(ddl), "t")
+
+    def test_a_topic_is_needed(self) -> None:
+        with pytest.raises(SchemaError, match="set the option topic"):
+            check_columns(columns("value STRING"), None)
+        check_columns(columns("value STRING, topic STRING"), None)
+
+    def test_the_option_takes_the_place_of_the_column(self) -> None:
+        batch = pa.RecordBatch.from_pydict({"value": ["1"], "topic": ["x"]})
+        assert rows_of(batch, "t").schema.names == ["value"]
+        assert rows_of(batch, None).schema.names == ["value", "topic"]
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"value": ["1"], "topic": pa.array([None], pa.string())}, "has no topic"),
+            ({"value": ["1"], "topic": ["x"], "partition": pa.array([-1], pa.int32())}, "partition below 0"),
+            (
+                {"value": ["1"], "topic": ["x"], "headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)},
+                "header without a key",
+            ),
+        ],
+    )
+    def test_rows_that_kafka_cannot_have_are_refused(self, given: Mapping[str, object], said: str) -> None:
+        with pytest.raises(RecordRefused, match=said):
+            rows_of(pa.RecordBatch.from_pydict(dict(given)), None)
+
+
+class TestOptions:
+    def test_a_stream_writes_exactly_once_and_a_batch_at_least_once(self) -> None:
+        options = SinkOptions.parse({**SERVERS, "topic": "orders"}, "stream")
+        assert options.sink_settings("stream").exactly_once
+        assert not options.sink_settings("batch").exactly_once
+
+    def test_javas_names_are_translated(self) -> None:
+        given = {
+            "kafka.acks": "all",
+            "kafka.batch.size": "16384",
+            "kafka.buffer.memory": "33554432",
+            "kafka.compression.type": "lz4",
+            "kafka.delivery.timeout.ms": "60000",
+            "kafka.linger.ms": "0",
+            "kafka.max.block.ms": "5000",
+            "kafka.max.request.size": "2000000",
+            "kafka.transaction.timeout.ms": "70000",
+        }
+        producer = SinkOptions.parse({**SERVERS, **given}, "stream").sink_settings("stream").producer
+        assert producer["queue.buffering.max.kbytes"] == "32768"
+        assert producer["message.timeout.ms"] == "60000"
+        assert producer["topic.metadata.propagation.max.ms"] == "5000"
+        assert producer["message.max.bytes"] == "2000000"
+        assert producer["compression.type"] == "lz4"
+        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
+
+    def test_delivery_fits_into_a_short_transaction(self) -> None:
+        given = {**SERVERS, "kafka.transaction.timeout.ms": "30000"}
+        producer = SinkOptions.parse(given, "stream").sink_settings("stream").producer
+        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ({"kafka.transactional.id": "x"}, "set the option transactionalIdPrefix"),
+            ({"kafka.key.serializer": "x"}, "serialize them with DataFrame operations"),
+            ({"kafka.group.id": "x"}, "it is a consumer's setting"),
+            ({"kafka.isolation.level": "read_committed"}, "it is a consumer's setting"),
+            ({"kafka.lingr.ms": "1"}, "Did you mean kafka.linger.ms"),
+            ({"kafka.partitioner.class": "x"}, "kafka.partitioner"),
+            ({"kafka.buffer.memory": "many"}, "a number of bytes"),
+            ({"kafka.acks": "1"}, "acks must be all"),
+            ({"kafka.enable.idempotence": "false"}, "excludes exactly-once"),
+            ({"deliveryGuarantee": "maybe"}, "exactly-once or at-least-once is expected"),
+            ({"deliveryGuarantee": "at-least-once", "acceptBatch": "1"}, "acceptBatch is for streams"),
+            ({"transactionalIdPrefix": "a b"}, "letters, digits"),
+            ({"topic": "a,b"}, "add the column topic"),
+            ({"topics": "a"}, "Did you mean topic"),
+            ({"kafka.transaction.timeout.ms": "1000", "kafka.delivery.timeout.ms": "2000"}, "is longer than"),
+        ],
+    )
+    def test_mistakes_are_named(self, given: Mapping[str, str], said: str) -> None:
+        with pytest.raises(OptionError, match=said):
+            SinkOptions.parse({**SERVERS, "topic": "orders", **given}, "stream")
+
+    def test_a_batch_write_cannot_be_exactly_once(self) -> None:
+        with pytest.raises(OptionError, match="is for streams"):
+            SinkOptions.parse({**SERVERS, "deliveryGuarantee": "exactly-once"}, "batch")
+
+    def test_no_secret_is_shown(self) -> None:
+        given = {
+            **SERVERS,
+            "kafka.security.protocol": "SASL_SSL",
+            "kafka.sasl.mechanism": "PLAIN",
+            "kafka.sasl.username": "u",
+            "kafka.sasl.password": "hunter2",
+        }
+        options = SinkOptions.parse(given, "stream")
+        assert "hunter2" not in repr(options) + str(options) + repr(options.sink_settings("stream"))
+        assert options.sink_settings("stream").producer["sasl.password"] == "hunter2"
+
+    def test_acks_of_one_leave_idempotence_out_as_in_java(self) -> None:
+        given = {**SERVERS, "kafka.acks": "1", "deliveryGuarantee": "at-least-once"}
+        assert SinkOptions.parse(given, "stream").sink_settings("stream").producer["enable.idempotence"] == "false"

@@ -1,0 +1,86 @@
+"""`make pages`: writes into the pages what the code says.
+
+These are the rows of docs/options.md, and the tables of docs/metrics.md and of the brokers' errors in docs/operations.md.
+
+A row of a setting of Kafka's client (`kafka.group.id`) is the page's own. An option without a row gets one at the end of the
+table of its section; the order of the others stays.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+
+from spark_groupsource.brokers.broker_errors import trouble
+from spark_groupsource.metrics.definitions import METRICS
+from spark_groupsource.options.model import DESCRIBED
+
+DOCS = Path(__file__).parents[1] / "docs"
+OPTIONS = DOCS / "options.md"
+METRICS_PAGE = DOCS / "metrics.md"
+OPERATIONS = DOCS / "operations.md"
+
+TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | option | then |\n|---|---|---|---|---|\n"
+METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
+
+_ROW = re.compile(r"\| `([^`]+)` \| ")
+
+
+def main() -> int:
+    """Write the pages; return the exit status."""
+    OPTIONS.write_text(with_rows(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
+    METRICS_PAGE.write_text(with_metrics(METRICS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    OPERATIONS.write_text(with_trouble(OPERATIONS.read_text(encoding="utf-8")), encoding="utf-8")
+    return 0
+
+
+def with_metrics(page: str) -> str:
+    """Return the page with the table of all metrics."""
+    rows = (f"| `{one.name}` | {one.kind.value} | {', '.join(one.labels)} | {one.meaning} |\n" for one in METRICS)
+    return _with_table(page, METRICS_HEAD, rows)
+
+
+def with_trouble(page: str) -> str:
+    """Return the page with the table of the brokers' errors."""
+    rows = (
+        f"| {codes} | {done.doing} | {done.for_how_long} | {f'`{done.option}`' if done.option else ''} | "
+        f"[`{name}`](#{name.lower()}) |\n"
+        for name, codes, done in trouble()
+    )
+    return _with_table(page, TROUBLE_HEAD, rows)
+
+
+def _with_table(page: str, head: str, rows: Iterable[str]) -> str:
+    before, _, rest = page.partition(head)
+    return before + head + "".join(rows) + re.sub(r"\A(\|.*\n)*", "", rest)
+
+
+def with_rows(page: str) -> str:
+    """Return the page with the rows that the fields of the options say."""
+    lines: list[str] = []
+    section, last_row = "", {}
+    for line in page.splitlines():
+        if line.startswith("## "):
+            section = line.removeprefix("## ")
+        option = match[1] if (match := _ROW.match(line)) else None
+        if option is None or option in DESCRIBED or option.startswith("kafka."):
+            lines.append(line if option is None or option not in DESCRIBED else _row(option))
+        if line.startswith("|"):
+            last_row[section] = lines[-1]
+    there = {match[1] for line in lines if (match := _ROW.match(line))}
+    for option in (name for name in DESCRIBED if name not in there):
+        after = lines.index(last_row[DESCRIBED[option].section]) + 1
+        lines.insert(after, _row(option))
+        last_row[DESCRIBED[option].section] = _row(option)
+    return "\n".join(lines) + "\n"
+
+
+def _row(option: str) -> str:
+    about = DESCRIBED[option]
+    return f"| `{option}` | {about.default} | {about.use} | {about.meaning} |"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

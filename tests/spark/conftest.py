@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from benchmarks.spark_jars import iceberg_jars, spark_format_jars, spark_kafka_jars
 from devtools.broker import Cluster
+from spark_groupsource.spark.durable_listener import ADDED
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
 from tests.support.queries import Queries
@@ -41,6 +42,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def listeners_go(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Remove what a test has added to the session: a listener closes the claims of later tests' queries, too."""
+    spark: SparkSession | None = request.getfixturevalue("spark") if "spark" in request.fixturenames else None
+    yield
+    if spark is not None:
+        queries = spark._jsparkSession.streams()
+        for listener in queries.listListeners():
+            queries.removeListener(listener)
+        spark.conf.unset(ADDED)
 
 
 @pytest.fixture

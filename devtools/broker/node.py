@@ -190,6 +190,12 @@ class Node:
         except OSError:
             return "(no log)"
 
+    def first_error(self) -> str:
+        """Return the lines of the first error in the node's log: what follows, as the node ends, only repeats it."""
+        lines = self.last_lines(10_000).splitlines()
+        at = next((number for number, line in enumerate(lines) if " ERROR " in line), None)
+        return "" if at is None else "The first error in it:\n" + "\n".join(lines[at : at + 3]) + "\n"
+
     def port_was_taken(self) -> bool:
         """Return whether the log reports that a port was in use."""
         return "Address already in use" in self.last_lines(400)
@@ -223,5 +229,6 @@ class Node:
     def _died(self) -> BrokerStartError:
         status = self._watcher.returncode if self._watcher is not None else "unknown"
         return BrokerStartError(
-            f"Node {self.id} ended with status {status} while it started. The end of its log, {self.log}:\n{self.last_lines()}"
+            f"Node {self.id} ended with status {status} while it started. {self.first_error()}"
+            f"The end of its log, {self.log}:\n{self.last_lines()}"
         )

@@ -10,7 +10,6 @@ Nothing is written, and the group's members are not disturbed. A request to join
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import threading
 import time
@@ -33,7 +32,9 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
 from spark_groupsource.checkpoint.files import without_password
+from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, of_security, unreadable_files
 from spark_groupsource.cli.as_json import Json, json_text
+from spark_groupsource.cli.check_sink import findings_of_sink
 from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
 from spark_groupsource.cli.findings import (
     Finding,
@@ -78,9 +79,6 @@ from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 
-STEP_LIMIT_S = 10.0
-"""The time limit of one request."""
-
 LAST_OFFSETS = 100
 """The number of offsets at a partition's end among which records are tried."""
 
@@ -105,8 +103,9 @@ _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold r
     metavar="FILE",
     help="The source's options as a Java properties file: kafka.group.id=orders, one option on each line.",
 )
+@click.option("--sink", "of_sink", is_flag=True, help="The file has the options of the sink (writeStream), not of the source.")
 @json_option
-def check(conf: Path, as_json: bool) -> None:
+def check(conf: Path, of_sink: bool, as_json: bool) -> None:
     """Try an options file as a query would use it. Report what is wrong and what to do.
 
     It checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks that the group's members
@@ -121,6 +120,10 @@ def check(conf: Path, as_json: bool) -> None:
     It joins no group and writes nothing. The exit code is 1 if there is an error, and 0 if there are only warnings. With an
     error the query cannot run.
 
+    With --sink it checks the options of writeStream.format("groupkafka"): the brokers, TLS and login, the topic, and the ACLs of
+    the guarantee on the topic, the sink's groups and its transactional ids. It writes no record, but it takes a transactional
+    id that no task has (the prefix and -check), because nothing else shows whether that is allowed.
+
     \b
     Example of a file:
       kafka.bootstrap.servers=localhost:9092
@@ -133,7 +136,7 @@ def check(conf: Path, as_json: bool) -> None:
     """
     console = console_for(sys.stdout)
     found = []
-    for finding in findings_of(conf):
+    for finding in findings_of_sink(conf) if of_sink else findings_of(conf):
         found.append(finding)
         if not as_json:
             print_finding(finding, console)
@@ -167,7 +170,7 @@ def findings_of(path: Path) -> Iterator[Finding]:
         yield from (Finding(Level.ERROR, "options", problem) for problem in wrong.problems)
         return
     yield Finding(Level.OK, "options", f"{path}: all options are known and fit together")
-    if missing := list(_unreadable_files(options)):
+    if missing := list(unreadable_files(options.kafka)):
         yield from missing
         return
     try:
@@ -181,39 +184,12 @@ def findings_of(path: Path) -> Iterator[Finding]:
         yield Finding(Level.ERROR, "brokers", str(unreached))
     else:
         yield Finding(Level.OK, "brokers", f"{options.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
-        yield _security(options)
+        yield of_security(options.kafka)
         yield from _with_brokers(options, topics)
-
-
-def _unreadable_files(options: Options) -> Iterator[Finding]:
-    """Yield the files of settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
-    for name, value in sorted(options.kafka.items()):
-        if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
-            text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
-            yield Finding(Level.ERROR, "options", f"{text} The file must exist on the driver's machine and on each executor's.")
 
 
 def _topics(options: Options, *, read_committed: bool) -> Topics:
     return Topics(options.client_settings(), options, read_committed=read_committed, patience_s=STEP_LIMIT_S)
-
-
-def _security(options: Options) -> Finding:
-    """Return what was needed to get an answer from the brokers."""
-    protocol = options.kafka.get("security.protocol", "plaintext").upper()
-    said = [protocol]
-    if "SASL" in protocol:
-        said.append(f"{options.kafka['sasl.mechanism']}: the login is accepted")
-    if protocol == "PLAINTEXT":
-        said.append("no encryption and no login")
-    if "SSL" not in protocol:
-        return Finding(Level.OK, "security", ", ".join(said))
-    if options.kafka.get("enable.ssl.certificate.verification") == "false":
-        said.append("any certificate is accepted, so anybody can impersonate a broker")
-        return Finding(Level.WARNING, "security", ", ".join(said) + ". Remove kafka.enable.ssl.certificate.verification=false.")
-    said.append("the brokers' certificate is trusted")
-    if options.kafka.get("ssl.endpoint.identification.algorithm") == "none":
-        said.append("but its host name is not checked (kafka.ssl.endpoint.identification.algorithm)")
-    return Finding(Level.OK, "security", ", ".join(said))
 
 
 def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
@@ -270,7 +246,7 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
     for name, found in topics.look_up(names).items():
         if isinstance(found, GroupKafkaError):
             yield Finding(Level.ERROR, "topics", str(found))
-        elif _lacks_read(found.operations):
+        elif lacks("READ", found.operations):
             text = f"{name}: this user may describe it, but not read it. {MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]}"
             yield Finding(Level.ERROR, "topics", text)
         else:
@@ -288,15 +264,11 @@ def _topics_said(readable: Sequence[tuple[str, TopicLook]]) -> str:
 
 
 def _of_group(options: Options, allowed: frozenset[str] | None, state: str) -> Finding:
-    if _lacks_read(allowed):
+    if lacks("READ", allowed):
         needed = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
         return Finding(Level.ERROR, "group", f"{options.group_id}: this user may describe it, but not join it. {needed}")
     may = "joining it is allowed" if allowed is not None else "the broker does not say whether joining it is allowed"
     return Finding(Level.OK, "group", f"{options.group_id}: {state}; {may}")
-
-
-def _lacks_read(operations: frozenset[str] | None) -> bool:
-    return operations is not None and "READ" not in operations
 
 
 def _of_protocol(options: Options) -> Finding | None:

@@ -17,7 +17,7 @@ from spark_groupsource.options.client_settings import producer_settings, request
 from spark_groupsource.options.described import described, option, wrong_values
 from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names, wrong_servers
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
-from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
 
 WRITING = "Writing"
 ONCE = "Each record once"
@@ -76,7 +76,7 @@ class SinkOptions(BaseModel):
         section=ONCE,
         use="streams",
         only_here=True,
-        shown_default="`groupkafka-` and the query's id",
+        shown_default=f"`{DEFAULT_PREFIX}` and the query's id",
         meaning=(
             "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. No two queries "
             "may have the same."

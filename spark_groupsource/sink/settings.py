@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+DEFAULT_PREFIX = "groupkafka-"
+"""What `transactionalIdPrefix` is if it is not set, before the query's id."""
+
 
 @dataclass(frozen=True)
 class SinkSettings:

@@ -18,7 +18,7 @@ from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, Wri
 from pyspark.sql.types import Row, StructType
 
 from spark_groupsource.errors import SinkError
-from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
 from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
@@ -36,8 +36,6 @@ ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
 _ROWS_AT_ONCE = 10_000
-
-_PREFIX = "groupkafka-"
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -180,7 +178,7 @@ def _this_attempt(prefix: str | None) -> tuple[str, Attempt]:
     group = context.getLocalProperty(_RUN_ID) or ""
     # It is the query's runId, unless the platform names the group of its jobs in another way.
     run = group if _RUN.fullmatch(group) else hashlib.sha256(group.encode()).hexdigest()[:32]
-    return prefix or _PREFIX + query, Attempt(int(batch), context.partitionId(), run)
+    return prefix or DEFAULT_PREFIX + query, Attempt(int(batch), context.partitionId(), run)
 
 
 def _plain(value: Any) -> Any:

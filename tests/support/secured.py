@@ -24,7 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
 
 from devtools.broker import Cluster
-from tests.support.tokens import TokenServer, token_server
+from tests.support.tokens import AUDIENCE, ISSUER, TokenServer, token_server
 
 USER = "reader"
 PASSWORD = 'mock-turtle-soup "\\ 7'  # noqa: S105 -- with characters that mean something to JAAS and to properties files
@@ -66,6 +66,17 @@ class Secured:
             AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}),
             [(ResourceType.GROUP, prefix, AclOperation.DESCRIBE)],
         )
+
+    def allow_writing_once(self, prefix: str) -> None:
+        """Let `USER` write into topics in transactions; all names begin with the prefix."""
+        allowed = [
+            (ResourceType.TOPIC, prefix, AclOperation.WRITE),
+            (ResourceType.TOPIC, prefix, AclOperation.READ),
+            (ResourceType.GROUP, prefix, AclOperation.READ),
+            (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.WRITE),
+            (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.DESCRIBE),
+        ]
+        _allow(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}), allowed)
 
     def tls(self, protocol: str = "SSL") -> dict[str, str]:
         """Options for a listener with TLS."""
@@ -162,6 +173,8 @@ def _sasl(keys: str) -> dict[str, str]:
         f"{listener}.oauthbearer.sasl.jaas.config": jaas("oauthbearer.OAuthBearerLoginModule"),
         f"{listener}.oauthbearer.sasl.server.callback.handler.class": f"{_OAUTH}.OAuthBearerValidatorCallbackHandler",
         f"{listener}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys,
+        f"{listener}.oauthbearer.sasl.oauthbearer.expected.audience": AUDIENCE,
+        f"{listener}.oauthbearer.sasl.oauthbearer.expected.issuer": ISSUER,
         # A connection ends when its token expires, unless the client logs in again with a new one (KIP-368).
         f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",
         f"{listener}.oauthbearer.sasl.oauthbearer.clock.skew.seconds": "1",

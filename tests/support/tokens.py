@@ -21,6 +21,9 @@ from spark_groupsource import oauth_callback
 
 _KEY_ID = "test"
 
+AUDIENCE, ISSUER = "wonderland", "the-queen"
+"""Who the tokens are for, and from. Brokers from Kafka 4.4 on have to check both."""
+
 
 class TokenServer:
     """Issues tokens (RFC 6749, client credentials) as JWTs (RFC 7519, RS256) whose `sub` is the client's id."""
@@ -42,7 +45,7 @@ class TokenServer:
         """Return a new token of the client."""
         now = int(time.time())
         head = {"alg": "RS256", "typ": "JWT", "kid": _KEY_ID}
-        claims = {"sub": client_id, "iat": now, "exp": now + self.valid_s, "scope": "kafka"}
+        claims = {"sub": client_id, "aud": AUDIENCE, "iss": ISSUER, "iat": now, "exp": now + self.valid_s, "scope": "kafka"}
         text = ".".join(_base64(json.dumps(part).encode()) for part in (head, claims))
         token = f"{text}.{_base64(self._key.sign(text.encode(), padding.PKCS1v15(), SHA256()))}"
         self.issued.append(token)

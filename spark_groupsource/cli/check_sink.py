@@ -1,0 +1,121 @@
+"""`groupkafka check --sink`: the options of a sink, tried against its brokers without writing a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, of_security, unreadable_files
+from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, OptionError
+from spark_groupsource.options.properties_file import read_properties
+from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.sink.failures import failure
+from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
+
+
+@dataclass(frozen=True)
+class _NoTopics:
+    """No subscription: topics are looked up by name."""
+
+    subscribe: tuple[str, ...] = ()
+
+    def matches(self, topic: str) -> bool:  # noqa: ARG002 -- no topic does
+        return False
+
+
+def findings_of_sink(path: Path) -> Iterator[Finding]:
+    """Yield each finding as soon as it is known."""
+    try:
+        options = SinkOptions.parse(read_properties(path), "stream")
+    except OptionError as wrong:
+        yield from (Finding(Level.ERROR, "options", problem) for problem in wrong.problems)
+        return
+    settings = options.sink_settings("stream")
+    guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
+    yield Finding(Level.OK, "options", f"{path}: all options are known and fit together; deliveryGuarantee={guarantee}")
+    if missing := list(unreadable_files(options.kafka)):
+        yield from missing
+        return
+    try:
+        topics = Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=STEP_LIMIT_S)
+        cluster = topics.cluster_id()
+    except OptionError as wrong:
+        yield Finding(Level.ERROR, "options", str(wrong))
+    except AuthenticationFailed as refused:
+        yield Finding(Level.ERROR, "security", str(refused))
+    except BrokerError as unreached:
+        yield Finding(Level.ERROR, "brokers", str(unreached))
+    else:
+        yield Finding(Level.OK, "brokers", f"{options.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
+        yield of_security(options.kafka)
+        yield _of_topic(settings, topics)
+        if settings.exactly_once:
+            yield _of_groups(settings)
+            yield _of_transactions(settings)
+
+
+def _of_topic(settings: SinkSettings, topics: Topics) -> Finding:
+    """Return whether the topic is there and may be written to."""
+    if settings.topic is None:
+        return Finding(Level.OK, "topics", "there is no option topic: the column topic names one for each row. None was tried")
+    found = topics.look_up([settings.topic])[settings.topic]
+    if isinstance(found, GroupKafkaError):
+        return Finding(Level.ERROR, "topics", str(found))
+    needed = ("WRITE", "READ") if settings.exactly_once else ("WRITE",)
+    missing = [operation for operation in needed if lacks(operation, found.operations)]
+    if missing:
+        why = " A token is an offset of this topic, which takes READ." if missing == ["READ"] else ""
+        text = f"{settings.topic}: the user needs the ACL {' and '.join(missing)} on the topic.{why}"
+        return Finding(Level.ERROR, "topics", text)
+    may = "may be written to" if found.operations is not None else "the broker does not say whether it may be written to"
+    return Finding(Level.OK, "topics", f"{settings.topic} ({len(found.partitions)} partitions): found, and {may}")
+
+
+def _of_groups(settings: SinkSettings) -> Finding:
+    """Return whether the sink may keep its tokens."""
+    group = _name(settings)
+    try:
+        with GroupLook(settings.requests) as look:
+            allowed = look.operations(group)
+    except GroupKafkaError as refused:
+        return Finding(Level.ERROR, "groups", f"{refused} {_GROUPS_BEGIN}")
+    if lacks("READ", allowed):
+        return Finding(Level.ERROR, "groups", f"{group}: the user needs the ACL READ on the group. {_GROUPS_BEGIN}")
+    may = "offsets may be committed" if allowed is not None else "the broker does not say whether offsets may be committed"
+    return Finding(Level.OK, "groups", f"{group}: {may}")
+
+
+_GROUPS_BEGIN = "The names of the sink's groups and transactional ids begin with transactionalIdPrefix: grant it as a prefix."
+
+
+def _of_transactions(settings: SinkSettings) -> Finding:
+    """Return whether the sink may write in transactions, as long as its options say."""
+    name = _name(settings)
+    errors: dict[int, KafkaError] = {}
+    try:
+        producer = make_client(
+            Producer,
+            {**settings.producer, "transactional.id": name, "delivery.report.only.error": True},
+            lambda error: errors.__setitem__(error.code(), error),
+            librdkafka_log,
+        )
+        producer.init_transactions(STEP_LIMIT_S)
+    except KafkaException as refused:
+        found = failure(refused.args[0], f"taking the transactional id {name}", errors)
+        return Finding(Level.ERROR, "transaction", str(found))
+    except GroupKafkaError as refused:
+        return Finding(Level.ERROR, "transaction", str(refused))
+    timeout = settings.producer["transaction.timeout.ms"]
+    return Finding(Level.OK, "transaction", f"{name}: may be used, and a transaction may be open for {timeout} ms")
+
+
+def _name(settings: SinkSettings) -> str:
+    """Return a name with the sink's prefix that no task has."""
+    return f"{settings.prefix or DEFAULT_PREFIX.rstrip('-')}-check"

@@ -34,6 +34,12 @@ ASK_LEADERS_S = 5.0
 TOKEN_RETRY_S = 10.0
 """Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
+GROUP_OFFSETS_S = 60.0
+"""How long a task of the sink, and its driver, try to read or commit a token. Coordinators move within seconds."""
+
+GROUP_OFFSETS_TRY_S = 5.0
+"""How long one such request may take. Between two of them a refusal is noticed."""
+
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
 

@@ -16,6 +16,7 @@ from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.timeouts import EARLY_TIMEOUT_S
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
 librdkafka_log = logger_without_repetitions("spark_groupsource.librdkafka")
@@ -97,7 +98,7 @@ class LastError:
         if error.code() != KafkaError._ALL_BROKERS_DOWN or self._newest is None:
             self._newest = error
 
-    def newest(self, client: AdminClient) -> KafkaError | None:
+    def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
         """Return the last reported error, or `None`."""
         client.poll(0)
         return self._newest

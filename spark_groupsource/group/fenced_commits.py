@@ -13,9 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
-from spark_groupsource.brokers.offsets import metadata_of
-from spark_groupsource.errors import BrokerUnavailable, CommitRefused, GroupKafkaError, NotAuthorized
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
+from spark_groupsource.brokers.group_offsets import read_offsets, read_polled
+from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commit
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition, listed
@@ -41,9 +41,6 @@ def fetch_commits(
 ) -> dict[TopicPartition, GroupCommit]:
     """Return what the group holds for each partition, whoever owns it, through a consumer that has not joined.
 
-    The consumer is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for
-    this user. The request itself goes on waiting for one.
-
     Args:
         consumer: a consumer with that `group.id`, which nobody else polls.
         group_id: the group.
@@ -54,36 +51,13 @@ def fetch_commits(
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
     """
-    consumer.poll(0)
-    try:
-        return _fetched(consumer, group_id, partitions, cluster_id, timeout_s)
-    except BrokerUnavailable:
-        event = consumer.poll(0)
-        if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
-            raise explain(refused, _doing(group_id)) from None
-        raise
+    return _records(read_polled(consumer, group_id, partitions, timeout_s), cluster_id)
 
 
-def _fetched(
-    consumer: Consumer, group_id: str, partitions: Iterable[TopicPartition], cluster_id: str | None, timeout_s: float
+def _records(
+    offsets: Mapping[TopicPartition, tuple[int, str | None]], cluster_id: str | None
 ) -> dict[TopicPartition, GroupCommit]:
-    asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
-    if not asked:
-        return {}
-    try:
-        answer = consumer.committed(asked, timeout=timeout_s)
-    except KafkaException as raised:
-        raise explain(raised.args[0], _doing(group_id)) from None
-    commits = {}
-    for found in answer:
-        if found.error is not None:
-            raise explain(found.error, f"{_doing(group_id)} ({found.topic}-{found.partition})")
-        commits[TopicPartition(found.topic, found.partition)] = read_commit(found.offset, metadata_of(found), cluster_id)
-    return commits
-
-
-def _doing(group_id: str) -> str:
-    return f"reading the commits of group {group_id}"
+    return {partition: read_commit(*found, cluster_id) for partition, found in offsets.items()}
 
 
 class FencedCommits:
@@ -117,7 +91,7 @@ class FencedCommits:
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
         """
-        return _fetched(self._consumer, self._group_id, partitions, self.cluster_id, FETCH_TIMEOUT_S)
+        return _records(read_offsets(self._consumer, self._group_id, partitions, FETCH_TIMEOUT_S), self.cluster_id)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
         """Yield the records in portions that fit one commit; thousands of partitions take several."""

@@ -142,11 +142,13 @@ class SinkOptions(BaseModel):
             yield "kafka.enable.idempotence=false excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
         if once and self.kafka.get("acks", "-1") != "-1":
             yield "kafka.acks must be all for exactly-once: remove it, or set deliveryGuarantee=at-least-once."
-        transaction, delivery = self.kafka.get("transaction.timeout.ms"), self.kafka.get("message.timeout.ms")
-        if transaction is not None and delivery is not None and int(delivery) > int(transaction):
+        merged = producer_settings(self.kafka, exactly_once=once)
+        yield from _timeouts(merged, once=once)
+        if int(merged["queue.buffering.max.kbytes"]) * 1024 < int(merged["message.max.bytes"]):
             yield (
-                f"kafka.delivery.timeout.ms ({delivery} ms) is longer than kafka.transaction.timeout.ms ({transaction} ms): "
-                "lower the one or raise the other."
+                f"kafka.buffer.memory ({int(merged['queue.buffering.max.kbytes']) * 1024} bytes) is less than "
+                f"kafka.max.request.size ({merged['message.max.bytes']} bytes): a row of that size would never fit. Raise the "
+                "one or lower the other."
             )
 
     def exactly_once(self, use: Literal["stream", "batch"]) -> bool:
@@ -164,6 +166,22 @@ class SinkOptions(BaseModel):
             prefix=self.transactional_id_prefix,
             accept_batch=self.accept_batch,
         )
+
+
+def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
+    """Yield timeouts that do not fit together. librdkafka would refuse them in each task, by its own names."""
+    delivery, transaction = int(merged["message.timeout.ms"]), merged.get("transaction.timeout.ms")
+    if delivery == 0:
+        yield "kafka.delivery.timeout.ms=0 would wait without end for brokers that do not answer: set a time in ms."
+    if not once or transaction is None:
+        return
+    request = int(merged.get("socket.timeout.ms", 0))
+    for name, value in (("kafka.delivery.timeout.ms", delivery), ("kafka.request.timeout.ms", request)):
+        if value > int(transaction):
+            yield (
+                f"{name} ({value} ms) is longer than kafka.transaction.timeout.ms ({transaction} ms): lower the one or raise the "
+                "other."
+            )
 
 
 DESCRIBED_OF_SINK = described(SinkOptions)

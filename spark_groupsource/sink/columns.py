@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
@@ -77,13 +78,15 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
         topic: The option `topic`. It takes the place of the column.
 
     Raises:
-        RecordRefused: A row has no topic, a partition below 0, or a header without a key.
+        RecordRefused: A row has no topic or one of no valid name, a partition below 0, or a header without a key.
     """
     by_name = {name.lower(): batch.column(at) for at, name in enumerate(batch.schema.names)}
     if topic is not None:
         by_name.pop(TOPIC, None)
     elif by_name[TOPIC].null_count:
         raise RecordRefused("A row has no topic: its column topic is null. Set the option topic, or leave such rows out.")
+    else:
+        by_name[TOPIC] = _topics(by_name[TOPIC])
     if PARTITION in by_name:
         partitions = by_name[PARTITION]
         if (pc.min(partitions).as_py() or 0) < 0:
@@ -93,5 +96,31 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
         keys = by_name[HEADERS].flatten().flatten()[0]
         if keys.null_count:
             raise RecordRefused("A row has a header without a key. Kafka has no such headers: leave it out.")
+    for name in (KEY, VALUE):
+        if name in by_name:
+            by_name[name] = _plain(by_name[name])
     names = [name for name in _ALLOWED if name in by_name]
     return pa.RecordBatch.from_arrays([by_name[name] for name in names], names=names)
+
+
+def _topics(column: pa.Array) -> pa.Array:
+    """Return the topics of the rows as plain strings.
+
+    Raises:
+        RecordRefused: One is no name of a topic.
+    """
+    column = column.cast(pa.string()) if column.type != pa.string() else column
+    # As bytes: a text that is not UTF-8 cannot be shown.
+    for name in pc.unique(column.cast(pa.binary())).to_pylist():
+        if not re.fullmatch(rb"[A-Za-z0-9._-]{1,249}", name) or name in (b".", b".."):
+            shown = name[:80].decode("utf-8", "replace")
+            raise RecordRefused(
+                f"A row has the topic {shown!r}, which is no name of a topic: letters, digits, '.', '_' and '-' are, 249 at most."
+            )
+    return column
+
+
+def _plain(column: pa.Array) -> pa.Array:
+    """Return a column of texts or bytes whose buffers are offsets and data. A platform may send views or dictionaries."""
+    kinds = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+    return column if column.type in kinds else column.cast(pa.large_binary())

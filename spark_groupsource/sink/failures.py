@@ -36,6 +36,22 @@ FENCED = frozenset(
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT, KafkaError._STATE})
 """The transaction has failed, so its rows are not sent."""
 
+UNREACHED = UNANSWERED | {
+    KafkaError._MSG_TIMED_OUT,
+    KafkaError._RESOLVE,
+    KafkaError._DESTROY,
+    KafkaError._WAIT_COORD,
+    KafkaError.REQUEST_TIMED_OUT,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
+    KafkaError.BROKER_NOT_AVAILABLE,
+    KafkaError.NETWORK_EXCEPTION,
+}
+"""No broker has answered, or none that could."""
+
 _TABLE: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **dict.fromkeys(FENCED, WriterFenced),
@@ -49,6 +65,8 @@ _TABLE: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: SinkError,
     KafkaError.INVALID_RECORD: RecordRefused,
     KafkaError.POLICY_VIOLATION: RecordRefused,
+    KafkaError.INVALID_TIMESTAMP: RecordRefused,
+    KafkaError.TOPIC_EXCEPTION: TopicNotFound,
 }
 
 _ADVICE: Mapping[int, str] = {
@@ -95,13 +113,16 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
         doing: What was being done.
         reported: What librdkafka reported in the background. It says why no broker answers.
     """
-    if error.code() in UNANSWERED | {KafkaError._MSG_TIMED_OUT}:
+    if error.code() in UNREACHED:
         refused = [one for one in reported.values() if is_refused(one)]
         error = next(iter(refused), error)
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
     found = explain(error, doing, _TABLE, _CHECK)
+    if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
+        # A broker has answered, or librdkafka has refused: the network is not what is to be looked at.
+        return SinkError(f"{doing}: {error.str()} ({error.name()}).")
     advice = _ADVICE.get(error.code())
     return type(found)(f"{found} {advice}") if advice is not None else found
 

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from spark_groupsource.sink.rules import after_batch, check_batch, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.tokens import Tokens
 
 
-def finish(settings: SinkSettings, prefix: str, batch: int, run: str, tasks: int, rows: int, topics: Iterable[str]) -> None:
+class Tasks(NamedTuple):
+    """What the tasks of a micro-batch have reported."""
+
+    number: int
+    """How many there are."""
+    rows: int
+    """How many rows they have, whether they were written now or before."""
+    topics: tuple[str, ...]
+    """The topics that they wrote to."""
+    empty: frozenset[int] = frozenset()
+    """Those without rows, by number."""
+    retried: frozenset[int] = frozenset()
+    """Those of which Spark had begun another try before."""
+
+
+def finish(settings: SinkSettings, prefix: str, batch: int, run: str, tasks: Tasks) -> None:
     """Keep the driver's token once all tasks of a micro-batch have written.
 
     Args:
@@ -18,23 +35,43 @@ def finish(settings: SinkSettings, prefix: str, batch: int, run: str, tasks: int
         prefix: Its `transactionalIdPrefix`.
         batch: The number of the micro-batch.
         run: The run of the query.
-        tasks: How many tasks the micro-batch has.
-        rows: How many rows they have, whether they were written now or before.
-        topics: The topics that they wrote to.
+        tasks: What its tasks have reported.
 
     Raises:
         ReplayDiffers, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
-    tokens = Tokens(settings.requests, prefix)
+    tokens = Tokens(settings.requests, prefix, settings.topic)
+    try:
+        _finish(tokens, batch, run, tasks, settings.accept_batch)
+    finally:
+        tokens.close()
+
+
+def _finish(tokens: Tokens, batch: int, run: str, tasks: Tasks, accepted: int | None) -> None:
     before = tokens.of_driver()
-    others = {}
-    if before is not None and may_be_a_replay(before, run):
-        found = ((number, tokens.of_task(number)) for number in range(tasks, before.most))
-        others = {number: token for number, token in found if token is not None}
-    check_batch(batch, tasks, rows, before, others, settings.accept_batch)
-    if before is not None and before.batch == batch:
-        return
-    # Any topic that the user may read will do: its partition 0 only carries the offset.
-    own = [settings.topic] if settings.topic is not None else []
-    tokens.commit(after_batch(batch, tasks, rows, run, before), itertools.chain(own, topics, tokens.topics()))
+    replayed = may_be_a_replay(before, run)
+    asked = tasks.empty if replayed else tasks.empty & tasks.retried
+    silent = {number: token for number in sorted(asked) if (token := tokens.of_task(number)) is not None}
+    if replayed:
+        silent |= dict(_behind(tokens, tasks.number, before.most if before is not None else 0))
+    check_batch(batch, tasks.number, tasks.rows, before, silent, accepted)
+    if before is None or before.batch != batch:
+        tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, before, tasks.empty), tasks.topics)
+
+
+def _behind(tokens: Tokens, tasks: int, most: int) -> Iterator[tuple[int, Token]]:
+    """Yield the tokens of tasks with higher numbers than this micro-batch has.
+
+    Args:
+        tokens: The query's tokens.
+        tasks: How many tasks it has.
+        most: The most tasks that any finished micro-batch had. An unfinished one may have had more: behind these, up to the
+            first one without a token.
+    """
+    for number in itertools.count(tasks):
+        token = tokens.of_task(number)
+        if token is not None:
+            yield number, token
+        elif number >= most:
+            return

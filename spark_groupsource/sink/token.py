@@ -7,7 +7,9 @@ the number of the micro-batch that comes next; the metadata says what was writte
 
 The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
 
-    {"v":1,"tasks":…,"most":…,"rows":…,"run":…}
+    {"v":1,"tasks":…,"most":…,"rows":…,"had":[[from,to],…],"run":…}
+
+`had` are the numbers of the tasks that had rows, as ranges with exclusive ends; `null` if there is no room for them.
 
 Any client can write a commit. So a text that is not exactly this is refused, and nothing in it is trusted beyond its numbers.
 """
@@ -22,8 +24,10 @@ from typing import Any, NamedTuple
 from spark_groupsource.errors import TokenUnreadable
 
 _VERSION = 1
-_MOST_BYTES = 512
+_MOST_BYTES = 4000
+_MOST_BYTES_OF_HAD = 3000
 _MOST = 2**63 - 1
+_MOST_TASKS = 1_000_000
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
 
@@ -63,6 +67,8 @@ class BatchToken(NamedTuple):
     """The most tasks that any micro-batch of this query has had."""
     rows: int
     run: str
+    had: frozenset[int] | None = None
+    """The tasks that had rows. `None`: that is not known."""
 
     @property
     def offset(self) -> int:
@@ -71,7 +77,11 @@ class BatchToken(NamedTuple):
 
     def metadata(self) -> str:
         """Return the metadata to commit."""
-        return _text({"v": _VERSION, "tasks": self.tasks, "most": self.most, "rows": self.rows, "run": self.run})
+        had = None if self.had is None else _ranges(self.had)
+        if len(_text({"had": had})) > _MOST_BYTES_OF_HAD:
+            had = None
+        counts = {"tasks": self.tasks, "most": self.most, "rows": self.rows}
+        return _text({"v": _VERSION, **counts, "had": had, "run": self.run})
 
 
 class Committed(NamedTuple):
@@ -108,9 +118,35 @@ def _token(commit: Committed, group: str) -> Token:
 
 
 def _batch_token(commit: Committed, group: str) -> BatchToken:
-    fields = _fields(commit, group, {"tasks", "most", "rows", "run"})
+    fields = _fields(commit, group, {"tasks", "most", "rows", "had", "run"})
     counts = [_count(fields[name], commit, group) for name in ("tasks", "most", "rows")]
-    return BatchToken(commit.offset - 1, counts[0], counts[1], counts[2], fields["run"])
+    had = None if fields["had"] is None else _numbers(fields["had"], commit, group)
+    return BatchToken(commit.offset - 1, counts[0], counts[1], counts[2], fields["run"], had)
+
+
+def _numbers(ranges: object, commit: Committed, group: str) -> frozenset[int]:
+    """Read `had`. Who writes the metadata may claim many tasks in few bytes: not more than Spark has."""
+    if not isinstance(ranges, list):
+        raise _unreadable(commit, group)
+    numbers: set[int] = set()
+    for one in ranges:
+        if not isinstance(one, list) or len(one) != 2:
+            raise _unreadable(commit, group)
+        begin, end = (_count(bound, commit, group) for bound in one)
+        if end - begin > _MOST_TASKS - len(numbers):
+            raise _unreadable(commit, group)
+        numbers.update(range(begin, end))
+    return frozenset(numbers)
+
+
+def _ranges(numbers: Iterable[int]) -> list[list[int]]:
+    ranges: list[list[int]] = []
+    for number in sorted(numbers):
+        if ranges and ranges[-1][1] == number:
+            ranges[-1][1] += 1
+        else:
+            ranges.append([number, number + 1])
+    return ranges
 
 
 def _fields(commit: Committed, group: str, names: set[str]) -> dict[str, Any]:
@@ -141,8 +177,9 @@ def _count(value: object, commit: Committed, group: str) -> int:
 def _unreadable(commit: Committed, group: str) -> TokenUnreadable:
     return TokenUnreadable(
         f"Group {group} holds the offset {commit.offset} with metadata that the sink did not write. The sink keeps there what it "
-        "has written, so no other client may commit to this group. Choose another transactionalIdPrefix, or delete the group "
-        "once you know that no micro-batch is half written (docs/sink.md)."
+        "has written, so no other client may commit to this group. Nor may another query, whose transactionalIdPrefix is that of "
+        "this one with a number behind it. Choose another transactionalIdPrefix, or delete the group once you know that no "
+        "micro-batch is half written (docs/sink.md)."
     )
 
 

@@ -1,14 +1,16 @@
-"""Reads and commits the tokens of the sink, through one client that the process keeps."""
+"""Reads and commits the tokens of the sink.
+
+With the option `topic` the tokens are offsets of its partition 0. Otherwise each row names its topic, and a token may be an
+offset of any of them: then all offsets of a group are asked for.
+"""
 
 from __future__ import annotations
 
-import functools
-import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.errors import BrokerError
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.brokers.group_offsets import GroupOffsets
+from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
 
 
@@ -18,27 +20,35 @@ def task_id(prefix: str, task: int) -> str:
 
 
 class Tokens:
-    """The tokens of one query.
+    """The tokens of one query. To be used by one thread, and closed.
 
     Args:
         client: The finished settings of a client that sends requests.
         prefix: What the names of its groups begin with. The driver's token is in the group of that name.
+        topic: The option `topic`.
     """
 
-    def __init__(self, client: Mapping[str, str], prefix: str) -> None:
-        self._admin = _admin(os.getpid(), tuple(sorted(client.items())))
+    def __init__(self, client: Mapping[str, str], prefix: str, topic: str | None) -> None:
+        self._client = client
         self._prefix = prefix
+        self._topic = topic
+        self._groups: dict[str, GroupOffsets] = {}
         self._of_driver: list[str] = []
+
+    def connect(self, task: int) -> None:
+        """Begin to look for the coordinator that has the token of a task."""
+        if self._topic is not None:
+            self._group(task_id(self._prefix, task))
 
     def of_task(self, task: int) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
 
         Raises:
             TokenUnreadable: Something else committed to its group.
-            BrokerError: See `GroupAdmin.offsets`.
+            BrokerError: See `GroupOffsets.read`.
         """
         group = task_id(self._prefix, task)
-        return newest_token(_committed(self._admin.offsets(group, stable=True)), group)
+        return newest_token(_committed(self._read(group)), group)
 
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.
@@ -46,37 +56,63 @@ class Tokens:
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
-        found = self._admin.offsets(self._prefix, stable=True)
-        self._of_driver = sorted({partition.topic for partition in found})
+        found = self._read(self._prefix)
+        self._of_driver = sorted(found)
         return newest_batch_token(_committed(found), self._prefix)
 
-    def commit(self, token: BatchToken, topics: Iterator[str]) -> None:
-        """Commit the driver's token on partition 0 of the first of these topics that takes it.
+    def commit(self, token: BatchToken, topics: Iterable[str]) -> None:
+        """Commit the driver's token on partition 0 of a topic that takes it.
+
+        Args:
+            token: The token.
+            topics: Topics that the micro-batch wrote to.
 
         Raises:
-            BrokerError: None of them does.
+            BrokerError, CommitError: See `GroupOffsets.commit`. Without a topic, the last refusal.
         """
-        refused: BrokerError | None = None
-        for topic in topics:
+        refused: NotAuthorized | TopicNotFound | None = None
+        for topic in self._carriers(topics):
             try:
-                self._admin.alter_offsets(self._prefix, {TopicPartition(topic, 0): token.offset}, token.metadata())
-            except BrokerError as error:
+                self._group(self._prefix).commit(topic, token.offset, token.metadata())
+            except (NotAuthorized, TopicNotFound) as error:
                 refused = error
             else:
                 return
         if refused is not None:
             raise refused
 
-    def topics(self) -> Iterator[str]:
-        """Yield topics for the driver's token: those that carry one, then all that the user may describe."""
-        yield from self._of_driver
-        yield from self._admin.topics()
+    def close(self) -> None:
+        """End the connections."""
+        for group in self._groups.values():
+            group.close()
+        self._groups.clear()
+
+    def _carriers(self, topics: Iterable[str]) -> Iterable[str]:
+        """Return topics that may carry the driver's token, the best first: it should stay where it is."""
+        if self._topic is not None:
+            return [self._topic]
+        # A query that has never written a row keeps its token on any topic that the user may describe.
+        return [*self._of_driver, *topics] or self._all_topics()
+
+    def _read(self, group: str) -> Mapping[str, tuple[int, str | None]]:
+        return self._all_of(group) if self._topic is None else self._group(group).read([self._topic])
+
+    def _group(self, group: str) -> GroupOffsets:
+        if group not in self._groups:
+            self._groups[group] = self._make(group)
+        return self._groups[group]
+
+    def _make(self, group: str) -> GroupOffsets:
+        return GroupOffsets(self._client, group)
+
+    def _all_of(self, group: str) -> Mapping[str, tuple[int, str | None]]:
+        # A client of its own each time: it keeps the coordinator that it has found, even when that has moved.
+        found = GroupAdmin(self._client).offsets(group, stable=True)
+        return {partition.topic: kept for partition, kept in found.items() if partition.partition == 0}
+
+    def _all_topics(self) -> list[str]:
+        return GroupAdmin(self._client).topics()
 
 
-def _committed(found: Mapping[TopicPartition, tuple[int, str | None]]) -> list[Committed]:
+def _committed(found: Mapping[str, tuple[int, str | None]]) -> list[Committed]:
     return [Committed(offset, metadata or "") for offset, metadata in found.values()]
-
-
-@functools.lru_cache(maxsize=4)
-def _admin(_pid: int, client: tuple[tuple[str, str], ...]) -> GroupAdmin:
-    return GroupAdmin(dict(client))

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaException
 
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.columns import TOPIC, rows_of
+from spark_groupsource.sink.columns import rows_of
 from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.producers import make_producer
@@ -63,14 +63,17 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
         return Report()
     name = task_id(prefix, attempt.task)
     producer = make_producer({**settings.producer, "transactional.id": name}, settings.topic)
-    writer = _Writer(settings, attempt, name, producer, settings.topic or first.column(TOPIC)[0].as_py())
+    tokens = Tokens(settings.requests, prefix, settings.topic)
+    writer = _Writer(settings, attempt, name, producer)
     try:
-        return writer.write(Tokens(settings.requests, prefix), rows)
+        tokens.connect(attempt.task)
+        return writer.write(tokens, rows)
     except KafkaException as failed:
         raise failure(failed.args[0], writer.doing, producer.errors) from None
     except NotDelivered as failed:
         raise writer.cause(failed.undelivered) from None
     finally:
+        tokens.close()
         writer.close()
 
 
@@ -107,13 +110,11 @@ def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.Rec
 class _Writer:
     """One try of one task."""
 
-    def __init__(self, settings: SinkSettings, attempt: Attempt, name: str, producer: Producer, topic: str) -> None:
+    def __init__(self, settings: SinkSettings, attempt: Attempt, name: str, producer: Producer) -> None:
         self._settings = settings
         self._attempt = attempt
         self._id = name
         self._producer = producer
-        self._topic = topic
-        """One that it writes to. It carries the token."""
         self._open = False
         self.doing = f"beginning to write as {name}"
 
@@ -124,8 +125,8 @@ class _Writer:
         self._retried(self._producer.init_transactions)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
         token = tokens.of_task(self._attempt.task)
-        driver = tokens.of_driver() if token is None else None
-        before = written_before(self._id, batch, token, driver, accepted)
+        driver = tokens.of_driver() if token is None or token.run != self._attempt.run else None
+        before = written_before(self._id, self._attempt.task, batch, token, driver, accepted)
         return self._written(rows) if before is None else self._compared(before, rows)
 
     def cause(self, first: Undelivered) -> GroupKafkaError:
@@ -158,10 +159,16 @@ class _Writer:
         topics = tuple(sorted(producer.topics))
         token = Token(self._attempt.batch, producer.written, self._attempt.run)
         self.doing = f"committing as {self._id}"
-        self._retried(lambda left: producer.send_offset(self._id, self._topic, token.offset, token.metadata(), left))
+        # On each topic: one of them may be deleted later, and its offsets with it.
+        for topic in topics:
+            self._send(topic, token)
         self._retried(producer.commit_transaction)
         self._open = False
         return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - began)
+
+    def _send(self, topic: str, token: Token) -> None:
+        offset, metadata = token.offset, token.metadata()
+        self._retried(lambda left: self._producer.send_offset(self._id, topic, offset, metadata, left))
 
     def _compared(self, before: Written, rows: Iterator[pa.RecordBatch]) -> Report:
         for each in rows:

@@ -49,6 +49,9 @@ class Done(WriterCommitMessage):
 
     prefix: str
     run: str
+    task: int
+    retried: bool
+    """Whether Spark has begun another try of this task before."""
     written: int
     skipped: int
     topics: tuple[str, ...]
@@ -66,15 +69,17 @@ class _Writer(PromptlyAcknowledged):
         from spark_groupsource.sink.writing import write_at_least_once, write_once
 
         log_to_stderr()
+        context = TaskContext.get()
+        assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
         prefix = run = ""
         if self._settings.exactly_once:
-            prefix, attempt = _this_attempt(self._settings.prefix)
+            prefix, attempt = _this_attempt(self._settings.prefix, context)
             run = attempt.run
             report = write_once(self._settings, prefix, attempt, batches)
         else:
             report = write_at_least_once(self._settings, batches)
         freeze_imports()
-        return Done(prefix, run, *report)
+        return Done(prefix, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Make record batches of the rows of Spark 4.0."""
@@ -102,10 +107,16 @@ class _StreamWriter(_Writer):
         done = [message for message in messages if isinstance(message, Done)]
         rows, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
         if self._settings.exactly_once and done:
-            from spark_groupsource.sink.finishing import finish
+            from spark_groupsource.sink.finishing import Tasks, finish
 
-            topics = sorted({topic for one in done for topic in one.topics})
-            finish(self._settings, done[0].prefix, batchId, done[0].run, len(messages), rows + skipped, topics)
+            tasks = Tasks(
+                len(messages),
+                rows + skipped,
+                tuple(sorted({topic for one in done for topic in one.topics})),
+                empty=frozenset(one.task for one in done if not one.written and not one.skipped),
+                retried=frozenset(one.task for one in done if one.retried),
+            )
+            finish(self._settings, done[0].prefix, batchId, done[0].run, tasks)
         log.info(
             "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
             batchId,
@@ -163,12 +174,10 @@ def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter
     return ArrowWriter(settings, schema) if ARROW_WRITERS else RowWriter(settings, schema)
 
 
-def _this_attempt(prefix: str | None) -> tuple[str, Attempt]:
+def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attempt]:
     """Return the prefix of the transactional ids, and which task this is."""
     from spark_groupsource.sink.writing import Attempt
 
-    context = TaskContext.get()
-    assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
     batch, query = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
     if batch is None or query is None:
         raise SinkError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
 import pytest
@@ -108,6 +108,22 @@ class TestTokens:
         with pytest.raises(TokenUnreadable):
             newest_token([Committed(0, token(0).metadata())], "g")
 
+    @pytest.mark.parametrize(
+        ("had", "text"), [(range(200), "[[0,200]]"), ({0, 1, 5}, "[[0,2],[5,6]]"), ((), "[]"), (range(0, 4000, 2), "null")]
+    )
+    def test_the_drivers_says_which_tasks_had_rows_if_there_is_room(self, had: Iterable[int], text: str) -> None:
+        given = driver(7)._replace(had=frozenset(had))
+        assert f'"had":{text}' in given.metadata()
+        assert len(given.metadata()) < 4000
+        read = newest_batch_token([Committed(given.offset, given.metadata())], "g")
+        assert read == given._replace(had=None if text == "null" else frozenset(had))
+
+    @pytest.mark.parametrize("had", ["7", "[7]", "[[1,2,3]]", "[[0,1000001]]", "[[-1,2]]", "[[0,true]]", '[["0","1"]]'])
+    def test_what_another_client_wrote_about_tasks_is_refused(self, had: str) -> None:
+        text = driver(7).metadata().replace('"had":null', f'"had":{had}')
+        with pytest.raises(TokenUnreadable):
+            newest_batch_token([Committed(8, text)], "g")
+
     def test_a_newer_format_says_so(self) -> None:
         with pytest.raises(TokenUnreadable, match="newer version"):
             newest_token([Committed(4, '{"v":2,"anything":1}')], "g")
@@ -115,39 +131,52 @@ class TestTokens:
 
 class TestBeforeATaskWrites:
     def test_a_token_of_an_earlier_micro_batch_means_that_nothing_is_written(self) -> None:
-        assert written_before("q-0", 8, token(7), None, None) is None
-        assert written_before("q-0", 100, token(7), None, None) is None
+        assert written_before("q-0", 0, 8, token(7), None, None) is None
+        assert written_before("q-0", 0, 100, token(7), None, None) is None
 
     def test_a_token_of_this_one_says_what_is_written(self) -> None:
-        assert written_before("q-0", 7, token(7), None, None) == ROWS
+        assert written_before("q-0", 0, 7, token(7), None, None) == ROWS
 
     def test_a_token_of_a_later_one_is_an_error(self) -> None:
         with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
-            written_before("q-0", 6, token(7), None, None)
+            written_before("q-0", 0, 6, token(7), None, None)
 
     def test_without_a_token_the_drivers_says_that_it_cannot_have_expired(self) -> None:
-        assert written_before("q-0", 8, None, driver(7), None) is None
+        assert written_before("q-0", 0, 8, None, driver(7), None) is None
 
     def test_a_task_without_a_token_wrote_nothing_of_a_micro_batch_that_all_tasks_have_written(self) -> None:
-        assert written_before("q-0", 7, None, driver(7), None) == NOTHING
+        assert written_before("q-0", 0, 7, None, driver(7), None) == NOTHING
 
     def test_the_drivers_token_of_a_later_one_is_an_error(self) -> None:
         with pytest.raises(CheckpointBehindSink):
-            written_before("q-0", 6, None, driver(7), None)
+            written_before("q-0", 0, 6, None, driver(7), None)
+
+    def test_the_drivers_token_counts_also_where_the_task_has_an_older_one(self) -> None:
+        assert written_before("q-0", 0, 7, token(3), driver(7), None) == NOTHING
+        with pytest.raises(CheckpointBehindSink):
+            written_before("q-0", 0, 6, token(3), driver(7), None)
+
+    def test_a_task_that_had_rows_and_has_no_token_any_more_is_refused_and_can_be_accepted(self) -> None:
+        had = driver(7)._replace(had=frozenset({0}))
+        with pytest.raises(BatchUnknown, match="acceptBatch=8"):
+            written_before("q-0", 0, 8, None, had, None)
+        assert written_before("q-0", 0, 8, None, had, 8) is None
+        assert written_before("q-1", 1, 8, None, had, None) is None
+        assert written_before("q-0", 0, 8, token(7), had, None) is None
 
     def test_the_first_micro_batch_needs_none(self) -> None:
-        assert written_before("q-0", 0, None, None, None) is None
+        assert written_before("q-0", 0, 0, None, None, None) is None
 
     def test_a_later_one_without_any_is_refused_and_can_be_accepted(self) -> None:
         with pytest.raises(BatchUnknown, match="acceptBatch=8"):
-            written_before("q-0", 8, None, None, None)
+            written_before("q-0", 0, 8, None, None, None)
         with pytest.raises(BatchUnknown):
-            written_before("q-0", 8, None, None, 7)
-        assert written_before("q-0", 8, None, None, 8) is None
+            written_before("q-0", 0, 8, None, None, 7)
+        assert written_before("q-0", 0, 8, None, None, 8) is None
 
     def test_a_restored_checkpoint_cannot_be_accepted(self) -> None:
         with pytest.raises(CheckpointBehindSink):
-            written_before("q-0", 6, token(7), None, 6)
+            written_before("q-0", 0, 6, token(7), None, 6)
 
 
 class TestAReplay:
@@ -163,10 +192,14 @@ class TestAReplay:
         assert not is_same("q-0", 7, ROWS, now, 7)
 
     def test_with_fewer_tasks_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="task 2 as well"):
+        with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 2, which has none now"):
             check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, None)
         check_batch(7, 2, 20, driver(6, most=3), {2: token(6)}, None)
         check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, 7)
+
+    def test_with_a_task_that_has_no_rows_any_more_is_refused_at_the_end(self) -> None:
+        with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 0, which has none now"):
+            check_batch(7, 2, 10, driver(6), {0: token(7)}, None)
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
         with pytest.raises(ReplayDiffers, match="has 21 rows, and an earlier try wrote 20"):
@@ -183,9 +216,9 @@ class TestAReplay:
         assert not may_be_a_replay(driver(7), RUN)
 
     def test_the_driver_remembers_the_most_tasks(self) -> None:
-        assert after_batch(8, 2, 5, RUN, driver(7, most=9)) == BatchToken(8, 2, 9, 5, RUN)
-        assert after_batch(8, 12, 5, RUN, driver(7, most=9)) == BatchToken(8, 12, 12, 5, RUN)
-        assert after_batch(0, 2, 5, RUN, None) == BatchToken(0, 2, 2, 5, RUN)
+        assert after_batch(8, 2, 5, RUN, driver(7, most=9), ()) == BatchToken(8, 2, 9, 5, RUN, frozenset({0, 1}))
+        assert after_batch(8, 12, 5, RUN, driver(7, most=9), range(11)) == BatchToken(8, 12, 12, 5, RUN, frozenset({11}))
+        assert after_batch(0, 2, 5, RUN, None, {0}) == BatchToken(0, 2, 2, 5, RUN, frozenset({1}))
 
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -285,6 +318,11 @@ class TestColumns:
         ("given", "said"),
         [
             ({"value": ["1"], "topic": pa.array([None], pa.string())}, "has no topic"),
+            ({"value": ["1"], "topic": ["orders\0evil"]}, "no name of a topic"),
+            ({"value": ["1"], "topic": [""]}, "no name of a topic"),
+            ({"value": ["1"], "topic": ["x" * 250]}, "no name of a topic"),
+            ({"value": ["1"], "topic": [".."]}, "no name of a topic"),
+            ({"value": ["1"], "topic": pa.array([b"\xff"], pa.binary()).view(pa.string())}, "no name of a topic"),
             ({"value": ["1"], "topic": ["x"], "partition": pa.array([-1], pa.int32())}, "partition below 0"),
             (
                 {"value": ["1"], "topic": ["x"], "headers": pa.array([[{"key": None, "value": b"1"}]], HEADERS)},
@@ -295,6 +333,16 @@ class TestColumns:
     def test_rows_that_kafka_cannot_have_are_refused(self, given: Mapping[str, object], said: str) -> None:
         with pytest.raises(RecordRefused, match=said):
             rows_of(pa.RecordBatch.from_pydict(dict(given)), None)
+
+    def test_views_and_dictionaries_are_written_as_what_they_hold(self) -> None:
+        plain = pa.RecordBatch.from_pydict({"value": ["a", None, "c"], "topic": ["x", "y", "x"]})
+        views = pa.RecordBatch.from_pydict(
+            {
+                "value": plain.column(0).cast(pa.string_view()),
+                "topic": plain.column(1).dictionary_encode().cast(pa.dictionary(pa.int8(), pa.string())),
+            }
+        )
+        assert counted(views) == counted(plain) == counted(views, native=False)
 
 
 class TestOptions:
@@ -346,6 +394,13 @@ class TestOptions:
             ({"topic": "a,b"}, "add the column topic"),
             ({"topics": "a"}, "Did you mean topic"),
             ({"kafka.transaction.timeout.ms": "1000", "kafka.delivery.timeout.ms": "2000"}, "is longer than"),
+            ({"kafka.delivery.timeout.ms": "1000000"}, r"kafka.delivery.timeout.ms \(1000000 ms\) is longer than"),
+            (
+                {"kafka.transaction.timeout.ms": "5000", "kafka.request.timeout.ms": "9000"},
+                r"request.timeout.ms \(9000 ms\) is longer",
+            ),
+            ({"kafka.delivery.timeout.ms": "0"}, "would wait without end"),
+            ({"kafka.max.request.size": "50000000"}, r"kafka.buffer.memory \(33554432 bytes\) is less than"),
         ],
     )
     def test_mistakes_are_named(self, given: Mapping[str, str], said: str) -> None:

@@ -11,6 +11,7 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import (
     BatchUnknown,
     CheckpointBehindSink,
@@ -27,7 +28,7 @@ from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import producers
-from spark_groupsource.sink.finishing import finish
+from spark_groupsource.sink.finishing import Tasks, finish
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Attempt, Report, write_at_least_once, write_once
@@ -56,13 +57,13 @@ class Query:
         given = pa.RecordBatch.from_pydict({"value": rows}) if isinstance(rows, list) else rows
         return write_once(self.settings(**more), self.prefix, Attempt(batch, task, run), iter([given]))
 
-    def finish(self, batch: int, tasks: int, rows: int, *, run: str = RUN, **more: str) -> None:
-        topics = [] if self.topic is None else [self.topic]
-        finish(self.settings(**more), self.prefix, batch, run, tasks, rows, topics)
+    def finish(self, batch: int, tasks: int, rows: int, *, run: str = RUN, empty: tuple[int, ...] = (), **more: str) -> None:
+        topics = () if self.topic is None else (self.topic,)
+        finish(self.settings(**more), self.prefix, batch, run, Tasks(tasks, rows, topics, frozenset(empty)))
 
     @property
     def tokens(self) -> Tokens:
-        return Tokens(self.settings().requests, self.prefix)
+        return Tokens(self.settings().requests, self.prefix, self.topic)
 
 
 @pytest.fixture(autouse=True, params=["native", "pure"])
@@ -202,15 +203,34 @@ def test_the_driver_notices_a_task_that_is_gone(query: Query) -> None:
     query.finish(0, 2, 2)
     query.write(1, ["c"], task=1)
     query.write(1, ["c", "d"], run=LATER_RUN)
-    with pytest.raises(ReplayDiffers, match="task 1 as well"):
+    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 1, which has none now"):
         query.finish(1, 1, 2, run=LATER_RUN)
     query.finish(1, 1, 2, run=LATER_RUN, acceptBatch="1")
 
 
+def test_the_driver_notices_a_task_that_has_no_rows_any_more(query: Query) -> None:
+    for batch in range(2):
+        query.write(batch, ["a", "b"])
+        query.write(batch, [], task=1)
+        # The replay has the rows of task 0 in task 1. Neither of its tasks finds a token of its own.
+        query.write(batch, [], run=LATER_RUN)
+        query.write(batch, ["a", "b"], task=1, run=LATER_RUN)
+        with pytest.raises(ReplayDiffers, match="wrote 2 rows in task 0, which has none now"):
+            query.finish(batch, 2, 2, run=LATER_RUN, empty=(0,))
+        query.finish(batch, 2, 2, run=RUN, empty=(0,), acceptBatch=str(batch))
+
+
+def test_the_driver_of_a_first_micro_batch_notices_a_task_that_is_gone(query: Query) -> None:
+    query.write(0, ["a"])
+    query.write(0, ["b"], task=1)
+    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 1"):
+        query.finish(0, 1, 2, run=LATER_RUN)
+
+
 def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
     query = Query(cluster, None)
-    query.finish(0, 2, 0)
-    query.finish(1, 2, 0)
+    for batch in range(2):
+        query.finish(batch, 2, 0, empty=(0, 1))
     found = query.tokens.of_driver()
     assert found is not None
     assert (found.batch, found.tasks) == (1, 2)
@@ -221,7 +241,7 @@ def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, to
 def test_what_another_client_committed_is_refused(query: Query) -> None:
     query.write(0, ["a"])
     assert query.topic is not None
-    query.tokens._admin.alter_offsets(f"{query.prefix}-0", {TopicPartition(query.topic, 0): 7}, "something")
+    GroupAdmin(query.settings().requests).alter_offsets(f"{query.prefix}-0", {TopicPartition(query.topic, 0): 7}, "something")
     with pytest.raises(TokenUnreadable, match="Choose another transactionalIdPrefix"):
         query.write(1, ["b"], run=LATER_RUN)
 
@@ -285,7 +305,7 @@ def test_many_rows_are_written_in_order(query: Query) -> None:
 
 def test_a_full_queue_is_waited_for(query: Query) -> None:
     rows = [f"{number:06}" + "x" * 1000 for number in range(5_000)]
-    query.given["kafka.buffer.memory"] = "65536"
+    query.given |= {"kafka.buffer.memory": "65536", "kafka.max.request.size": "60000"}
     query.write(0, rows)
     assert read_committed(query.cluster, query.topic) == rows
 

@@ -12,7 +12,7 @@ from spark_groupsource.errors import WriterFenced
 from spark_groupsource.sink import rules, token, writing
 from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.writing import Report
-from tests.simulation.sink.processes import FakeAdmin, FakeProducer
+from tests.simulation.sink.processes import FakeOffsets, FakeProducer
 
 
 class Fault(NamedTuple):
@@ -49,12 +49,7 @@ def _an_id_for_each_try() -> AbstractContextManager[object]:
 
 
 def _offsets_of_open_transactions_are_not_waited_for() -> AbstractContextManager[object]:
-    offsets = FakeAdmin.offsets
-
-    def unstable(self: FakeAdmin, group: str, *, stable: bool = False) -> Any:
-        return offsets(self, group)
-
-    return patch.object(FakeAdmin, "offsets", unstable)
+    return patch.object(FakeOffsets, "_waits", lambda _: False)
 
 
 def _token_after_the_rows() -> AbstractContextManager[object]:
@@ -99,8 +94,8 @@ def _fenced_is_taken_for_written() -> AbstractContextManager[object]:
 def _expiry_is_not_noticed() -> AbstractContextManager[object]:
     decide = rules.written_before
 
-    def careless(task: str, batch: int, mark: Any, driver: Any, accepted: int | None) -> Any:
-        return decide(task, batch, mark, driver, batch)
+    def careless(task: str, number: int, batch: int, mark: Any, driver: Any, accepted: int | None) -> Any:
+        return decide(task, number, batch, mark, driver, batch)
 
     return patch.object(writing, "written_before", careless)
 

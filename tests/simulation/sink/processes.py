@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import cast
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import tokens
 from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
 from spark_groupsource.sink.token import Committed, Written
@@ -77,29 +76,36 @@ class FakeProducer:
         pass
 
 
-class FakeAdmin:
-    """The client of a simulated worker or driver that reads and commits offsets."""
+class FakeOffsets:
+    """The client of a simulated worker or driver that reads and commits the offsets of a group."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, group: str) -> None:
         self._broker = broker
+        self._group = group
 
-    def offsets(self, group: str, *, stable: bool = False) -> Mapping[TopicPartition, tuple[int, str | None]]:
-        def read() -> Mapping[TopicPartition, tuple[int, str | None]] | None:
-            if stable and self._broker.is_unstable(group):
+    def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
+        assert list(topics) == [TOPIC]
+
+        def read() -> dict[str, tuple[int, str | None]] | None:
+            if self._waits() and self._broker.is_unstable(self._group):
                 return None
-            found = self._broker.offsets.get(group)
-            return {} if found is None else {TopicPartition(TOPIC, 0): (found[1].offset, found[1].metadata)}
+            found = self._broker.offsets.get(self._group)
+            return {} if found is None else {TOPIC: (found[1].offset, found[1].metadata)}
 
         while (answer := _asked(read)) is None:
             pass
-        return cast("Mapping[TopicPartition, tuple[int, str | None]]", answer)
+        return cast("dict[str, tuple[int, str | None]]", answer)
 
-    def alter_offsets(self, group: str, offsets: Mapping[TopicPartition, int], metadata: str | None = None) -> None:
-        (offset,) = offsets.values()
-        _asked(lambda: self._broker.commit(group, Committed(offset, metadata or "")))
+    def commit(self, topic: str, offset: int, metadata: str) -> None:
+        assert topic == TOPIC
+        _asked(lambda: self._broker.commit(self._group, Committed(offset, metadata)))
 
-    def topics(self) -> list[str]:
-        return [TOPIC]
+    def close(self) -> None:
+        pass
+
+    def _waits(self) -> bool:
+        """Whether offsets of open transactions are waited for. A seeded mistake changes it."""
+        return True
 
 
 def _asked(effect: Callable[[], object]) -> object:
@@ -123,10 +129,8 @@ def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
 class FakeTokens(tokens.Tokens):
     """The tokens of the sink's own code, over the simulated broker."""
 
-    def __init__(self, client: Mapping[str, str], prefix: str) -> None:  # noqa: ARG002
-        self._admin = cast("GroupAdmin", FakeAdmin(Process.here.broker))
-        self._prefix = prefix
-        self._of_driver: list[str] = []
+    def _make(self, group: str) -> GroupOffsets:
+        return cast("GroupOffsets", FakeOffsets(Process.here.broker, group))
 
 
 def record_batches(rows: list[str]) -> Iterator[pa.RecordBatch]:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from unittest.mock import patch
 
 import pytest
 
+from spark_groupsource.sink import finishing
 from tests.simulation.sink.faults import FAULTS, Fault
-from tests.simulation.sink.world import run, simulated
+from tests.simulation.sink.world import every_trouble, run, simulated
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500"))
 
@@ -32,6 +34,28 @@ def test_every_row_is_there_once_where_nearly_everything_goes_wrong() -> None:
 def test_nothing_is_doubled_after_the_tokens_have_expired() -> None:
     for seed in range(HISTORIES // 3):
         assert run(seed, trouble=0.15, expiry=True) is None
+
+
+def test_rows_that_a_replay_has_in_other_tasks_are_not_doubled_without_an_error() -> None:
+    for seed in range(HISTORIES // 3):
+        assert run(seed, trouble=0.15, batches=2, uneven=True) is None
+
+
+def test_exhaustive_every_single_trouble_at_every_step() -> None:
+    found = list(every_trouble(1))
+    assert [one for one in found if one is not None] == []
+    assert len(found) > 100
+
+
+def test_exhaustive_every_two_troubles_of_one_task() -> None:
+    found = list(every_trouble(2, steps=30, tasks=1, batches=1, rows=1))
+    assert [one for one in found if one is not None] == []
+    assert len(found) > 1000
+
+
+def test_the_simulation_notices_that_nobody_asks_for_tasks_without_rows() -> None:
+    with patch.object(finishing, "check_batch", lambda *_: None):
+        assert any(run(seed, trouble=0.15, batches=2, uneven=True) for seed in range(1500))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -1,0 +1,151 @@
+"""The offsets of a group, read and committed by a consumer that never joins it.
+
+A consumer follows its group's coordinator. An AdminClient does not: librdkafka keeps the coordinator that it found first, and
+ends its process when that one answers that it is no coordinator any more (librdkafka #5040, not fixed as of 2.16).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import TypeVar
+
+from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.offsets import metadata_of
+from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, GROUP_OFFSETS_TRY_S
+
+T = TypeVar("T")
+
+
+def read_offsets(
+    consumer: Consumer, group: str, partitions: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, tuple[int, str | None]]:
+    """Return the group's offset of each partition, with its metadata; below 0 if there is none. Sends one request.
+
+    Args:
+        consumer: a consumer with that `group.id`.
+        group: the group.
+        partitions: the partitions.
+        timeout_s: how many seconds the request may take.
+
+    Raises:
+        NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
+    """
+    asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
+    if not asked:
+        return {}
+    try:
+        answer = consumer.committed(asked, timeout=timeout_s)
+    except KafkaException as raised:
+        raise explain(raised.args[0], _reading(group)) from None
+    offsets = {}
+    for found in answer:
+        if found.error is not None:
+            raise explain(found.error, f"{_reading(group)} ({found.topic}-{found.partition})")
+        offsets[TopicPartition(found.topic, found.partition)] = found.offset, metadata_of(found)
+    return offsets
+
+
+def read_polled(
+    consumer: Consumer, group: str, partitions: Iterable[TopicPartition], timeout_s: float
+) -> dict[TopicPartition, tuple[int, str | None]]:
+    """Do what `read_offsets` does, through a consumer that nobody else polls.
+
+    It is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for this user.
+    The request itself goes on waiting for one.
+    """
+    consumer.poll(0)
+    try:
+        return read_offsets(consumer, group, partitions, timeout_s)
+    except BrokerUnavailable:
+        event = consumer.poll(0)
+        if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
+            raise explain(refused, _reading(group)) from None
+        raise
+
+
+class GroupOffsets:
+    """The offsets of one group that has no members. To be used by one thread, and closed."""
+
+    def __init__(self, client_settings: Mapping[str, str], group: str) -> None:
+        """Make the client, which begins to look for the coordinator.
+
+        Args:
+            client_settings: librdkafka settings that every client needs.
+            group: the group.
+
+        Raises:
+            OptionError, AuthenticationFailed: as `make_client` does.
+        """
+        self._group = group
+        self._reported = LastError()
+        settings = {**client_settings, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": "false"}
+        self._consumer = make_client(Consumer, settings, self._reported.record, librdkafka_log)
+
+    def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
+        """Return the offset of partition 0 of each topic that has one, with its metadata.
+
+        Waits until no transaction is open that commits offsets for the group (KIP-447), and for a coordinator that moves.
+
+        Raises:
+            NotAuthorized: the user may not read the group's commits.
+            TopicNotFound: a topic does not exist.
+            BrokerUnavailable: no broker answers, or a transaction stays open.
+            AuthenticationFailed: the brokers refuse the login.
+        """
+        partitions = [TopicPartition(topic, 0) for topic in topics]
+        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s))
+        return {partition.topic: kept for partition, kept in found.items() if kept[0] >= 0}
+
+    def commit(self, topic: str, offset: int, metadata: str) -> None:
+        """Commit an offset of partition 0 of a topic.
+
+        Raises:
+            CommitError: the brokers refuse.
+            NotAuthorized, TopicNotFound: see COMMIT_ERRORS.
+            BrokerUnavailable: no broker answers.
+        """
+        doing = f"committing an offset of group {self._group}"
+
+        def commit(_timeout_s: float) -> None:
+            try:
+                written = self._consumer.commit(
+                    offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False
+                )
+            except KafkaException as raised:
+                raise explain(raised.args[0], doing, COMMIT_ERRORS) from None
+            for one in written or ():
+                if one.error is not None:
+                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS)
+
+        self._tried(commit)
+
+    def close(self) -> None:
+        """End the connections."""
+        self._consumer.close()
+
+    def _tried(self, step: Callable[[float], T]) -> T:
+        """Take a step that can be repeated until it succeeds, or is refused, or time is up."""
+        deadline = Deadline(GROUP_OFFSETS_S)
+        try:
+            return deadline.retry(lambda: step(min(GROUP_OFFSETS_TRY_S, max(1.0, deadline.left))), _passes)
+        except BrokerUnavailable as unanswered:
+            reason = self._reported.newest(self._consumer)
+            if reason is None:
+                raise
+            raise explain(reason, f"asking for the offsets of group {self._group}") from unanswered
+
+
+def _passes(error: Exception) -> bool:
+    # A commit may be repeated here whatever became of it: nobody else commits for the group.
+    return isinstance(error, BrokerUnavailable | CommitOutcomeUnknown) or (isinstance(error, CommitError) and error.passing)
+
+
+def _reading(group: str) -> str:
+    return f"reading the commits of group {group}"

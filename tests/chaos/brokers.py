@@ -46,6 +46,11 @@ class Brokers:
             proxy.close()
 
     @property
+    def cluster(self) -> Cluster:
+        """The cluster, without the proxies."""
+        return self._cluster
+
+    @property
     def version(self) -> str:
         return self._cluster.version
 

@@ -1,0 +1,60 @@
+"""The sink while coordinators move and brokers die: three brokers, and clients that stay."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from spark_groupsource.brokers.group_offsets import GroupOffsets
+from spark_groupsource.sink.writing import Attempt, write_once
+from tests.chaos.brokers import Brokers
+from tests.kafka.sink.test_writing import LATER_RUN, RUN, Query
+from tests.support.committed import read_committed
+
+
+@pytest.fixture(scope="module")
+def brokers() -> Iterator[Brokers]:
+    with Brokers(3, None) as started:
+        yield started
+
+
+@pytest.fixture
+def query(brokers: Brokers) -> Query:
+    name = f"out-{uuid.uuid4().hex[:8]}"
+    brokers.create_topic(name, 2)
+    return Query(brokers.cluster, name)
+
+
+def test_a_client_that_stays_follows_the_coordinator_of_its_group(brokers: Brokers, query: Query, tmp_path: Path) -> None:
+    assert query.topic is not None
+    offsets = GroupOffsets(query.settings().requests, query.prefix)
+    offsets.commit(query.topic, 1, "one")
+    for number in (2, 3):
+        brokers.move_coordinator(query.prefix, tmp_path)
+        assert offsets.read([query.topic]) == {query.topic: (number - 1, "one" if number == 2 else "2")}
+        offsets.commit(query.topic, number, str(number))
+    assert offsets.read([query.topic]) == {query.topic: (3, "3")}
+    offsets.close()
+
+
+def test_the_coordinator_of_a_token_and_of_a_transaction_dies_between_and_within_tasks(brokers: Brokers, query: Query) -> None:
+    query.write(0, ["a"])
+    query.finish(0, 1, 1)
+    node = brokers.coordinator(f"{query.prefix}-0")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": ["b"]})
+        node.kill()
+        yield pa.RecordBatch.from_pydict({"value": ["c"]})
+
+    written = write_once(query.settings(), query.prefix, Attempt(1, 0, RUN), rows())
+    assert written.written == 2
+    assert query.write(1, ["b", "c"], run=LATER_RUN).skipped == 2
+    query.finish(1, 1, 2, run=LATER_RUN)
+    node.start()
+    assert query.write(2, ["d"], run=LATER_RUN).written == 1
+    assert read_committed(brokers.cluster, query.topic) == ["a", "b", "c", "d"]

@@ -1,6 +1,7 @@
 """`make pages`: writes into the pages what the code says.
 
-These are the rows of docs/options.md, and the tables of docs/metrics.md and of the brokers' errors in docs/operations.md.
+These are the rows of docs/options.md, and the tables of docs/metrics.md, of the brokers' errors in docs/operations.md, and of the
+sink's options in docs/sink.md.
 
 A row of a setting of Kafka's client (`kafka.group.id`) is the page's own. An option without a row gets one at the end of the
 table of its section; the order of the others stays.
@@ -16,13 +17,16 @@ from pathlib import Path
 from spark_groupsource.brokers.broker_errors import trouble
 from spark_groupsource.metrics.definitions import METRICS
 from spark_groupsource.options.model import DESCRIBED
+from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
 
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = DOCS / "options.md"
 METRICS_PAGE = DOCS / "metrics.md"
 OPERATIONS = DOCS / "operations.md"
+SINK = DOCS / "sink.md"
 
 TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | option | then |\n|---|---|---|---|---|\n"
+SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 
 _ROW = re.compile(r"\| `([^`]+)` \| ")
@@ -33,7 +37,14 @@ def main() -> int:
     OPTIONS.write_text(with_rows(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
     METRICS_PAGE.write_text(with_metrics(METRICS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     OPERATIONS.write_text(with_trouble(OPERATIONS.read_text(encoding="utf-8")), encoding="utf-8")
+    SINK.write_text(with_options_of_sink(SINK.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
+
+
+def with_options_of_sink(page: str) -> str:
+    """Return the page with the table of the sink's options."""
+    rows = (f"| `{name}` | {about.default} | {about.meaning} |\n" for name, about in DESCRIBED_OF_SINK.items())
+    return _with_table(page, SINK_HEAD, rows)
 
 
 def with_metrics(page: str) -> str:

@@ -19,6 +19,7 @@ import yaml
 from spark_groupsource import read_properties
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
+from spark_groupsource.options.sink_model import SinkOptions
 
 CONF = Path(__file__).parents[2] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}
@@ -50,6 +51,12 @@ def parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], O
         return Options.parse(read_properties(tmp_path / "orders.properties"), "stream")
 
     return parse
+
+
+def test_the_options_of_the_copy_are_options_of_the_sink() -> None:
+    options = SinkOptions.parse(read_properties(CONF / "copy_topic.properties"), "stream")
+    assert options.topic == "invoices"
+    assert options.sink_settings("stream").exactly_once
 
 
 @pytest.mark.parametrize("name", PROPERTIES)

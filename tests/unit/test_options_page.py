@@ -12,7 +12,8 @@ import pytest
 from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.translation import translate
 from spark_groupsource.options.model import DESCRIBED, Options
-from tools.pages import with_rows
+from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
+from tools.pages import with_options_of_sink, with_rows
 
 PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
@@ -61,6 +62,12 @@ def test_the_rows_of_the_options_are_what_their_fields_say() -> None:
     assert with_rows(PAGE) == PAGE, "run `make pages`"
     assert DESCRIBED.keys() <= ROWS.keys()
     assert all(option.startswith("kafka.") for option in SETTINGS)
+
+
+def test_the_table_of_the_sinks_options_is_what_their_fields_say() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "sink.md").read_text(encoding="utf-8")
+    assert with_options_of_sink(page) == page, "run `make pages`"
+    assert all(f"\n| `{option}` | " in page for option in DESCRIBED_OF_SINK)
 
 
 def test_a_row_of_a_new_option_is_added_and_that_of_a_removed_one_goes() -> None:

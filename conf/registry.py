@@ -47,6 +47,8 @@ MAGIC = b"\0"
 UNKNOWN_ID = "the registry does not know the schema id"
 LOOK_UPS = 100
 """Largest number of new ids that one micro-batch asks the registry for: the most frequent ones. Corrupt records may have any."""
+HIGHEST_ID = 2**31 - 1
+"""Ids are integers with a sign. Corrupt bytes may be more, and not every registry says of such a number that it was not found."""
 NOT_FOUND = {40401, 40402, 40403}
 """The registry's codes for an id, or for what its schema refers to. Any other error ends the query: the records may be good."""
 
@@ -137,8 +139,9 @@ class Decoder:
 
     def learn(self, decoded: DataFrame) -> bool:
         """Fetch the schemas of the ids that are unknown, and return whether one was found."""
-        new = decoded.where(f.col("reason") == UNKNOWN_ID).groupBy("schema_id").count().orderBy(f.desc("count")).limit(LOOK_UPS)
-        found = [self.look_up(row.schema_id) for row in new.collect()]
+        new = decoded.where((f.col("reason") == UNKNOWN_ID) & (f.col("schema_id") <= HIGHEST_ID))
+        asked = new.groupBy("schema_id").count().orderBy(f.desc("count")).limit(LOOK_UPS)
+        found = [self.look_up(row.schema_id) for row in asked.collect()]
         return any(found)
 
     def look_up(self, schema_id: int) -> bool:

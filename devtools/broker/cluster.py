@@ -16,7 +16,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.cimpl import NewTopic
 
 from devtools.broker.addresses import Identity, choose_identity, read_identity, write_identity
-from devtools.broker.config import HOST, listeners
+from devtools.broker.config import HOST, listeners, rack_of_node
 from devtools.broker.ivy import Progress
 from devtools.broker.jars import KafkaJars, kafka_jars
 from devtools.broker.java import find_java
@@ -54,6 +54,7 @@ class Cluster:
         protocols: security protocols with which a single node listens in addition to PLAINTEXT, each on a free port (see
             `address`). Their certificates, mechanisms and users are in `config`.
         jvm_options: more options for each node's JVM.
+        racks: the rack of each node (`broker.rack`). With racks, consumers may read from the replica in their own one.
     """
 
     def __init__(
@@ -66,11 +67,14 @@ class Cluster:
         port: int | None = None,
         protocols: Sequence[str] = (),
         jvm_options: Sequence[str] = (),
+        racks: Sequence[str] = (),
     ) -> None:
         if nodes not in (1, 3):
             raise ValueError(f"nodes is {nodes}: a cluster has 1 node or 3")
         if (port is not None or protocols) and nodes != 1:
             raise ValueError("port and protocols are for a single node; three nodes take free ports, and listen with PLAINTEXT")
+        if racks and len(racks) != nodes:
+            raise ValueError(f"racks has {len(racks)} names for {nodes} nodes: name the rack of each node")
         self._count = nodes
         self._wanted = version
         self._data_dir = Path(data_dir).absolute() if data_dir is not None else None
@@ -79,6 +83,7 @@ class Cluster:
         self._port = port
         self._protocols = tuple(protocols)
         self._jvm_options = tuple(jvm_options)
+        self._racks = [rack_of_node(rack) for rack in racks] or [{}] * nodes
         self._more_ports: dict[str, int] = {}
         self._java = ""
         self._jars: KafkaJars | None = None
@@ -233,8 +238,8 @@ class Cluster:
                 )
                 for index in range(self._count)
             ]
-            for node, address in zip(self._nodes, identity.nodes, strict=True):
-                node.configure({**listeners(address, self._more_ports), **self._config})
+            for node, address, rack in zip(self._nodes, identity.nodes, self._racks, strict=True):
+                node.configure({**listeners(address, self._more_ports), **rack, **self._config})
                 node.launch()
             for node in self._nodes:
                 node.wait_until_answers({other.id for other in self._nodes})

@@ -35,6 +35,11 @@ def listeners(node: NodeAddress, more: Mapping[str, int]) -> dict[str, str]:
     }
 
 
+def rack_of_node(rack: str) -> dict[str, str]:
+    """Return the settings of a node that is in a rack, and sends consumers to the replica in theirs (KIP-392)."""
+    return {"broker.rack": rack, "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
+
+
 def server_properties(
     node: NodeAddress, all_nodes: Sequence[NodeAddress], log_folder: Path, extra: Mapping[str, str]
 ) -> dict[str, str]:

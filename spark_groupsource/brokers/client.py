@@ -11,6 +11,7 @@ from confluent_kafka import KafkaError, KafkaException
 from spark_groupsource.brokers.oauth_callback import TokenCallback
 from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
 from spark_groupsource.errors import OptionError
+from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.timeouts import EARLY_TIMEOUT_S
@@ -19,10 +20,17 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
-librdkafka_log = logger_without_repetitions("spark_groupsource.librdkafka")
+
+def _logger(name: str) -> logging.Logger:
+    logger = logger_without_repetitions(name)
+    logger.addFilter(EnvironmentFilter())
+    return logger
+
+
+librdkafka_log = _logger("spark_groupsource.librdkafka")
 """Receives librdkafka's own log lines from every client of the driver and of the command line."""
 
-librdkafka_log_of_tasks = logger_without_repetitions("spark_groupsource.fetch.librdkafka")
+librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
 """Receives those of the tasks' consumers."""
 
 Client = TypeVar("Client")
@@ -40,24 +48,31 @@ UNANSWERED = frozenset(
 
 
 def make_client(
-    kind: Callable[..., Client], settings: Mapping[str, Any], on_error: Callable[[KafkaError], None], logger: logging.Logger
+    kind: Callable[..., Client],
+    settings: Mapping[str, Any],
+    on_error: Callable[[KafkaError], None],
+    logger: logging.Logger,
+    *,
+    reads: bool = False,
 ) -> Client:
-    """Make a `Consumer` or an `AdminClient`.
+    """Make a `Consumer`, a `Producer` or an `AdminClient`.
 
     Args:
         kind: The class.
         settings: librdkafka's settings, with the name of the token callback if there is one.
         on_error: Called with each error that belongs to no request.
         logger: Receives librdkafka's log lines.
+        reads: Whether the client fetches records.
 
     Returns:
         The client.
 
     Raises:
-        OptionError: librdkafka refuses a setting, or the token callback does not exist. The text holds no secret.
+        OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
+            The text holds no secret.
         AuthenticationFailed: The token callback returns no token.
     """
-    given: dict[str, Any] = {**settings, "error_cb": on_error}
+    given: dict[str, Any] = {**resolved(settings, reads=reads), "error_cb": on_error}
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
     try:
@@ -122,7 +137,7 @@ def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
     Raise it `from None`: the original error may quote a secret.
 
     Args:
-        text: What librdkafka says. The secrets that it quotes are masked.
+        text: What librdkafka says. The secrets that it quotes are masked, and what is from the environment.
         settings: The refused settings, which say what the secrets are.
     """
-    return OptionError(f"The Kafka client refuses a setting: {without_secrets(text, settings)}")
+    return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}")

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
 from spark_groupsource.fetch.native_api import (
     CONF_OK,
+    CONSUMER,
     NO_ERROR,
     TEXT_BYTES,
     ErrorCallback,
@@ -19,6 +20,7 @@ from spark_groupsource.fetch.native_api import (
     native,
 )
 from spark_groupsource.fetch.native_tokens import refresh_callback
+from spark_groupsource.kafka_settings.environment import resolved
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 
 _LEVELS = (
@@ -49,6 +51,7 @@ class NativeClient:
 
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
         self._kafka = native().kafka
+        client = resolved(client, reads=kind == CONSUMER)
         self.pid = os.getpid()
         # The callback must not refer to `self`: a cycle would keep the client from being freed.
         errors: dict[int, KafkaError] = {}

@@ -46,6 +46,7 @@ class PureConsumer:
             client,
             lambda error: errors.__setitem__(error.code(), error),
             librdkafka_log_of_tasks,
+            reads=True,
         )
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

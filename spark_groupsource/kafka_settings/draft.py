@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from spark_groupsource.kafka_settings import environment
 from spark_groupsource.kafka_settings.judge import refusal
 from spark_groupsource.kafka_settings.secrets import is_secret, shown
 from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN
@@ -43,7 +44,7 @@ class Draft:
         if not value.strip() and target in BLANK_IS_UNSET:
             return
         read = _read(target, value)
-        reason = refusal(target, read)
+        reason = environment.problem(target, read) or refusal(target, read)
         if reason is not None:
             self.wrong(source, reason, value=value)
         elif self.settings.get(target, read) != read:

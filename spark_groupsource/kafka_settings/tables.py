@@ -81,6 +81,15 @@ REWRITTEN: Mapping[tuple[str, str], str] = {
 BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty text."""
 
+PER_HOST = frozenset({"client.rack", "ssl.ca.location", "ssl.certificate.location", "ssl.key.location", "ssl.keystore.location"})
+"""Settings in which `${env:NAME}` is a variable of the process that makes the client: where its host is, and where the host has
+files. An option must not show what is in the environment, so no setting is here whose value is shown. `client.id` is shown: in
+librdkafka's log lines, in the ids of members and by the brokers. So is `bootstrap.servers`. Secrets are not here, either: an
+executor gets them from `oauth_cb` or in a file. Nor is `ssl.crl.location`: what is revoked is the same on every host."""
+
+LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
+"""Those that a client can do without. Without a file it would trust other certificates, or show none: that is an error."""
+
 _COMMITS = "this source commits the offsets itself, after each micro-batch"
 _NO_EFFECT = "it has no effect in librdkafka any more; remove it"
 JAVA_CLASS = "it names a Java class, and there is no Java client here; remove it"

@@ -1,7 +1,7 @@
 """Java properties files: client settings (`--command-config`) as in Kafka's own tools, and options (`check --conf`).
 
 A value may refer to an environment variable as `${env:NAME}`, as with Kafka's EnvVarConfigProvider (KIP-887). So no file has to
-hold a password.
+hold a password. Only the rack (`kafka.client.rack`) is left as it is written: each process of the query has one of its own.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ import re
 from pathlib import Path
 
 from spark_groupsource.errors import OptionError
+from spark_groupsource.kafka_settings.tables import LEFT_OUT_IF_UNSET
 
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 """A key, then `=`, `:` or blanks. A character after a backslash is none of these."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
+_OF_EACH_PROCESS = frozenset("kafka." + name for name in LEFT_OUT_IF_UNSET)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
@@ -23,7 +25,7 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
 
     The file is read as `java.util.Properties.load` reads it, in UTF-8. If a key is duplicated, its last value counts.
-    `${env:NAME}` in a value is replaced by that environment variable.
+    `${env:NAME}` in a value is replaced by that environment variable, but for `kafka.client.rack`, which each executor replaces.
 
     Args:
         path: the file. `groupkafka check --conf` reads it in the same way.
@@ -43,6 +45,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _with_environment(key: str, value: str) -> str:
+    if key.strip().lower() in _OF_EACH_PROCESS:
+        return value
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:
         raise OptionError(

@@ -42,6 +42,7 @@ NO_FORMAT = "not in Confluent's wire format"
 NO_SUCH_ID = "the registry does not know the schema id"
 UNREADABLE = "cannot be read with its schema and the reader's"
 UNKNOWN = b"\0" + (4711).to_bytes(4, "big")
+TOO_HIGH = b"\0\xff\xff\xff\xff\2"
 
 ORDER: dict[str, Any] = {"type": "record", "name": "Order", "namespace": "shop", "fields": [{"name": "id", "type": "long"}]}
 NOTE = {"name": "note", "type": ["null", "string"], "default": None}
@@ -209,6 +210,10 @@ def test_avro_of_several_ids_and_what_cannot_be_read(
         10: {"id": 10, "note": "three"},
         11: {"id": 11, "note": None},
     }
+    produce(name, [(None, TOO_HIGH)], 0)
+    run.until(query, 13)
+    assert run.reasons()[12] == NO_SUCH_ID
+    assert max(schemas.fetched()) < 2**31, "there is no such id, and not every registry says so"
     query.stop()
 
     used = (first({"id": 0}), whole, third({"id": 0, "note": None, "buyer": None}))
@@ -282,6 +287,62 @@ def test_protobuf_of_several_ids_and_what_cannot_be_read(
         3: empty,
     }
     assert run.reasons() == {**dict.fromkeys((4, 5, 6), UNREADABLE), 7: NO_SUCH_ID}
+    query.stop()
+
+
+def test_no_bytes_end_a_query_that_reads_protobuf(
+    make_run: Callable[..., Run], client: SchemaRegistryClient, schemas: Registry, topic: MakeTopic, produce: Produce
+) -> None:
+    """They go to the dead letters, and the good records between them are read."""
+    if not any(spark_format_jars("spark-protobuf").iterdir()):
+        pytest.skip("The Maven repository has no spark-protobuf")
+    name = topic()
+    by_id = (
+        Schema(proto().schema_str, "PROTOBUF"),
+        Schema(json.dumps(ORDER), "AVRO"),
+        Schema(JSON, "JSON"),
+        proto("message Note { NoSuchMessage text = 1; }"),
+        proto('import "no/such/file.proto";'),
+    )
+    framed = [b"\0" + client.register_schema(f"{name}-{at}", one).to_bytes(4, "big") for at, one in enumerate(by_id)]
+    order = framed[0] + b"\0"
+    good = order + message(client, by_id[0], "shop.Order")(id=7).SerializeToString()
+    unreadable = {
+        "no index": framed[0],
+        "an index that does not end": framed[0] + b"\xff",
+        "an index of no message": framed[0] + b"\2\x0e",
+        "the index of another message": framed[0] + b"\4\0\0" + good[6:],
+        "a negative index": framed[0] + b"\2\1",
+        "no message at all": order + b"\xff" * 20,
+        "a varint that does not end": order + b"\x08" + b"\x80" * 20,
+        "a length beyond the end": order + b"\x12\x7f",
+        "a negative length": order + b"\x12\xff\xff\xff\xff\x0f",
+        "a tag of field 0": order + b"\0\0",
+        "an end without a begin": order + b"\x2c",
+        "groups without an end": order + b"\x2b" * 5000,
+        "another type in a field": order + b"\x0a\1x",
+        "a text that is no UTF-8": order + b"\x12\3\x0a\1\xff",
+        "the bytes of Avro": order + b"\x0e\2\x06two",
+        **{f"schema {at}": one + b"\0" + good[6:] for at, one in enumerate(framed) if at},
+    }
+    ids = {"id 0": 0, "the highest id": 2**31 - 1, "an id above all": 2**31, "the highest number": 2**32 - 1}
+    no_such_id = {of: b"\0" + one.to_bytes(4, "big") + good[5:] for of, one in ids.items()}
+    bad = {**unreadable, **no_such_id}
+    # What is no error to Protobuf: the end between two fields, and another type in a field of a message inside.
+    produce(name, [(None, order), (None, order + b"\x12\2\x08\1")], 0)
+    produce(name, [(None, value) for one in bad.values() for value in (one, good)], 0)
+    run = make_run(name, subject=f"{name}-0", message="shop.Order")
+    query = run.start(processingTime="100 milliseconds")
+    run.until(query, 2 + 2 * len(bad))
+    reasons, values = run.reasons(), run.values()
+    assert {of: reasons.get(2 + 2 * at) for at, of in enumerate(bad)} == {
+        **dict.fromkeys(unreadable, UNREADABLE),
+        **dict.fromkeys(no_such_id, NO_SUCH_ID),
+    }
+    empty: dict[str, Any] = {"id": None, "lines": [], "at": None}
+    assert (values.pop(0), values.pop(1)) == (empty, {**empty, "lines": [{"item": None}]})
+    assert [value["id"] for value in values.values()] == [7] * len(bad)
+    assert max(schemas.fetched()) < 2**31
     query.stop()
 
 

@@ -37,7 +37,7 @@ IN_A_WORKER = {
         "refusals",
         "settings",
     },
-    "kafka_settings": {"secrets", "tables"},
+    "kafka_settings": {"environment", "secrets", "tables"},
     "partition": set(),
     "patience": set(),
     "spark": {"datasource", "stderr_log", "task", "worker_garbage", "worker_socket"},

@@ -27,17 +27,15 @@ KEPT_S = 7 * 24 * 3600.0
 _LONGEST = 200
 
 
-class DriverReports:
-    """The reports of one driver. Any process of this user on this host may write and read them."""
+class PrivateFolder:
+    """A folder on this host that only this user may enter, with small files that are replaced whole."""
 
-    def __init__(self, driver: int, folder: Path | None = None) -> None:
-        """Name the folder. It is made by the first report.
+    def __init__(self, folder: Path | None = None) -> None:
+        """Name the folder. It is made when something is written.
 
         Args:
-            driver: the process id of the driver's JVM.
             folder: where the files are. `None`: a folder of this user below the system's folder for temporary files.
         """
-        self._driver = driver
         self._folder = folder
         self._has_removed_old = False
 
@@ -56,17 +54,12 @@ class DriverReports:
                 raise ReportsUnavailable(f"there is no folder for temporary files: {error.strerror}") from None
         return self._folder
 
-    def write(self, stream: str, plan: int) -> None:
-        """Report that `plan` of `stream` is in Spark's commit log.
-
-        Args:
-            stream: the stream's name, as in the offsets of Spark's log.
-            plan: the plan's number, from 0.
+    def replace(self, name: str, content: str) -> None:
+        """Write a file, as a whole.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be written to.
         """
-        path = self._path(stream)
         try:
             with suppress(FileExistsError):
                 self.folder.mkdir(mode=0o700)
@@ -75,40 +68,28 @@ class DriverReports:
             handle, partial = tempfile.mkstemp(prefix=".", dir=self.folder)
             try:
                 with open(handle, "w", encoding="ascii") as file:
-                    file.write(f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
-                os.replace(partial, path)
+                    file.write(content)
+                os.replace(partial, self.folder / name)
             except OSError:
                 os.unlink(partial)
                 raise
         except OSError as error:
             raise ReportsUnavailable(f"{self.folder} cannot be written to: {error.strerror}") from None
 
-    def read(self, stream: str) -> int | None:
-        """Return the newest plan of the stream that is reported as durable; `None` if there is no report.
+    def content(self, name: str, most: int) -> bytes | None:
+        """Return the first bytes of a file, `most` at most; `None` if there is no file.
 
         Raises:
             ReportsUnavailable: the folder is another user's, or cannot be read.
         """
         try:
             self._check_folder()
-            with self._path(stream).open("rb") as file:
-                content = file.read(_LONGEST)
+            with (self.folder / name).open("rb") as file:
+                return file.read(most)
         except FileNotFoundError:
             return None
         except OSError as error:
             raise ReportsUnavailable(f"{self.folder} cannot be read: {error.strerror}") from None
-        found = re.fullmatch(rf'\{{"v":1,"stream":"{re.escape(stream)}","plan":(0|[1-9][0-9]{{0,17}})\}}'.encode(), content)
-        return int(found[1]) if found else None
-
-    def discard(self, stream: str) -> None:
-        """Remove the stream's report, if there is one: what it says is of an earlier plan."""
-        with suppress(OSError, ReportsUnavailable):
-            self._path(stream).unlink()
-
-    def _path(self, stream: str) -> Path:
-        if not re.fullmatch(STREAM_NAME, stream):
-            raise ReportsUnavailable(f"{stream[:80]!r} is not the name of a stream")
-        return self.folder / f"{self._driver}-{stream}"
 
     def _check_folder(self) -> None:
         """Refuse a folder that somebody else could write to: on a shared host anybody can make one of this name first."""
@@ -129,3 +110,60 @@ class DriverReports:
             with suppress(OSError):
                 if time.time() - path.lstat().st_mtime > KEPT_S:
                     path.unlink()
+
+
+class DriverReports:
+    """The reports of one driver. Any process of this user on this host may write and read them."""
+
+    def __init__(self, driver: int, folder: Path | None = None) -> None:
+        """Name the folder. It is made by the first report.
+
+        Args:
+            driver: the process id of the driver's JVM.
+            folder: see `PrivateFolder`.
+        """
+        self._driver = driver
+        self._folder = PrivateFolder(folder)
+
+    @property
+    def folder(self) -> Path:
+        """Where the files are.
+
+        Raises:
+            ReportsUnavailable: there is no folder for temporary files.
+        """
+        return self._folder.folder
+
+    def write(self, stream: str, plan: int) -> None:
+        """Report that `plan` of `stream` is in Spark's commit log.
+
+        Args:
+            stream: the stream's name, as in the offsets of Spark's log.
+            plan: the plan's number, from 0.
+
+        Raises:
+            ReportsUnavailable: the folder is another user's, or cannot be written to.
+        """
+        self._folder.replace(self._name(stream), f'{{"v":1,"stream":"{stream}","plan":{plan}}}')
+
+    def read(self, stream: str) -> int | None:
+        """Return the newest plan of the stream that is reported as durable; `None` if there is no report.
+
+        Raises:
+            ReportsUnavailable: the folder is another user's, or cannot be read.
+        """
+        content = self._folder.content(self._name(stream), _LONGEST)
+        if content is None:
+            return None
+        found = re.fullmatch(rf'\{{"v":1,"stream":"{re.escape(stream)}","plan":(0|[1-9][0-9]{{0,17}})\}}'.encode(), content)
+        return int(found[1]) if found else None
+
+    def discard(self, stream: str) -> None:
+        """Remove the stream's report, if there is one: what it says is of an earlier plan."""
+        with suppress(OSError, ReportsUnavailable):
+            (self.folder / self._name(stream)).unlink()
+
+    def _name(self, stream: str) -> str:
+        if not re.fullmatch(STREAM_NAME, stream):
+            raise ReportsUnavailable(f"{stream[:80]!r} is not the name of a stream")
+        return f"{self._driver}-{stream}"

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from spark_groupsource.sink.batch_report import BatchReport
 
 ROWS = "groupkafka_listener_rows_total"
 BYTES = "groupkafka_listener_bytes_total"
+SINK_ROWS = "groupkafka_sink_rows_total"
+SINK_COMMIT = "groupkafka_sink_commit_seconds"
 
 
 class ProgressCounters:
@@ -17,6 +21,11 @@ class ProgressCounters:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._rows = Counter(ROWS, "Rows that Spark's tasks have read.", ["group", "query"], registry=registry)
         self._bytes = Counter(BYTES, "What DataFrame.observe counted as `bytes`.", ["query"], registry=registry)
+        labels = ["query", "result"]
+        self._sink_rows = Counter(
+            SINK_ROWS, "Rows of the sink: written, or skipped as written before.", labels, registry=registry
+        )
+        self._sink_commit = Gauge(SINK_COMMIT, "The longest commit of the newest micro-batch.", ["query"], registry=registry)
 
     def add(self, query: str, rows: Iterable[tuple[str, int]], observed: Mapping[str, Mapping[str, Any]]) -> None:
         """Add a micro-batch.
@@ -32,3 +41,14 @@ class ProgressCounters:
             counted = columns.get("bytes")
             if isinstance(counted, int | float) and counted >= 0:
                 self._bytes.labels(query).inc(counted)
+
+    def add_written(self, query: str, report: BatchReport) -> None:
+        """Add what the sink has written of a micro-batch.
+
+        Args:
+            query: The query's name, or its id.
+            report: The report.
+        """
+        self._sink_rows.labels(query, "written").inc(report.written)
+        self._sink_rows.labels(query, "skipped").inc(report.skipped)
+        self._sink_commit.labels(query).set(report.commit_ms / 1000)

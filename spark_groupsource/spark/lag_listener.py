@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyspark
 from pyspark.sql.streaming.listener import QueryProgressEvent, QueryTerminatedEvent
 
-from spark_groupsource.errors import OffsetError
+from spark_groupsource.errors import OffsetError, ReportsUnavailable
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.sink.batch_report import BatchReport, BatchReports
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from spark_groupsource.spark.durable_listener import DurableListener, progress_of
 
@@ -128,7 +129,8 @@ class LagListener(DurableListener):
             warn_above: Log a warning when a source's lag rises above this many offsets. The next warning comes only after the
                 lag was below it again.
             registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
-                query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own.
+                query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own. For queries
+                that write with this sink also the rows that it has written and skipped, and the time of its commits.
         """
         super().__init__()
         if not ADMISSION_CONTROL:
@@ -139,6 +141,8 @@ class LagListener(DurableListener):
         self._callback = callback
         self._warn_above = warn_above
         self._latest: Mapping[str, tuple[LagSnapshot, ...]] = MappingProxyType({})
+        self._written: Mapping[str, BatchReport] = MappingProxyType({})
+        self._batch_reports = BatchReports()
         self._counters: ProgressCounters | None = None
         if registry is not None:
             from spark_groupsource.metrics.progress import ProgressCounters
@@ -154,6 +158,7 @@ class LagListener(DurableListener):
         """Take the snapshots of a micro-batch that is done."""
         progress = progress_of(event)
         self.report(progress)
+        self._take_written(progress)
         found = tuple(snapshots(progress))
         if not found:
             return
@@ -167,10 +172,30 @@ class LagListener(DurableListener):
             if self._callback is not None:
                 self._callback(snapshot)
 
+    @property
+    def written(self) -> Mapping[str, BatchReport]:
+        """What the sink has written of each running query's newest micro-batch, by the query's id. Any thread may read it."""
+        return self._written
+
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query."""
         ended = str(event.id)
         self._latest = MappingProxyType({query: each for query, each in self._latest.items() if query != ended})
+        self._written = MappingProxyType({query: each for query, each in self._written.items() if query != ended})
+
+    def _take_written(self, progress: Mapping[str, Any]) -> None:
+        """Take what the sink has left of this micro-batch. The progress does not name the sink: others leave nothing."""
+        query = progress["id"]
+        try:
+            report = self._batch_reports.read(progress["runId"])
+        except ReportsUnavailable as unavailable:
+            log.info("what the sink has written is not known: %s", unavailable)
+            return
+        if report is None or report.batch_id != progress["batchId"]:
+            return
+        self._written = MappingProxyType({**self._written, query: report})
+        if self._counters is not None:
+            self._counters.add_written(progress.get("name") or query, report)
 
     def _warn(self, snapshot: LagSnapshot, before: tuple[LagSnapshot, ...]) -> None:
         if not self._is_high(snapshot) or any(self._is_high(one) for one in before if _same_source(one, snapshot)):

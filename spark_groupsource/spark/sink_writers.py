@@ -17,7 +17,8 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from spark_groupsource.errors import SinkError
+from spark_groupsource.errors import ReportsUnavailable, SinkError
+from spark_groupsource.sink.batch_report import BatchReport, BatchReports
 from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
@@ -49,6 +50,7 @@ class Done(WriterCommitMessage):
 
     prefix: str
     run: str
+    """The run of the query; empty in a batch write."""
     task: int
     retried: bool
     """Whether Spark has begun another try of this task before."""
@@ -71,10 +73,9 @@ class _Writer(PromptlyAcknowledged):
         log_to_stderr()
         context = TaskContext.get()
         assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
-        prefix = run = ""
+        prefix, run = "", _run_of(context)
         if self._settings.exactly_once:
             prefix, attempt = _this_attempt(self._settings.prefix, context)
-            run = attempt.run
             report = write_once(self._settings, prefix, attempt, batches)
         else:
             report = write_at_least_once(self._settings, batches)
@@ -117,13 +118,16 @@ class _StreamWriter(_Writer):
                 retried=frozenset(one.task for one in done if one.retried),
             )
             finish(self._settings, done[0].prefix, batchId, done[0].run, tasks)
+        commit_ms = round(1000 * max((one.commit_s for one in done), default=0.0))
+        if done:
+            _report(BatchReport(done[0].run, batchId, rows, skipped, commit_ms))
         log.info(
             "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
             batchId,
             rows,
             skipped,
             len(done),
-            1000 * max((one.commit_s for one in done), default=0.0),
+            commit_ms,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
@@ -174,6 +178,14 @@ def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter
     return ArrowWriter(settings, schema) if ARROW_WRITERS else RowWriter(settings, schema)
 
 
+def _report(report: BatchReport) -> None:
+    """Leave what was written for a `LagListener`."""
+    try:
+        BatchReports().write(report)
+    except ReportsUnavailable as unavailable:
+        log.info("micro-batch %d is not reported to a LagListener: %s", report.batch_id, unavailable)
+
+
 def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attempt]:
     """Return the prefix of the transactional ids, and which task this is."""
     from spark_groupsource.sink.writing import Attempt
@@ -184,10 +196,13 @@ def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attemp
             "Spark does not say which micro-batch this is, so the sink cannot write each row once. Set "
             "deliveryGuarantee=at-least-once."
         )
+    return prefix or DEFAULT_PREFIX + query, Attempt(int(batch), context.partitionId(), _run_of(context))
+
+
+def _run_of(context: TaskContext) -> str:
+    """Return the run of the query: its runId, unless the platform names the group of its jobs in another way."""
     group = context.getLocalProperty(_RUN_ID) or ""
-    # It is the query's runId, unless the platform names the group of its jobs in another way.
-    run = group if _RUN.fullmatch(group) else hashlib.sha256(group.encode()).hexdigest()[:32]
-    return prefix or DEFAULT_PREFIX + query, Attempt(int(batch), context.partitionId(), run)
+    return group if _RUN.fullmatch(group) else hashlib.sha256(group.encode()).hexdigest()[:32]
 
 
 def _plain(value: Any) -> Any:

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
 from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
 from benchmarks.spark_jars import spark_kafka_jars
 from devtools.broker import Cluster
-from spark_groupsource import register
+from spark_groupsource import LagListener, register
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
 from tests.support.group_offsets import total_lag
@@ -146,6 +147,28 @@ def test_a_worker_that_is_killed_again_and_again_writes_each_row_once(copy: Copy
             break
     assert len(list(pids.iterdir())) > 2
     assert copy.written() == ALL
+
+
+def test_a_listener_counts_what_was_written_and_what_was_there_already(spark: SparkSession, copy: Copy, lines: DataFrame) -> None:
+    registry = CollectorRegistry()
+    listener = LagListener(registry=registry)
+    spark.streams.addListener(listener)
+
+    def counted(result: str) -> float | None:
+        assert copy.query is not None
+        return registry.get_sample_value("groupkafka_sink_rows_total", {"query": str(copy.query.id), "result": result})
+
+    copy.run(lines)
+    until(lambda: counted("written") == 20, "the rows are counted")
+    forget_newest_commit(copy.checkpoint)
+    copy.start(lines)
+    until(lambda: counted("skipped") == 20, "the rows of the replay are counted")
+    assert counted("written") == 20
+    assert copy.query is not None
+    report = listener.written[str(copy.query.id)]
+    assert (report.batch_id, report.written, report.skipped) == (0, 0, 20)
+    copy.stop()
+    until(lambda: not listener.written, "the query is forgotten")
 
 
 def test_spark_before_the_sink_can_be_any_source(spark: SparkSession, copy: Copy) -> None:

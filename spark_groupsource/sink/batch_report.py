@@ -1,0 +1,82 @@
+"""What the sink has written of a micro-batch, from the process in which Spark commits it to the driver's program.
+
+Spark takes no metrics of a sink in Python. So the process that commits a micro-batch, on the driver's host, leaves a file that is
+named after the query's run. A `LagListener` in the driver's program reads it when Spark reports the micro-batch. The file is in
+the folder of checkpoint/driver_reports.py. Nothing depends on it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
+
+from spark_groupsource.checkpoint.driver_reports import PrivateFolder
+
+_LONGEST = 500
+_RUN = re.compile(r"[0-9a-f-]{1,36}")
+_MOST = 2**63 - 1
+
+
+@dataclass(frozen=True)
+class BatchReport:
+    """What the sink has written of a micro-batch."""
+
+    run_id: str
+    """The run of the query."""
+    batch_id: int
+    written: int
+    """Rows that were written."""
+    skipped: int
+    """Rows that were in the topic already."""
+    commit_ms: int
+    """The longest commit of a task, in ms. With at-least-once: the longest wait for the last rows."""
+
+
+class BatchReports:
+    """The newest report of each run of a query on this host.
+
+    Args:
+        folder: see `PrivateFolder`.
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self._folder = PrivateFolder(folder)
+
+    def write(self, report: BatchReport) -> None:
+        """Keep a report.
+
+        Raises:
+            ReportsUnavailable: see `PrivateFolder.replace`.
+        """
+        fields = {"batch": report.batch_id, "written": report.written, "skipped": report.skipped, "commit": report.commit_ms}
+        if _RUN.fullmatch(report.run_id):
+            self._folder.replace(_name(report.run_id), json.dumps({"v": 1, **fields}))
+
+    def read(self, run_id: str) -> BatchReport | None:
+        """Return the newest report of a run; `None` if there is none, or none that this version reads.
+
+        Raises:
+            ReportsUnavailable: see `PrivateFolder.content`.
+        """
+        content = self._folder.content(_name(run_id), _LONGEST) if _RUN.fullmatch(run_id) else None
+        try:
+            fields = json.loads(content or b"null")
+        except ValueError:
+            return None
+        if not isinstance(fields, dict) or fields.get("v") != 1:
+            return None
+        batch, written, skipped, commit_ms = (fields.get(name) for name in ("batch", "written", "skipped", "commit"))
+        if not (_is_count(batch) and _is_count(written) and _is_count(skipped) and _is_count(commit_ms)):
+            return None
+        return BatchReport(run_id, batch, written, skipped, commit_ms)
+
+
+def _name(run_id: str) -> str:
+    return f"sink-{run_id}"
+
+
+def _is_count(value: object) -> TypeGuard[int]:
+    return type(value) is int and 0 <= value <= _MOST

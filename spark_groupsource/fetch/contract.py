@@ -6,7 +6,7 @@ readers. Nothing here imports pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -45,3 +45,6 @@ class FetchRange:
 
 Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]
 """A function that reads a range as `fetch` says."""
+
+SharedReader = Callable[[Sequence[FetchRange], FetchSettings], "Iterator[pa.RecordBatch]"]
+"""A function that reads several ranges as `fetch_shared` says."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchRange:
-    """What one Spark task reads. It holds no secret and can be pickled.
+    """What a Spark task reads of one partition. It holds no secret and can be pickled.
 
     Args:
         topic: The topic's name.

@@ -35,6 +35,9 @@ _AHEAD_BYTES = 64 * 1024
 """The most bytes that one partition's response has, and that are fetched ahead of it, except for a single larger batch of a
 producer. A small range may stand before a long backlog, and each partition of a pass fetches ahead."""
 
+_LARGEST_BATCH = 1024 * 1024
+"""The largest batch of a producer that brokers take by default. A Fetch returns a whole batch at least."""
+
 _WAIT_MS = 2
 """How long a Fetch waits at the end of the logs. The next pass waits for the Fetch that is on its way, and so do the records that
 come after those of a response. A pass ends within ms, so there are few of them."""
@@ -76,8 +79,8 @@ def for_passes(client: Mapping[str, str]) -> dict[str, str]:
 
 
 def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
-    """Return the ranges of each pass: what is fetched ahead of them takes half of the buffer at most."""
-    most = max(1, buffer_bytes // 2 // (2 * _AHEAD_BYTES))
+    """Return the ranges of each pass. All of them may have their largest batch in memory at a time."""
+    most = max(1, buffer_bytes // _LARGEST_BATCH)
     return [ranges[first : first + most] for first in range(0, len(ranges), most)]
 
 

@@ -145,8 +145,8 @@ def test_ranges_that_are_larger_than_a_response(
 def test_more_ranges_than_fit_into_the_buffer_are_read_in_portions(
     read_all: SharedReader, using: MakeSettings, wide: str, left: list[FetchRange]
 ) -> None:
-    assert len(shared._portions(whole(wide), 1024 * 1024)) > 1
-    how = using(buffer_bytes=1024 * 1024)
+    how = using(buffer_bytes=16 * 1024 * 1024)
+    assert [len(portion) for portion in shared._portions(whole(wide), how.buffer_bytes)] == [16, 16, 8]
 
     assert offsets(read_all, whole(wide), how) == {one.partition: list(range(one.end)) for one in whole(wide)}
     assert left == []

@@ -145,8 +145,10 @@ def tasks(
         return [(piece,) for piece in pieces(ranges, min_pieces, max_size)]
     cut = pieces(sorted(ranges), min_pieces, max_size)
     often = Counter(partition for partition, _ in cut)
-    small = [piece for piece in cut if piece[1].size <= sharing.small and often[piece[0]] == 1]
-    alone = [piece for piece in cut if piece[1].size > sharing.small or often[piece[0]] > 1]
+    small: list[Piece] = []
+    alone: list[Piece] = []
+    for piece in cut:
+        (small if piece[1].size <= sharing.small and often[piece[0]] == 1 else alone).append(piece)
     least = max(1, sharing.least - len(alone))
     if len(small) <= least:
         return [(piece,) for piece in cut]
@@ -158,11 +160,17 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
     """Return the pieces in bins of almost equal size: at least `least` bins, and at most `most` offsets in one of several pieces.
 
     The largest piece comes first, and each goes to the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+
+    Args:
+        small: The pieces, in their order.
+        least: The least number of bins, unless there are fewer pieces.
+        most: The most offsets of a bin.
     """
     count = max(least, -(-sum(offsets.size for _, offsets in small) // most))
     bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
     heap = [(0, number) for number in range(len(bins))]
-    for piece in sorted(small, key=lambda each: (-each[1].size, each)):
+    # Pieces of one size stay in their order.
+    for piece in sorted(small, key=lambda each: each[1].size, reverse=True):
         size = piece[1].size
         load, number = heap[0]
         if load and load + size > most:

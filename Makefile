@@ -20,7 +20,7 @@ RELEASE_STAMP := $(RELEASE_VENV)/.installed
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-planning bench-coordinator clean
+.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -149,6 +149,10 @@ bench: $(BENCH_STAMP)
 # The sink and Spark's own, in turn, with a busy core.
 bench-sink: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks.sink $(BENCH)
+
+# Many partitions with a few records each, beside 4 partitions.
+bench-wide: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks.wide $(BENCH)
 
 # Planning with 1,000 and 10,000 partitions, beside the broker's own answers.
 bench-planning: $(STAMP)

@@ -138,6 +138,20 @@ class Runs:
             query.stop()
         return [each["durationMs"]["triggerExecution"] for each in _progress_with_rows(query)[warm:]]
 
+    def wide(self, source: str, topic: str, width: int, warm_up: int, batches: int) -> list[int]:
+        """Return the times of so many micro-batches that have as many rows as the topic has partitions, or more, in ms."""
+        query = self._start(source, ALL, topic, "noop", {"startingOffsets": "latest"}, endless=True)
+
+        def times() -> list[int]:
+            whole = [each for each in _progress_with_rows(query) if each["numInputRows"] >= width]
+            return [each["durationMs"]["triggerExecution"] for each in whole]
+
+        try:
+            _until(query, lambda: len(times()) >= warm_up + batches)
+        finally:
+            query.stop()
+        return times()[warm_up : warm_up + batches]
+
     def plain_consume(self, load: Load) -> Cost:
         """Run confluent-kafka's own `consume` in a loop, without Spark: the best case for a reader of `Message` objects."""
         starts = load.last(load.records // _PARTS["plain"])

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_jars import SPARK, spark_kafka_jars
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.shared import read_one_by_one
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.columns import requested
@@ -44,7 +45,7 @@ class _PureStreamReader(AdmissionControlReader):
 class _PureTaskReader(TaskReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
-        return pure.read(partition.offsets, self._settings)
+        return read_one_by_one(partition.ranges, self._settings, pure.read)
 
 
 class CeilingDataSource(GroupKafkaDataSource):
@@ -68,7 +69,7 @@ class _CeilingStreamReader(AdmissionControlReader):
 class _CeilingTaskReader(TaskReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, RangePartition)  # noqa: S101
-        offsets = partition.offsets
+        (offsets,) = partition.ranges
         ready = next(fetch(offsets, self._settings))
         for begin in range(offsets.start, offsets.end, ready.num_rows):
             yield ready.slice(0, offsets.end - begin)

@@ -176,6 +176,10 @@ TASK_SILENCE_S = 5.0
 TASK_EARLY_END_S = 0.25
 """The same at the end of the partition, if the range should not end there."""
 
+TASK_SHARED_SILENCE_S = 2.0
+"""After so long without a record, a task that reads several partitions at a time goes on with one at a time, which finds out what
+is wrong. Leaders answer within ms; a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
+
 TASK_FIRST_PAUSE_S = 0.1
 """The pause before another assignment, after an error that the log's bounds do not explain. It doubles each time."""
 

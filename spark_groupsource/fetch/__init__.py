@@ -10,5 +10,7 @@ The module choice.py chooses one of them. The rest is the same for both:
 
 - consumer_cache.py keeps consumers from task to task.
 - reading.py reads a range with one of them.
+- shared.py reads small ranges of several partitions at a time, and leaves to reading.py what is not sure. Only the native reader
+  has a consumer for that (native_shared.py).
 - bounds.py asks for the log's bounds, and lost_ranges.py compares them with the range.
 """

@@ -7,7 +7,8 @@
  * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
  * as one array of structs. A Python object for each buffer would cost more than the copies, if a batch has few records.
  *
- * All messages of an intake are of one partition, the only one that is assigned. So no message's partition is compared.
+ * All messages of an intake are of one partition: the only one that is assigned, or the one whose queue it is. So no message's
+ * partition is compared.
  */
 
 #include <stddef.h>

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from spark_groupsource.fetch import native_consumer as native
+from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
 from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.shared import read_one_by_one
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -83,6 +85,26 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
     No text of an error shows a secret.
     """
     return reader()(range, settings)
+
+
+def fetch_shared(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+    """Read exactly the records of several ranges, each of another partition, in the order of the offsets of each partition.
+
+    The native reader reads them at the same time. The records of several ranges may come in one batch. Otherwise each range is
+    read as by `fetch`, and so are errors: they name the partition.
+
+    Args:
+        ranges: What to read. It is made for small ranges.
+        settings: How to read.
+
+    Yields:
+        Batches as those of `fetch`.
+
+    Raises:
+        DataLossError, AuthenticationFailed, NotAuthorized, BrokerUnavailable, BrokerError, OptionError, SchemaError: See `fetch`.
+    """
+    read = reader()
+    return native_shared.read_all(ranges, settings) if read is native.read else read_one_by_one(ranges, settings, read)
 
 
 def warn_on_driver() -> None:

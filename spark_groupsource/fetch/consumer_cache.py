@@ -1,4 +1,4 @@
-"""The consumers of this process, kept from task to task: one for each reader and set of client settings.
+"""The consumers of this process, kept from task to task: one for each kind of consumer and set of client settings.
 
 Spark uses a Python worker for many tasks. A consumer that is kept saves the connections of a new one, which take 30 to 65 ms. A
 task borrows the consumer, and no other task uses it meanwhile.
@@ -15,23 +15,26 @@ import hashlib
 import logging
 import os
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar, cast
 
 from confluent_kafka import KafkaException
 
-from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
+from spark_groupsource.fetch.intake import FetchConsumer
 
 log = logging.getLogger(__name__)
 
-_MOST_KEPT = 4
-"""A worker may serve several queries. The consumers of those that have ended must not accumulate."""
+Kind = TypeVar("Kind", bound=FetchConsumer)
+
+_MOST_KEPT = 8
+"""A worker may serve several queries, each with two consumers. The consumers of those that have ended must not accumulate."""
 
 
 @dataclass(frozen=True)
 class _Key:
-    make: MakeConsumer
+    make: Callable[[Mapping[str, str]], FetchConsumer]
     digest: str
 
 
@@ -43,7 +46,7 @@ _living: dict[int, FetchConsumer] = {}
 
 
 @contextmanager
-def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchConsumer]:
+def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str]) -> Iterator[Kind]:
     """Lend the consumer of these settings. Nothing is assigned to it.
 
     After an error in the body the consumer is closed. Otherwise it is kept for the next task. Two tasks that run in one process
@@ -57,7 +60,8 @@ def borrowed(make: MakeConsumer, client: Mapping[str, str]) -> Iterator[FetchCon
         OptionError: librdkafka refuses the settings.
     """
     key = _Key(make, _digest(client))
-    consumer = _kept.pop(key, None)
+    # The key names the maker, so the consumer is of its kind.
+    consumer = cast("Kind | None", _kept.pop(key, None))
     if consumer is None:
         _give_memory_back()
         consumer = make(client)

@@ -6,7 +6,7 @@ readers. Nothing here imports pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FetchRange:
-    """What one Spark task reads. It holds no secret and can be pickled.
+    """What a Spark task reads of one partition. It holds no secret and can be pickled.
 
     Args:
         topic: The topic's name.
@@ -45,3 +45,6 @@ class FetchRange:
 
 Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]
 """A function that reads a range as `fetch` says."""
+
+SharedReader = Callable[[Sequence[FetchRange], FetchSettings], "Iterator[pa.RecordBatch]"]
+"""A function that reads several ranges as `fetch_shared` says."""

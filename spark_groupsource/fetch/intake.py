@@ -5,12 +5,13 @@ The native and the pure reader differ only in these parts. reading.py, bounds.py
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from confluent_kafka import KafkaError
 
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -136,3 +137,28 @@ class FetchConsumer(Protocol):
 
 MakeConsumer = Callable[[Mapping[str, str]], FetchConsumer]
 """Makes a consumer with finished settings for librdkafka. It raises OptionError if librdkafka refuses them."""
+
+
+class SharedConsumer(FetchConsumer, Protocol):
+    """A consumer that reads several partitions at a time. Each has a queue of its own, so `serve` never drops a record."""
+
+    def assign_all(self, ranges: Sequence[FetchRange]) -> None:
+        """Begin to fetch these ranges, each of another partition, and nothing else.
+
+        Raises:
+            KafkaException: librdkafka refuses that.
+        """
+
+    def own_intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
+        """Begin to take in the records of one of the partitions.
+
+        Args:
+            partition: The partition.
+            schema: See `intake`.
+            batch_bytes: See `intake`.
+            rows: The most rows of a batch.
+        """
+
+
+MakeShared = Callable[[Mapping[str, str]], SharedConsumer]
+"""The same for a `SharedConsumer`."""

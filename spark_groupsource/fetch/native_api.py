@@ -269,6 +269,8 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "consumer_close": (c_int, (c_void_p,)),
     "destroy": (None, (c_void_p,)),
     "queue_get_consumer": (c_void_p, (c_void_p,)),
+    "queue_get_partition": (c_void_p, (c_void_p, c_char_p, c_int32)),
+    "queue_forward": (None, (c_void_p, c_void_p)),
     "queue_destroy": (None, (c_void_p,)),
     "query_watermark_offsets": (c_int, (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int)),
     "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),

@@ -109,7 +109,7 @@ class NativeConsumer(NativeClient):
 
     def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _NativeIntake(self._queue, partition, schema, batch_bytes)
+        return NativeIntake(self._queue, partition, schema, batch_bytes, BATCH_ROWS)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -129,19 +129,27 @@ class NativeConsumer(NativeClient):
             self._kafka.topic_partition_list_destroy(partitions)
 
 
-class _NativeIntake:
-    """An `Intake` of librdkafka's messages, which it holds until they are copied."""
+class NativeIntake:
+    """An `Intake` of librdkafka's messages, which it holds until they are copied.
 
-    def __init__(self, queue: int, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> None:
+    Args:
+        queue: Where the messages come: all of them are of `partition`.
+        partition: The partition.
+        schema: See `FetchConsumer.intake`.
+        batch_bytes: See `FetchConsumer.intake`.
+        rows: The most rows of a batch.
+    """
+
+    def __init__(self, queue: int, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
         both = native()
         self._ours = both.ours
         self._pid = os.getpid()
-        self._messages = (ctypes.c_void_p * BATCH_ROWS)()
+        self._messages = (ctypes.c_void_p * rows)()
         self._state = IntakeStruct(
             library=both.functions,
             queue=queue,
             messages=ctypes.addressof(self._messages),
-            row_limit=BATCH_ROWS,
+            row_limit=rows,
             byte_limit=batch_bytes,
         )
         self._batches = NativeBatches(both.ours, self._state, partition, schema)

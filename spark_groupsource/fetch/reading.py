@@ -51,11 +51,35 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
     """Read a range as `spark_groupsource.fetch.choice.fetch` says, with a consumer that `make` makes."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
-            reading = _Reading(consumer, fetch_range, settings)
+            one = _Reading(consumer, fetch_range, settings)
             try:
-                yield from reading.batches()
+                yield from one.batches()
             finally:
-                reading.close()
+                one.close()
+
+
+def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: int) -> None:
+    """Check that nothing is null in a batch that the schema says is not.
+
+    Args:
+        batch: Records of one partition.
+        fetch_range: Their range.
+        next_offset: The offset after them.
+
+    Raises:
+        SchemaError: Something is null.
+    """
+    column = null_not_allowed(batch)
+    if column is not None:
+        raise SchemaError(
+            f"{reading(fetch_range)}: a record before offset {next_offset} has no {column}, and the schema says that it is NOT "
+            "NULL. Kafka allows such records: remove NOT NULL from the schema."
+        )
+
+
+def reading(fetch_range: FetchRange) -> str:
+    """Return what a task does, as its errors begin."""
+    return f"Reading {fetch_range}"
 
 
 class _Reading:
@@ -68,7 +92,7 @@ class _Reading:
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
         self._has_not_null = has_not_null(settings.schema)
         self._intake = consumer.intake(self._partition, settings.schema, settings.batch_bytes)
-        self._doing = f"Reading {fetch_range}"
+        self._doing = reading(fetch_range)
         self._next = fetch_range.start
         """The first offset that is not known to be read, without a record, or lost."""
         self._end = fetch_range.end
@@ -120,11 +144,8 @@ class _Reading:
 
     def _batch(self) -> pa.RecordBatch | None:
         batch = self._intake.batch()
-        if batch is not None and self._has_not_null and (column := null_not_allowed(batch)) is not None:
-            raise SchemaError(
-                f"{self._doing}: a record before offset {self._next} has no {column}, and the schema says that it is NOT NULL. "
-                "Kafka allows such records: remove NOT NULL from the schema."
-            )
+        if batch is not None and self._has_not_null:
+            refuse_nulls(batch, self._range, self._next)
         return batch
 
     def _assign(self) -> None:

@@ -30,7 +30,7 @@ class FetchSettings:
 
     Args:
         client: All settings of the task's consumer in librdkafka's names, secrets included. `options.client_settings` merges
-            them on the driver. A task adds nothing that a user can set.
+            them on the driver. A task adds nothing that a user can set, but a shared one fetches less ahead, and waits less.
         schema: The columns of the batches (arrow_schema.py). Nothing else of a record is copied.
         fail_on_data_loss: True: lost records are an error. False: they are a warning, and the rest is read.
         poll_timeout_ms: The longest wait for the next record, or for any progress, in ms.

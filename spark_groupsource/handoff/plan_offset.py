@@ -23,6 +23,10 @@ its version is 3:
 
     "cut":[least,most],"v":3
 
+Where small ranges of several partitions share a task, the offset has the rule for it (`Sharing`), and is of version 3 as well:
+
+    "shared":[least,most,small],"v":3
+
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
 group was moved to. Both are left out where they are not known. Spark compares offsets as JSON text: keys are sorted.
 """
@@ -41,6 +45,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
+from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 VERSION = 3
@@ -85,6 +90,7 @@ class PlanOffset(BaseModel):
     partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
     starts: dict[str, dict[PartitionNumber, tuple[Start, ...]]] | None = None
     cut: Cut | None = None
+    shared: Sharing | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
     cluster: ClusterId | None = None
 
@@ -100,7 +106,7 @@ class PlanOffset(BaseModel):
 
     @model_validator(mode="after")
     def _in_one_format(self) -> PlanOffset:
-        if self.v != _version(self.starts, self.cut):
+        if self.v != _version(self.starts, self.cut, self.shared):
             raise ValueError("the version is not that of its fields")
         for topic, runs in (self.starts or {}).items():
             places = sorted((int(first), int(first) + len(starts)) for first, starts in runs.items())
@@ -154,6 +160,7 @@ class PlanOffset(BaseModel):
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
         cut: Cut = (None, None),
+        shared: Sharing | None = None,
     ) -> PlanOffset:
         """Return the offset of a plan.
 
@@ -168,6 +175,7 @@ class PlanOffset(BaseModel):
             topics: The ids of the topics of both, as far as they are known.
             cluster: The cluster's id, if it is known.
             cut: How its ranges are cut into tasks.
+            shared: How its small ranges share tasks; None if none do.
         """
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
@@ -176,7 +184,7 @@ class PlanOffset(BaseModel):
         runs = _in_runs(starts) if starts else None
         recorded = None if cut == (None, None) else cut
         return cls(
-            v=_version(runs, recorded),
+            v=_version(runs, recorded, shared),
             stream=stream,
             plan=plan,
             generation=generation,
@@ -185,6 +193,7 @@ class PlanOffset(BaseModel):
             ranges=by_topic,
             starts=runs,
             cut=recorded,
+            shared=shared,
             topics=dict(topics),
             cluster=cluster,
         )
@@ -260,9 +269,11 @@ class PlanOffset(BaseModel):
         return dict(sorted(plain.items()))
 
 
-def _version(starts: object, cut: object) -> int:
+def _version(starts: object, cut: object, shared: object) -> int:
     """Return the oldest format that has these fields."""
-    return 3 if cut is not None else 2 if starts is not None else 1
+    if cut is not None or shared is not None:
+        return 3
+    return 2 if starts is not None else 1
 
 
 def _in_runs(starts: Starts) -> dict[str, dict[str, tuple[Start, ...]]]:

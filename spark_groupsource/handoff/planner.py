@@ -3,10 +3,37 @@
 from __future__ import annotations
 
 import heapq
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
+from typing import Annotated, NamedTuple
+
+from pydantic import Field
 
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+
+Piece = tuple[TopicPartition, OffsetRange]
+"""A range, or a part of one."""
+
+LEAST_TASKS = 16
+"""Up to so many tasks, none is shared: fewer would leave cores idle. One costs about 7 ms, most of it work of the driver."""
+
+MOST_SHARED_OFFSETS = 2_000
+"""The most offsets of a shared task. It reads them in some ms: the task's fixed cost counts little then."""
+
+SMALL_OFFSETS = 500
+"""A range with more offsets has a task of its own."""
+
+
+class Sharing(NamedTuple):
+    """When small ranges share a task."""
+
+    least: Annotated[int, Field(ge=1)]
+    """The least number of tasks: sharing never leaves fewer."""
+    most: Annotated[int, Field(ge=1)]
+    """The most offsets of a shared task."""
+    small: Annotated[int, Field(ge=1)]
+    """The most offsets of a range that shares its task."""
 
 
 def plan(
@@ -80,6 +107,79 @@ def pieces(
         for (partition, offsets), count in zip(whole, counts, strict=True)
         for cut in range(count)
     ]
+
+
+def rule_of_sharing(
+    ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int = LEAST_TASKS
+) -> Sharing | None:
+    """Return how these ranges share tasks, or None if none of them does.
+
+    Args:
+        ranges: See `tasks`.
+        min_pieces: See `tasks`.
+        max_size: See `tasks`.
+        least: The least number of tasks, if `min_pieces` is not higher.
+    """
+    rule = Sharing(max(least, min_pieces or 0), MOST_SHARED_OFFSETS, SMALL_OFFSETS)
+    return rule if any(len(task) > 1 for task in tasks(ranges, min_pieces, max_size, rule)) else None
+
+
+def tasks(
+    ranges: Sequence[Piece],
+    min_pieces: int | None = None,
+    max_size: int | None = None,
+    sharing: Sharing | None = None,
+) -> list[tuple[Piece, ...]]:
+    """Cut ranges into pieces, and put small pieces into shared tasks. A partition is in a shared task once.
+
+    Which pieces share a task does not depend on the order of the ranges. If tasks are shared, each task and the tasks themselves
+    are in the order of their partitions.
+
+    Args:
+        ranges: What is to be read.
+        min_pieces: The least number of tasks (`minPartitions`), unless there are fewer offsets.
+        max_size: The most offsets of a task (`maxRecordsPerPartition`).
+        sharing: When pieces share a task. None: never.
+    """
+    if sharing is None:
+        return [(piece,) for piece in pieces(ranges, min_pieces, max_size)]
+    cut = pieces(sorted(ranges), min_pieces, max_size)
+    often = Counter(partition for partition, _ in cut)
+    small: list[Piece] = []
+    alone: list[Piece] = []
+    for piece in cut:
+        (small if piece[1].size <= sharing.small and often[piece[0]] == 1 else alone).append(piece)
+    least = max(1, sharing.least - len(alone))
+    if len(small) <= least:
+        return [(piece,) for piece in cut]
+    most = sharing.most if max_size is None else min(sharing.most, max_size)
+    return sorted([*((piece,) for piece in alone), *_packed(small, least, most)])
+
+
+def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
+    """Return the pieces in bins of almost equal size: at least `least` bins, and at most `most` offsets in one of several pieces.
+
+    The largest piece comes first, and each goes to the bin with the fewest offsets. If it does not fit there, it fits nowhere.
+
+    Args:
+        small: The pieces, in their order.
+        least: The least number of bins, unless there are fewer pieces.
+        most: The most offsets of a bin.
+    """
+    count = max(least, -(-sum(offsets.size for _, offsets in small) // most))
+    bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
+    heap = [(0, number) for number in range(len(bins))]
+    # Pieces of one size stay in their order.
+    for piece in sorted(small, key=lambda each: each[1].size, reverse=True):
+        size = piece[1].size
+        load, number = heap[0]
+        if load and load + size > most:
+            heapq.heappush(heap, (size, len(bins)))
+            bins.append([piece])
+        else:
+            bins[number].append(piece)
+            heapq.heapreplace(heap, (load + size, number))
+    return [tuple(sorted(each)) for each in bins]
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:

@@ -196,7 +196,10 @@ class Options(BaseModel):
     min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = option(
         "minPartitions",
         section=AMOUNT,
-        meaning="The lowest number of tasks. Large ranges are split, so that several tasks read one partition.",
+        meaning=(
+            "The lowest number of tasks. Large ranges are split, so that several tasks read one partition. In streams, small "
+            "ranges of several partitions share a task, unless that leaves fewer than this number, or fewer than 16."
+        ),
     )
 
     max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(

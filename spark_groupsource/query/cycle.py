@@ -24,7 +24,7 @@ from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
-from spark_groupsource.handoff.planner import available, lag, plan
+from spark_groupsource.handoff.planner import available, lag, plan, rule_of_sharing
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
@@ -168,6 +168,7 @@ class Cycle:
         topics = {partition.topic: records[partition].topic_id for partition in planned}
         starts = self._starting_offsets.needed(topics)
         ids = self._starting_offsets.ids_of(topics_of(starts) - topics.keys())
+        cut = (self._options.min_partitions, self._options.max_records_per_partition)
         return PlanOffset.build(
             stream=start.stream,
             plan=start.plan + 1,
@@ -178,7 +179,8 @@ class Cycle:
             starts=starts,
             topics=ids | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
             cluster=self._cluster_id(),
-            cut=(self._options.min_partitions, self._options.max_records_per_partition),
+            cut=cut,
+            shared=rule_of_sharing([(partition, one) for partition, ranges in planned.items() for one in ranges], *cut),
         )
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:

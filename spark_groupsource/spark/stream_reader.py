@@ -18,7 +18,7 @@ from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.handoff.planner import pieces
+from spark_groupsource.handoff.planner import tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
@@ -57,7 +57,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         """Claim the ranges of `end`, which is in Spark's offset log.
 
         Returns:
-            One input partition for each granted range, or more (`minPartitions`, `maxRecordsPerPartition`).
+            One input partition for each task. A granted range is a task, or several (`minPartitions`, `maxRecordsPerPartition`),
+            or shares one with other small ranges.
         """
         group = self._options.group_id
         since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
@@ -65,8 +66,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         granted = self._running().claim(since, until)
         ranges = [(partition, offsets) for partition, each in sorted(granted.items()) for offsets in each]
         return [
-            RangePartition(FetchRange(partition.topic, partition.partition, offsets.start, offsets.end))
-            for partition, offsets in pieces(ranges, *(until.cut or (None, None)))
+            RangePartition(tuple(FetchRange(*partition, *offsets) for partition, offsets in task))
+            for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
         ]
 
     def task_reader(self) -> TaskReader:

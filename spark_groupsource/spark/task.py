@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_groupsource.fetch.choice import fetch
+from spark_groupsource.fetch.choice import fetch, fetch_shared
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
@@ -33,11 +33,11 @@ def in_task(reader: Reader) -> Reader:
 
 
 class RangePartition(InputPartition):
-    """One task's work in a stream: a range of one Kafka partition."""
+    """One task's work in a stream: a range of one Kafka partition, or small ranges of several."""
 
-    def __init__(self, offsets: FetchRange) -> None:
-        super().__init__(offsets)
-        self.offsets = offsets
+    def __init__(self, ranges: tuple[FetchRange, ...]) -> None:
+        super().__init__(ranges)
+        self.ranges = ranges
 
 
 class BatchPartition(InputPartition):
@@ -61,10 +61,13 @@ class TaskReader(PromptlyAcknowledged):
         self._settings = settings
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Return the records of one range, as Arrow record batches with the columns that were asked for."""
+        """Return the records of the task's ranges, as Arrow record batches with the columns that were asked for."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
         log_to_stderr()
-        records = fetch(partition.offsets, self._settings)
+        if len(partition.ranges) == 1:
+            records = fetch(partition.ranges[0], self._settings)
+        else:
+            records = fetch_shared(partition.ranges, self._settings)
         freeze_imports()
         return records
 

@@ -84,7 +84,7 @@ class ChaosStreamReader(AdmissionControlReader):
             self._steps.come_to(Step.BEFORE_CLAIM)
         granted = super().partitions(start, end)
         ranges = [
-            (one.offsets.partition, one.offsets.start, one.offsets.end) for one in granted if isinstance(one, RangePartition)
+            (one.partition, one.start, one.end) for task in granted if isinstance(task, RangePartition) for one in task.ranges
         ]
         owned = [int(partition) for partitions in end["ranges"].values() for partition in partitions]
         self._steps.log.append(

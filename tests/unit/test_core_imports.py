@@ -30,12 +30,14 @@ IN_A_WORKER = {
         "native_arrow",
         "native_client",
         "native_consumer",
+        "native_shared",
         "native_tokens",
         "pure_arrow",
         "pure_consumer",
         "reading",
         "refusals",
         "settings",
+        "shared",
     },
     "kafka_settings": {"environment", "secrets", "tables"},
     "partition": set(),
@@ -99,7 +101,7 @@ def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
     schema = StructType([StructField("value", StringType())])
     nothing = FetchRange("orders", 0, 5, 5)
     reader: object = source.reader(schema) if batch else source.streamReader(schema)
-    partition = BatchPartition((nothing,), None) if batch else RangePartition(nothing)
+    partition = BatchPartition((nothing,), None) if batch else RangePartition((nothing,))
 
     done = python(A_WORKER, pickle.dumps((reader, source, partition)).hex())
 

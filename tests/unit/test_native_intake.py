@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
@@ -29,25 +28,19 @@ from spark_groupsource.partition import TopicPartition
 from tests.support.played_librdkafka import BAD_HEADERS, Headers, Played, Record
 
 BATCH_BYTES = 100
+BATCH_ROWS = 7
 
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
-
-
-@pytest.fixture(scope="module", autouse=True)
-def small_batches() -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "BATCH_ROWS", 7)
-        yield
 
 
 ALL = arrow_schema(include_headers=True)
 
 
-def intake_of(played: Played, schema: pa.Schema = ALL) -> native._NativeIntake:
+def intake_of(played: Played, schema: pa.Schema = ALL) -> native.NativeIntake:
     real = librdkafka.native()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions, real.producer_functions))
-        return native._NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES)
+        return native.NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES, BATCH_ROWS)
 
 
 def memory_bytes() -> int:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
+from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 FORMATS = Path(__file__).parent / "formats"
@@ -48,6 +49,7 @@ def offsets(draw: st.DrawFn) -> PlanOffset:
         starts=draw(st.dictionaries(partitions | near, starts, max_size=20)),
         topics=draw(st.dictionaries(st.text(max_size=5), st.from_regex(r"[0-9a-zA-Z_-]{22}", fullmatch=True), max_size=3)),
         cut=draw(st.tuples(st.none() | st.integers(1), st.none() | st.integers(1))),
+        shared=draw(st.none() | st.builds(Sharing, st.integers(1), st.integers(1), st.integers(1))),
     )
 
 
@@ -152,6 +154,24 @@ def test_an_offset_of_version_3_is_read_for_ever() -> None:
     assert json.dumps(offset.to_json()) == json.dumps(stored)
 
 
+def test_an_offset_of_version_3_with_every_field_is_read_for_ever() -> None:
+    stored = json.loads((FORMATS / "offset_v3_all_fields.json").read_text())
+    offset = PlanOffset.parse(stored, GROUP)
+    assert offset.cut == (None, 100)
+    assert offset.shared == Sharing(least=16, most=2000, small=500)
+    assert json.dumps(offset.to_json()) == json.dumps(stored)
+
+
+def test_without_shared_tasks_an_offset_is_of_the_version_that_it_was() -> None:
+    def built(shared: Sharing | None) -> PlanOffset:
+        bounds = {TopicPartition("orders", 0): (OffsetRange(0, 5),)}
+        return PlanOffset.build(stream="a", plan=0, generation=1, member="m", group=GROUP, ranges=bounds, shared=shared)
+
+    assert built(None).v == 1
+    assert "shared" not in built(None).to_json()
+    assert (built(Sharing(16, 2000, 500)).v, built(Sharing(16, 2000, 500)).to_json()["shared"]) == (3, [16, 2000, 500])
+
+
 def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None:
     first, second = TopicPartition("orders", 2), TopicPartition("orders", 10)
     bounds = (OffsetRange(0, 5),)
@@ -231,6 +251,12 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
         _stored(v=2, starts={"orders": {"01": [5]}}),
         _stored(v=2, starts={"orders": {"1": [5, 6], "2": [7]}}),
         _stored(v=2, starts={"orders": {"2147483647": [5, 6]}}),
+        _stored(v=3),
+        _stored(shared=[16, 2000, 500]),
+        _stored(v=3, shared=[16, 2000]),
+        _stored(v=3, shared=[16, 2000, 0]),
+        _stored(v=3, shared=[16, None, 500]),
+        _stored(v=3, shared=["16", 2000, 500]),
     ],
     ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)}),
 )

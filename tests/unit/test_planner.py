@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from random import Random
 from types import MappingProxyType
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_groupsource.handoff.planner import available, lag, pieces, plan
+from spark_groupsource.handoff.planner import Sharing, available, lag, pieces, plan, rule_of_sharing, tasks
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 
@@ -118,3 +119,76 @@ class TestPieces:
         ]
         assert len(cut) >= min(least or 0, sum(offsets.size for _, offsets in ranges))
         assert all(0 < offsets.size <= (largest or 50) for _, offsets in cut)
+
+
+def few(count: int, size: int = 3) -> list[tuple[TopicPartition, OffsetRange]]:
+    return [(tp(number), OffsetRange(7, 7 + size)) for number in range(count)]
+
+
+class TestTasks:
+    def test_without_a_rule_each_piece_is_one(self) -> None:
+        assert tasks(few(40), 50, 2) == [(piece,) for piece in pieces(few(40), 50, 2)]
+
+    def test_up_to_sixteen_are_not_shared(self) -> None:
+        assert rule_of_sharing(few(16)) is None
+        assert rule_of_sharing([*few(16), (tp(16), OffsetRange(5, 5))]) is None
+
+    def test_more_small_ranges_share_sixteen(self) -> None:
+        rule = rule_of_sharing(few(64))
+        assert rule == (16, 2_000, 500)
+        assert [len(task) for task in tasks(few(64), sharing=rule)] == [4] * 16
+
+    def test_there_are_more_if_the_offsets_of_sixteen_would_be_too_many(self) -> None:
+        ranges = few(256, 400)
+        assert {len(task) for task in tasks(ranges, sharing=rule_of_sharing(ranges))} == {4, 5}
+
+    def test_as_many_as_asked_for_are_left(self) -> None:
+        rule = rule_of_sharing(few(64), 30)
+        assert rule == (30, 2_000, 500)
+        assert len(tasks(few(64), 30, None, rule)) == 30
+        assert rule_of_sharing(few(64), 64) is None
+        assert rule_of_sharing(few(64), 100) is None
+
+    def test_keep_the_most_offsets_of_one(self) -> None:
+        rule = rule_of_sharing(few(64), None, 7)
+        assert {len(task) for task in tasks(few(64), None, 7, rule)} == {2}
+        assert rule_of_sharing(few(64), None, 5) is None
+
+    def test_large_ranges_and_partitions_with_two_ranges_are_alone(self) -> None:
+        ranges = [*few(40), (tp(40), OffsetRange(0, 501)), (tp(5), OffsetRange(20, 21))]
+        alone = [task[0] for task in tasks(ranges, sharing=rule_of_sharing(ranges)) if len(task) == 1]
+        assert alone == [(tp(5), (7, 10)), (tp(5), (20, 21)), (tp(40), (0, 501))]
+
+    def test_large_ranges_count_as_tasks(self) -> None:
+        ranges = [*few(40), *((tp(number), OffsetRange(0, 501)) for number in range(40, 80))]
+        assert [len(task) for task in tasks(ranges, sharing=rule_of_sharing(ranges))] == [40] + [1] * 40
+
+    @given(
+        st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9)), max_size=60, unique_by=lambda each: each[0]),
+        st.none() | st.integers(1, 40),
+        st.none() | st.integers(1, 12),
+        st.builds(Sharing, st.integers(1, 20), st.integers(1, 30), st.integers(1, 8)),
+        st.randoms(use_true_random=False),
+    )
+    def test_read_every_offset_once_within_all_limits_in_any_order_of_the_ranges(
+        self, sizes: list[tuple[int, int]], least: int | None, largest: int | None, rule: Sharing, random: Random
+    ) -> None:
+        ranges = [(tp(number), OffsetRange(number, number + size)) for number, size in sizes]
+        rule = rule._replace(least=max(rule.least, least or 0))
+        found = tasks(ranges, least, largest, rule)
+        cut = pieces(sorted(ranges), least, largest)
+
+        assert sorted(piece for task in found for piece in task) == cut
+        assert len(found) >= min(len(cut), rule.least)
+        assert len(found) >= min(least or 0, sum(size for _, size in sizes))
+        for task in found:
+            size = sum(offsets.size for _, offsets in task)
+            assert size <= (largest or 9) or len(task) > 1
+            if len(task) > 1:
+                assert size <= min(rule.most, largest or rule.most)
+                assert len({partition for partition, _ in task}) == len(task)
+                assert all(offsets.size <= rule.small for _, offsets in task)
+        assert found == sorted(tuple(sorted(task)) for task in found)
+
+        random.shuffle(ranges)
+        assert tasks(ranges, least, largest, rule) == found

@@ -13,7 +13,7 @@ from spark_groupsource.spark.task import RangePartition, TaskReader
 
 options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
 for _ in range(2):
-    assert list(TaskReader(options.fetch_settings()).read(RangePartition(FetchRange("t", 0, 5, 5)))) == []
+    assert list(TaskReader(options.fetch_settings()).read(RangePartition((FetchRange("t", 0, 5, 5),)))) == []
     print(gc.get_freeze_count(), len(gc.get_objects()))
 """
 

@@ -1,0 +1,87 @@
+"""The native consumer of several partitions at a time, each with librdkafka's own queue of it.
+
+It is a class of its own because of librdkafka: a partition whose queue is forwarded by the application, if only to nowhere, is
+never again forwarded to the consumer's queue. An ordinary consumer would then find nothing.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.intake import Intake
+from spark_groupsource.fetch.native_api import PartitionListStruct
+from spark_groupsource.fetch.native_consumer import NativeConsumer, NativeIntake, read
+from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.fetch.shared import read_shared
+from spark_groupsource.partition import TopicPartition
+
+
+def read_all(ranges: Sequence[FetchRange], settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+    """Read ranges as `spark_groupsource.fetch.choice.fetch_shared` says.
+
+    Raises:
+        NativeUnavailable: This process cannot use the native reader.
+    """
+    return read_shared(ranges, settings, NativeSharedConsumer, read)
+
+
+class NativeSharedConsumer(NativeConsumer):
+    """A consumer of librdkafka, as a `SharedConsumer`. It raises what a `NativeConsumer` raises."""
+
+    def __init__(self, client: Mapping[str, str]) -> None:
+        super().__init__(client)
+        self._queues: dict[TopicPartition, int] = {}
+        """The queues of the assigned partitions. They are asked for anew each time: a topic that is created again has others."""
+
+    def assign_all(self, ranges: Sequence[FetchRange]) -> None:
+        """See `SharedConsumer`."""
+        self._assigned = True
+        partitions: ctypes._Pointer[PartitionListStruct] = self._kafka.topic_partition_list_new(len(ranges))
+        try:
+            for one in ranges:
+                topic = one.topic.encode()
+                # Before `assign`, which would forward it to the consumer's queue.
+                self._queues[TopicPartition(one.topic, one.partition)] = self._own_queue(topic, one.partition)
+                added = self._kafka.topic_partition_list_add(partitions, topic, one.partition)
+                added.contents.offset = one.start
+            self._raise_for(self._kafka.assign(self._handle, partitions))
+        finally:
+            self._kafka.topic_partition_list_destroy(partitions)
+
+    def own_intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
+        """See `SharedConsumer`."""
+        return NativeIntake(self._queues[partition], partition, schema, batch_bytes, rows)
+
+    def unassign(self) -> None:
+        """See `FetchConsumer`. The records that were fetched and not taken are freed."""
+        super().unassign()
+        for queue in self._queues.values():
+            self._free_records(queue)
+        self._destroy_queues()
+
+    def close(self) -> None:
+        """See `FetchConsumer`."""
+        self._destroy_queues()
+        super().close()
+
+    def _own_queue(self, topic: bytes, partition: int) -> int:
+        queue: int | None = self._kafka.queue_get_partition(self._handle, topic, partition)
+        if queue is None:
+            raise KafkaException(KafkaError(KafkaError._INVALID_ARG))
+        self._kafka.queue_forward(queue, None)
+        return queue
+
+    def _free_records(self, queue: int) -> None:
+        """Free what a partition has in its queue. librdkafka drops records of an assignment that is over by itself."""
+        message = ctypes.c_void_p()
+        while self._kafka.consume_batch_queue(queue, 0, ctypes.byref(message), 1) > 0:
+            self._kafka.message_destroy(message)
+
+    def _destroy_queues(self) -> None:
+        while self._queues:
+            self._kafka.queue_destroy(self._queues.popitem()[1])

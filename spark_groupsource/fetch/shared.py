@@ -1,0 +1,207 @@
+"""Small ranges of several partitions in one pass of one consumer, which is assigned all of them.
+
+The pass takes only what needs no judgement: the records of each range, in the order of their offsets, from its partition's own
+queue. One of these shows that a range is at its end:
+
+- the record before `end`, or a record at `end` or beyond, which is dropped;
+- the end of the partition, at `end` or beyond.
+
+Anything else leaves the rest of the range to the ordinary reader (reading.py), which then reads one range after the other. It
+knows all about losses, refusals and waiting. So these are left to it: a gap before the first record, which may be a loss; a range
+without a record; any error; silence. The consumer's position counts for nothing here: it may be that of an earlier assignment.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException
+
+from spark_groupsource.fetch.arrow_schema import has_not_null
+from spark_groupsource.fetch.consumer_cache import borrowed
+from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.intake import Intake, MakeShared, SharedConsumer
+from spark_groupsource.fetch.reading import refuse_nulls
+from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import TASK_SHARED_SILENCE_S, TASK_WAIT_S
+
+log = logging.getLogger(__name__)
+
+_AHEAD_BYTES = 64 * 1024
+"""The most bytes that one partition's response has, and that are fetched ahead of it, except for a single larger batch of a
+producer. A small range may stand before a long backlog, and each partition of a pass fetches ahead."""
+
+_LARGEST_BATCH = 1024 * 1024
+"""The largest batch of a producer that brokers take by default. A Fetch returns a whole batch at least."""
+
+_WAIT_MS = 2
+"""How long a Fetch waits at the end of the logs. The next pass waits for the Fetch that is on its way, and so do the records that
+come after those of a response. A pass ends within ms, so there are few of them."""
+
+
+def read_shared(
+    ranges: Sequence[FetchRange], settings: FetchSettings, make: MakeShared, read_one: Reader
+) -> Iterator[pa.RecordBatch]:
+    """Read ranges as `spark_groupsource.fetch.choice.fetch_shared` says.
+
+    Args:
+        ranges: The ranges, each of another partition.
+        settings: How to read.
+        make: Makes the consumer of all of them.
+        read_one: Reads what a pass has left.
+    """
+    left: list[FetchRange] = []
+    for portion in _portions([one for one in ranges if one.start < one.end], settings.buffer_bytes):
+        one_pass = _Pass(portion, settings)
+        yield from one_pass.batches(make)
+        left += one_pass.left
+    yield from read_one_by_one(left, settings, read_one)
+
+
+def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_one: Reader) -> Iterator[pa.RecordBatch]:
+    """Read ranges one after the other."""
+    for one in ranges:
+        yield from read_one(one, settings)
+
+
+def for_passes(client: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings of a consumer for passes: those of the task's, but it fetches less ahead, and waits less."""
+    most = {
+        "max.partition.fetch.bytes": _AHEAD_BYTES,
+        "queued.max.messages.kbytes": _AHEAD_BYTES // 1024,
+        "fetch.wait.max.ms": _WAIT_MS,
+    }
+    return {**client, **{name: str(min(int(client[name]), value)) for name, value in most.items()}}
+
+
+def _portions(ranges: Sequence[FetchRange], buffer_bytes: int) -> list[Sequence[FetchRange]]:
+    """Return the ranges of each pass. All of them may have their largest batch in memory at a time."""
+    most = max(1, buffer_bytes // _LARGEST_BATCH)
+    return [ranges[first : first + most] for first in range(0, len(ranges), most)]
+
+
+class _Pass:
+    """One assignment of several partitions."""
+
+    def __init__(self, ranges: Sequence[FetchRange], settings: FetchSettings) -> None:
+        self._ranges = ranges
+        self._settings = settings
+        self._has_not_null = has_not_null(settings.schema)
+        self._together = _Together(settings.batch_bytes)
+        self._silent_at = 0.0
+        """When it has been silent for too long, unless there is progress."""
+        self._silent = False
+        """Whether it has been. Then nothing is waited for any more: of each range, what is there is taken."""
+        self.left: list[FetchRange] = []
+        """What the ordinary reader has to read."""
+
+    def batches(self, make: MakeShared) -> Iterator[pa.RecordBatch]:
+        """Yield the records that the pass finds; `left` has the rest afterwards."""
+        with borrowed(make, for_passes(self._settings.client)) as consumer:
+            consumer.serve()
+            try:
+                consumer.assign_all(self._ranges)
+            except KafkaException as refused:
+                log.info("Several partitions cannot be assigned at a time, so they are read one by one: %s", refused.args[0])
+                self.left = list(self._ranges)
+                return
+            self._progress()
+            for one in self._ranges:
+                yield from self._full_batches(consumer, one)
+            consumer.serve()
+        # The consumer is given back: however long Spark takes over the last batch, no Fetch is sent that nobody needs.
+        if (batch := self._together.batch()) is not None:
+            yield batch
+
+    def _full_batches(self, consumer: SharedConsumer, one: FetchRange) -> Iterator[pa.RecordBatch]:
+        """Take one range in, and yield each batch that is full by that."""
+        partition = TopicPartition(one.topic, one.partition)
+        rows = min(one.end - one.start, BATCH_ROWS)
+        intake = consumer.own_intake(partition, self._settings.schema, self._settings.batch_bytes, rows)
+        try:
+            for batch in self._batches_of(intake, one):
+                if (full := self._together.add(batch)) is not None:
+                    yield full
+                    # The time that Spark took over the batch does not count.
+                    self._progress()
+        finally:
+            intake.close()
+
+    def _batches_of(self, intake: Intake, one: FetchRange) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one range, as far as they are sure; note what is left of it."""
+        done = one.start
+        while done < one.end:
+            taken = intake.take(done, one.end, self._wait_s())
+            if taken.first is not None:
+                if done == one.start < taken.first:
+                    # What was taken in is dropped: the ordinary reader looks whether records are lost before it.
+                    self.left.append(one)
+                    return
+                done = taken.next
+                self._progress()
+            if taken.full and (batch := self._batch(intake, one, done)) is not None:
+                yield batch
+            elif taken.event is not None:
+                ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= one.end
+                if not ended or done == one.start:
+                    break
+                done = one.end
+            elif taken.first is None and self._is_silent():
+                break
+        if (batch := self._batch(intake, one, done)) is not None:
+            yield batch
+        if done < one.end:
+            self.left.append(FetchRange(one.topic, one.partition, done, one.end))
+
+    def _batch(self, intake: Intake, one: FetchRange, done: int) -> pa.RecordBatch | None:
+        batch = intake.batch()
+        if batch is not None and self._has_not_null:
+            refuse_nulls(batch, one, done)
+        return batch
+
+    def _progress(self) -> None:
+        self._silent_at = time.monotonic() + TASK_SHARED_SILENCE_S
+
+    def _is_silent(self) -> bool:
+        self._silent = self._silent or time.monotonic() >= self._silent_at
+        return self._silent
+
+    def _wait_s(self) -> float:
+        return 0.0 if self._silent else min(TASK_WAIT_S, max(0.0, self._silent_at - time.monotonic()))
+
+
+class _Together:
+    """Small batches that become one: Spark takes some ms for each that it gets.
+
+    Args:
+        batch_bytes: The most bytes of a batch.
+    """
+
+    def __init__(self, batch_bytes: int) -> None:
+        self._batch_bytes = batch_bytes
+        self._batches: list[pa.RecordBatch] = []
+        self._rows = 0
+        self._bytes = 0
+
+    def add(self, batch: pa.RecordBatch) -> pa.RecordBatch | None:
+        """Add a batch. Return those before it as one, if it does not fit to them."""
+        # Not `nbytes`, which takes as long as reading the range.
+        full, size = None, batch.get_total_buffer_size()
+        if self._rows + batch.num_rows > BATCH_ROWS or self._bytes + size > self._batch_bytes:
+            full = self.batch()
+        self._batches.append(batch)
+        self._rows += batch.num_rows
+        self._bytes += size
+        return full
+
+    def batch(self) -> pa.RecordBatch | None:
+        """Return all batches as one, None if there are none, and begin the next one."""
+        batches, self._batches, self._rows, self._bytes = self._batches, [], 0, 0
+        if len(batches) < 2:
+            return batches[0] if batches else None
+        (combined,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        return combined

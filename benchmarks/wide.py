@@ -74,6 +74,7 @@ def main(
             cluster.create_topic(topic, width)
             with _Writer(cluster.bootstrap_servers, topic, width, every, size):
                 found[source][width] = runs.wide(source, topic, width, *counts)
+            console.print(f"{source}, {width:,} partitions: {statistics.median(found[source][width]):,.0f} ms", style="dim")
         show(console, place.name, found)
         spark.stop()
     results: dict[str, Any] = {

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
+from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionError
 
 STEP_LIMIT_S = 10.0
 """The time limit of one request."""
@@ -17,6 +19,26 @@ def unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
         if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
             text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
             yield Finding(Level.ERROR, "options", f"{text} The file must exist on the driver's machine and on each executor's.")
+
+
+def reach(kafka: Mapping[str, str], make: Callable[[], Topics]) -> tuple[Topics | None, list[Finding]]:
+    """Return the topics' client once the brokers have answered it, `None` if they have not, and what was found.
+
+    Args:
+        kafka: the options `kafka.*`, translated for librdkafka.
+        make: makes the client.
+    """
+    try:
+        topics = make()
+        cluster = topics.cluster_id()
+    except OptionError as wrong:
+        return None, [Finding(Level.ERROR, "options", str(wrong))]
+    except AuthenticationFailed as refused:
+        return None, [Finding(Level.ERROR, "security", str(refused))]
+    except BrokerError as unreached:
+        return None, [Finding(Level.ERROR, "brokers", str(unreached))]
+    answers = Finding(Level.OK, "brokers", f"{kafka['bootstrap.servers']} answers; the cluster is {cluster}")
+    return topics, [answers, of_security(kafka)]
 
 
 def of_security(kafka: Mapping[str, str]) -> Finding:

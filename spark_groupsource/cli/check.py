@@ -32,7 +32,7 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
 from spark_groupsource.checkpoint.files import without_password
-from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, of_security, unreadable_files
+from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, reach, unreadable_files
 from spark_groupsource.cli.as_json import Json, json_text
 from spark_groupsource.cli.check_sink import findings_of_sink
 from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
@@ -60,8 +60,6 @@ from spark_groupsource.cli.habits import (
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
 from spark_groupsource.errors import (
-    AuthenticationFailed,
-    BrokerError,
     CheckpointUnreadable,
     GroupKafkaError,
     GroupNotFound,
@@ -173,18 +171,9 @@ def findings_of(path: Path) -> Iterator[Finding]:
     if missing := list(unreadable_files(options.kafka)):
         yield from missing
         return
-    try:
-        topics = _topics(options, read_committed=options.read_committed)
-        cluster = topics.cluster_id()
-    except OptionError as wrong:
-        yield Finding(Level.ERROR, "options", str(wrong))
-    except AuthenticationFailed as refused:
-        yield Finding(Level.ERROR, "security", str(refused))
-    except BrokerError as unreached:
-        yield Finding(Level.ERROR, "brokers", str(unreached))
-    else:
-        yield Finding(Level.OK, "brokers", f"{options.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
-        yield of_security(options.kafka)
+    topics, found = reach(options.kafka, lambda: _topics(options, read_committed=options.read_committed))
+    yield from found
+    if topics is not None:
         yield from _with_brokers(options, topics)
 
 

@@ -11,9 +11,9 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, of_security, unreadable_files
+from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, reach, unreadable_files
 from spark_groupsource.cli.findings import Finding, Level
-from spark_groupsource.errors import AuthenticationFailed, BrokerError, GroupKafkaError, OptionError
+from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.failures import failure
@@ -43,22 +43,16 @@ def findings_of_sink(path: Path) -> Iterator[Finding]:
     if missing := list(unreadable_files(options.kafka)):
         yield from missing
         return
-    try:
-        topics = Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=STEP_LIMIT_S)
-        cluster = topics.cluster_id()
-    except OptionError as wrong:
-        yield Finding(Level.ERROR, "options", str(wrong))
-    except AuthenticationFailed as refused:
-        yield Finding(Level.ERROR, "security", str(refused))
-    except BrokerError as unreached:
-        yield Finding(Level.ERROR, "brokers", str(unreached))
-    else:
-        yield Finding(Level.OK, "brokers", f"{options.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
-        yield of_security(options.kafka)
-        yield _of_topic(settings, topics)
-        if settings.exactly_once:
-            yield _of_groups(settings)
-            yield _of_transactions(settings)
+    topics, found = reach(
+        options.kafka, lambda: Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=STEP_LIMIT_S)
+    )
+    yield from found
+    if topics is None:
+        return
+    yield _of_topic(settings, topics)
+    if settings.exactly_once:
+        yield _of_groups(settings)
+        yield _of_transactions(settings)
 
 
 def _of_topic(settings: SinkSettings, topics: Topics) -> Finding:

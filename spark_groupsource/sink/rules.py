@@ -52,7 +52,7 @@ def written_before(
     has_expired = token is None and driver is not None and driver.had is not None and number in driver.had
     if (newest < 0 < batch or has_expired) and accepted != batch:
         raise BatchUnknown(
-            f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink's offsets are gone: they expire "
+            f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink has no offsets: they expire "
             "after offsets.retention.minutes (7 days by default) without a micro-batch, and are deleted with their topic. Or "
             "transactionalIdPrefix, topic or the guarantee was changed. If no micro-batch was interrupted before, or records may "
             f"be written twice, set acceptBatch={batch}: this micro-batch is then written."

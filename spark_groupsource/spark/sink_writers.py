@@ -46,7 +46,7 @@ _RUN_ID = "spark.jobGroup.id"
 
 @dataclass
 class Done(WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     prefix: str
     run: str

@@ -5,6 +5,7 @@ It runs in the query's runner and in the executors' workers, which find it throu
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -21,9 +22,10 @@ from spark_groupsource.group import fenced_commits
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
+from spark_groupsource.handoff.planner import rule_of_sharing
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query import joining
+from spark_groupsource.query import cycle, joining
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
@@ -111,6 +113,8 @@ class ChaosStreamReader(AdmissionControlReader):
             # The driver's log has the rebalances, which help to explain a run.
             logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
             _put_steps_below(self._steps, self._stream)
+            if self._stream != "A":
+                _share_tasks()
             if self._newer:
                 _write_the_next_format()
         return super()._running()
@@ -174,6 +178,11 @@ def _put_steps_below(steps: Steps, stream: str) -> None:
 
     joining.FencedCommits = SteppedFencedCommits  # type: ignore[attr-defined]
     joining.Ledger = SteppedLedger  # type: ignore[attr-defined]
+
+
+def _share_tasks() -> None:
+    """Have a task read all partitions with few records, as it does where there are many of them."""
+    cycle.rule_of_sharing = functools.partial(rule_of_sharing, least=1)  # type: ignore[attr-defined]
 
 
 def _write_the_next_format() -> None:

@@ -192,6 +192,39 @@ def test_spark_before_the_sink_can_be_any_source(spark: SparkSession, copy: Copy
     assert len(set(found)) == len(found) >= 6
 
 
+def test_sparks_own_source_into_several_topics_is_written_once_over_a_replay(
+    spark: SparkSession, copy: Copy, topic: MakeTopic, produce: Produce
+) -> None:
+    if not spark_kafka_jars():
+        pytest.skip("Spark's own source is not there for this Spark")
+    # With up to four partitions Spark's source has them in other tasks after a restart: docs/sink.md.
+    source, other = topic(6), topic(1)
+    for partition in range(6):
+        produce(source, [(None, f"{partition}-{number}") for number in range(5)], partition)
+    frame = (
+        spark.readStream.format("kafka")
+        .option("kafka.bootstrap.servers", copy.cluster.bootstrap_servers)
+        .option("subscribe", source)
+        .option("startingOffsets", "earliest")
+        .load()
+        .selectExpr("value", f"IF(partition < 3, '{copy.target}', '{other}') AS topic")
+    )
+    for _ in range(2):
+        query = (
+            frame.writeStream.format("groupkafka")
+            .option("kafka.bootstrap.servers", copy.cluster.bootstrap_servers)
+            .option("checkpointLocation", copy.checkpoint)
+            .start()
+        )
+        copy.query = query
+        query.processAllAvailable()
+        query.stop()
+        assert forget_newest_commit(copy.checkpoint) == "0"
+    for name, partitions in ((copy.target, range(3)), (other, range(3, 6))):
+        expected = sorted(f"{partition}-{number}" for partition in partitions for number in range(5))
+        assert read_committed(copy.cluster, name) == expected
+
+
 def test_the_rows_are_those_of_sparks_own_sink(spark: SparkSession, cluster: Cluster, topic: MakeTopic) -> None:
     if not spark_kafka_jars():
         pytest.skip("Spark's own sink is not there for this Spark")

@@ -80,6 +80,7 @@ pages: $(STAMP)
 # Runs the notebooks and writes their outputs into them.
 notebooks: $(STAMP) $(DELTA_STAMP)
 	$(BIN)/python -m notebooks.execute notebooks/quickstart.ipynb notebooks/quickstart.ipynb
+	$(BIN)/python -m notebooks.execute notebooks/exactly_once.ipynb notebooks/exactly_once.ipynb
 	$(DELTA_VENV)/bin/python -m notebooks.execute notebooks/delta_pipeline.ipynb notebooks/delta_pipeline.ipynb
 
 # The demo and `groupkafka top` as docs/pictures shows them, from a real run.

@@ -20,7 +20,7 @@ from tests.support.processes import CAN_LOOK, all_have_ended
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = ROOT / "notebooks"
-NAMES = ("quickstart", "delta_pipeline")
+NAMES = ("quickstart", "exactly_once", "delta_pipeline")
 DELTA_PYTHON = ROOT / ".venv-delta" / "bin" / "python"
 LIMIT_S = 900
 
@@ -81,6 +81,10 @@ def runs_as_checked_in(name: str, python: Path, folder: Path, bootstrap: str = "
 
 def test_the_quickstart_runs_from_top_to_bottom_with_a_broker_of_its_own(tmp_path: Path) -> None:
     runs_as_checked_in("quickstart", Path(sys.executable), tmp_path)
+
+
+def test_the_copy_of_a_topic_runs_from_top_to_bottom(cluster: Cluster, tmp_path: Path) -> None:
+    runs_as_checked_in("exactly_once", Path(sys.executable), tmp_path, cluster.bootstrap_servers)
 
 
 def test_the_delta_pipeline_runs_from_top_to_bottom_on_the_spark_of_delta(cluster: Cluster, tmp_path: Path) -> None:

@@ -43,6 +43,10 @@ pause. The other clients do not wait. A task asks the leader of its partition, a
 controller first.
 """
 
+RECONNECT_MS_OF_A_TOKEN = 20
+"""The same for the client that reads and commits the sink's tokens. Each task makes one, and each would wait for the pause. A
+task makes it when its producer has just spoken to the brokers, and it lives for one request: it does not storm them."""
+
 EVERY_MEMBER: Mapping[str, str] = {
     "group.protocol": "classic",
     "max.poll.interval.ms": "300000",
@@ -215,7 +219,8 @@ def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:
     Args:
         kafka: The user's `kafka.*` of a producer, translated for librdkafka.
     """
-    return client_settings({name: value for name, value in kafka.items() if name not in PRODUCER_NAMES})
+    theirs = {name: value for name, value in kafka.items() if name not in PRODUCER_NAMES}
+    return {**client_settings(theirs), **({} if RECONNECT in theirs else _reconnecting(RECONNECT_MS_OF_A_TOKEN, theirs))}
 
 
 def _reconnecting(backoff_ms: int, kafka: Mapping[str, str]) -> dict[str, str]:

@@ -56,8 +56,12 @@ class Draft:
 
 def _read(name: str, value: str) -> str:
     """Return the value in librdkafka's form: without blanks at its ends, but for a secret or a user's name."""
-    read = value if is_secret(name) or name == "sasl.username" else value.strip()
-    return read.lower() if read.lower() in (*CHOICES.get(name, ()), "true", "false") else read
+    if is_secret(name) or name == "sasl.username":
+        return value
+    read, lower = value.strip(), value.strip().lower()
+    # A group may be called TRUE: a setting that takes any text takes this one.
+    is_flag = lower in ("true", "false") and refusal(name, "neither") is not None
+    return lower if is_flag or lower in CHOICES.get(name, ()) else read
 
 
 def class_name(value: str) -> str:

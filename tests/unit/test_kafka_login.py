@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from spark_groupsource.kafka_settings.translation import translate, translation_of
@@ -114,10 +114,17 @@ def test_the_name_of_a_token_callback_is_taken_as_it_is(more: dict[str, str]) ->
     }
 
 
+def test_a_flag_may_be_in_capitals_and_a_name_is_kept_as_it_is() -> None:
+    given = {"group.id": "TRUE", "client.id": "False", "enable.ssl.certificate.verification": "FALSE"}
+    assert translate(given) == {**given, "enable.ssl.certificate.verification": "false"}
+
+
 def quoted(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
+@example("TRUE")
+@example("False")
 @given(st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(str.strip))
 def test_any_password_survives_the_quotes_of_jaas(password: str) -> None:
     jaas = f"{PLAIN} required username={quoted(password)} password={quoted(password)};"

@@ -76,6 +76,7 @@ from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 LAST_OFFSETS = 100
 """The number of offsets at a partition's end among which records are tried."""
@@ -357,7 +358,7 @@ def _of_records(
 ) -> Iterator[Finding]:
     commits = {one.partition: one.commit for one in view.partitions} if view is not None else {}
     try:
-        ends = topics.ends(partitions)
+        ends = _all_ends(topics, partitions)
         starts = topics.starts(partitions)
         ids = topics.ids({partition.topic for partition in partitions})
         # An offset or time for a partition must exist, whether the group has commits or not.
@@ -374,6 +375,19 @@ def _of_records(
         tried = FetchRange(*filled[0], max(start, end - LAST_OFFSETS), end)
     yield _of_fetch(options, tried)
     yield _of_isolation(options, partitions, ends)
+
+
+def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+    """Return the end of every partition (exclusive). Leaders that do not answer are asked again.
+
+    Raises:
+        BrokerUnavailable: A leader has not answered within STEP_LIMIT_S.
+        NotAuthorized: The user may not read a topic.
+        AuthenticationFailed: The brokers refuse the login.
+    """
+    while len(ends := topics.ends(partitions)) < len(set(partitions)):
+        time.sleep(RETRY_INTERVAL_S)
+    return ends
 
 
 def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
@@ -407,7 +421,7 @@ def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: 
             "excludes them",
         )
     try:
-        high = _topics(options, read_committed=False).ends(partitions)
+        high = _all_ends(_topics(options, read_committed=False), partitions)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "isolation", str(refused))
     held = {partition: high[partition] - end for partition, end in ends.items() if high.get(partition, end) > end}

@@ -181,7 +181,7 @@ def test_an_open_transaction_that_holds_records_back_is_a_warning(
     checked = check(query(name, plain, kafka_isolation_level="read_committed"))
     producer.abort_transaction(30)
     assert checked.exit_code == 0, checked.output
-    assert checked.level("isolation") == "warning"
+    assert checked.level("isolation") == "warning", checked.output
     assert f"block 1 offsets, in {name}-0" in checked.of("isolation")[0][2]
     closed = check(query(name, plain, kafka_isolation_level="read_committed"))
     assert closed.level("isolation") == "ok"

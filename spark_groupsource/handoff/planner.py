@@ -15,8 +15,12 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 Piece = tuple[TopicPartition, OffsetRange]
 """A range, or a part of one."""
 
-LEAST_TASKS = 16
-"""Up to so many tasks, none is shared: fewer would leave cores idle. One costs about 7 ms, most of it work of the driver."""
+LEAST_TASKS = (4, 16)
+"""Up to so many tasks, none is shared: fewer would leave cores idle. How many of these depends on the offsets."""
+
+LEAST_OFFSETS = 100
+"""Offsets for which another task is made, between the two bounds of LEAST_TASKS. A task costs about 7 ms, most of it work of the
+driver, and twice as much on busy cores: as much as 100 records of which each takes 0.1 ms."""
 
 MOST_SHARED_OFFSETS = 2_000
 """The most offsets of a shared task. It reads them in some ms: the task's fixed cost counts little then."""
@@ -110,7 +114,7 @@ def pieces(
 
 
 def rule_of_sharing(
-    ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int = LEAST_TASKS
+    ranges: Sequence[Piece], min_pieces: int | None = None, max_size: int | None = None, least: int | None = None
 ) -> Sharing | None:
     """Return how these ranges share tasks, or None if none of them does.
 
@@ -118,8 +122,11 @@ def rule_of_sharing(
         ranges: See `tasks`.
         min_pieces: See `tasks`.
         max_size: See `tasks`.
-        least: The least number of tasks, if `min_pieces` is not higher.
+        least: The least number of tasks, if `min_pieces` is not higher. None: one for every LEAST_OFFSETS, within LEAST_TASKS.
     """
+    if least is None:
+        fewest, most = LEAST_TASKS
+        least = min(most, max(fewest, -(-sum(offsets.size for _, offsets in ranges) // LEAST_OFFSETS)))
     rule = Sharing(max(least, min_pieces or 0), MOST_SHARED_OFFSETS, SMALL_OFFSETS)
     return rule if any(len(task) > 1 for task in tasks(ranges, min_pieces, max_size, rule)) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from random import Random
 from types import MappingProxyType
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -129,14 +130,21 @@ class TestTasks:
     def test_without_a_rule_each_piece_is_one(self) -> None:
         assert tasks(few(40), 50, 2) == [(piece,) for piece in pieces(few(40), 50, 2)]
 
-    def test_up_to_sixteen_are_not_shared(self) -> None:
-        assert rule_of_sharing(few(16)) is None
-        assert rule_of_sharing([*few(16), (tp(16), OffsetRange(5, 5))]) is None
+    def test_up_to_four_are_not_shared(self) -> None:
+        assert rule_of_sharing(few(4)) is None
+        assert rule_of_sharing([*few(4), (tp(4), OffsetRange(5, 5))]) is None
 
-    def test_more_small_ranges_share_sixteen(self) -> None:
+    def test_small_ranges_share_four(self) -> None:
         rule = rule_of_sharing(few(64))
-        assert rule == (16, 2_000, 500)
-        assert [len(task) for task in tasks(few(64), sharing=rule)] == [4] * 16
+        assert rule == (4, 2_000, 500)
+        assert [len(task) for task in tasks(few(64), sharing=rule)] == [16] * 4
+
+    @pytest.mark.parametrize(("size", "count"), [(20, 4), (21, 5), (50, 10), (80, 16), (500, 16)])
+    def test_one_more_is_made_for_every_hundred_offsets_up_to_sixteen(self, size: int, count: int) -> None:
+        assert len(tasks(few(20, size), sharing=rule_of_sharing(few(20, size)))) == count
+
+    def test_sixteen_with_a_hundred_offsets_each_are_not_shared(self) -> None:
+        assert rule_of_sharing(few(16, 100)) is None
 
     def test_there_are_more_if_the_offsets_of_sixteen_would_be_too_many(self) -> None:
         ranges = few(256, 400)

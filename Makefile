@@ -20,7 +20,7 @@ RELEASE_STAMP := $(RELEASE_VENV)/.installed
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-planning bench-coordinator clean
+.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -154,6 +154,14 @@ bench-sink: $(BENCH_STAMP)
 # Many partitions with a few records each, beside 4 partitions.
 bench-wide: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks.wide $(BENCH)
+
+# What a query costs while it has nothing to read.
+bench-idle: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks.idle $(BENCH)
+
+# The connections and log lines of a query whose brokers are away, and how long a start takes.
+bench-reconnecting: $(STAMP)
+	@$(BIN)/python -m benchmarks.reconnecting $(BENCH)
 
 # Planning with 1,000 and 10,000 partitions, beside the broker's own answers.
 bench-planning: $(STAMP)

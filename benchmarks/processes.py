@@ -91,6 +91,18 @@ def _is_worker(pid: int) -> bool:
         return False
 
 
+def drivers_python_memory(without: Iterable[int]) -> int:
+    """Return the resident memory in bytes of the largest of the driver's Python processes: of a query's runner.
+
+    `without`: pids that are left out, with all below them.
+    """
+    found = 0
+    for pid in _tree(set(without)) - {os.getpid()}:
+        if _name(_PROC / str(pid)) != "java" and not _is_worker(pid):
+            found = max(found, _status(pid).get("VmRSS", 0))
+    return found
+
+
 class PeakMemory:
     """Watches the peak memory of all processes below this one from `__enter__` to `__exit__`; then `peaks` is set."""
 
@@ -175,14 +187,17 @@ def _cpu_ticks(pid: int) -> int:
 
 
 def _peak(pid: int) -> tuple[str, int] | None:
+    found = _status(pid)
+    return (_name(_PROC / str(pid)), found["VmHWM"]) if "VmHWM" in found else None
+
+
+def _status(pid: int) -> dict[str, int]:
+    """Return what `status` says of a process's memory, in bytes; nothing if it has ended."""
     try:
         lines = (_PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
-        return None
-    values = dict(line.split(":\t", 1) for line in lines if ":\t" in line)
-    if "VmHWM" not in values:
-        return None
-    return values["Name"], int(values["VmHWM"].split()[0]) * _KB
+        return {}
+    return {line.split(":")[0]: int(line.split()[1]) * _KB for line in lines if line.startswith("Vm")}
 
 
 def _forget_peak(pid: int) -> None:

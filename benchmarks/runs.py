@@ -16,7 +16,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from benchmarks.processes import EXECUTOR, CpuByPart, PeakMemory, Peaks, cpu_seconds
+from benchmarks.processes import EXECUTOR, CpuByPart, PeakMemory, Peaks, cpu_seconds, drivers_python_memory
 from benchmarks.topics import Load
 from devtools.broker import Cluster
 
@@ -152,6 +152,34 @@ class Runs:
             query.stop()
         return times()[warm_up : warm_up + batches]
 
+    def idle(self, source: str, interval: str | None, warm_up: float, seconds: float) -> tuple[dict[str, float], int]:
+        """Run a query that has nothing to read, after it has read one record.
+
+        Args:
+            source: What is read.
+            interval: The trigger's, as Spark takes it. None: triggers as fast as they go.
+            warm_up: Seconds from the first record that do not count.
+            seconds: How long is measured.
+
+        Returns:
+            The CPU seconds of each part of the work, and the resident memory of the largest of the driver's Python processes in
+            bytes: of the query's runner, if it has one.
+        """
+        topic = f"idle-{next(_numbers)}"
+        self._cluster.create_topic(topic, 4)
+        query = self._start(source, ALL, topic, "noop", {"startingOffsets": "earliest"}, endless=True, interval=interval)
+        producer = Producer({"bootstrap.servers": self._cluster.bootstrap_servers})
+        producer.produce(topic, b"x")
+        producer.flush(60)
+        try:
+            _until(query, lambda: bool(_progress_with_rows(query)))
+            time.sleep(warm_up)
+            parts = CpuByPart(self._broker)
+            time.sleep(seconds)
+            return parts.seconds(), drivers_python_memory(self._broker)
+        finally:
+            query.stop()
+
     def plain_consume(self, load: Load) -> Cost:
         """Run confluent-kafka's own `consume` in a loop, without Spark: the best case for a reader of `Message` objects."""
         starts = load.last(load.records // _PARTS["plain"])
@@ -177,7 +205,15 @@ class Runs:
         return Cost(rows, seconds, cpu)
 
     def _start(
-        self, source: str, columns: str, topic: str, sink: str, more: dict[str, str], *, endless: bool = False
+        self,
+        source: str,
+        columns: str,
+        topic: str,
+        sink: str,
+        more: dict[str, str],
+        *,
+        endless: bool = False,
+        interval: str | None = None,
     ) -> StreamingQuery:
         # The group must be new: this source would go on at the group's committed offsets.
         name = f"run-{uuid.uuid4()}"
@@ -200,6 +236,8 @@ class Runs:
         writer = frame.writeStream.format(sink).option("checkpointLocation", str(self._folder / name / "checkpoint"))
         if sink != "noop":
             writer = writer.option("path", str(self._folder / name / "out"))
+        if interval is not None:
+            writer = writer.trigger(processingTime=interval)
         return (writer if endless else writer.trigger(availableNow=True)).start()
 
     def _write(self, topic: str, per_s: float, stop: threading.Event) -> None:

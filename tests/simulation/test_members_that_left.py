@@ -46,7 +46,7 @@ def beside_an_idle_consumer() -> CommitRecord:
 
     def wanted(action: Action) -> bool:
         if action[0] == "move":
-            return action[1] == 0 and action[2] != idle
+            return bool(action[1] == 0 and action[2] != idle)
         return action != ("start", "A") and action[0] not in {"other reads", "other commits"}
 
     take(world, wanted, lambda: False)

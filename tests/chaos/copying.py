@@ -1,4 +1,4 @@
-"""`make chaos-sink`: two queries of one group copy a live topic into another, while drivers and workers are killed at random.
+"""`make chaos-sink`: two queries of one group copy a live topic into another; drivers, workers and brokers are killed at random.
 
 At the end a reader of committed records counts: each record is there once. The reader is librdkafka with
 `isolation.level=read_committed`.
@@ -17,18 +17,23 @@ from collections import Counter
 from pathlib import Path
 
 import click
-from confluent_kafka import Producer
+from confluent_kafka import KafkaException, Producer
 
 from devtools.broker import Cluster
+from devtools.broker.ready import quiet_client
 from tests.support.committed import read_committed
 from tests.support.group_offsets import total_lag
 from tests.support.processes import processes_with
 from tests.support.spark_process import SparkProcess
+from tests.support.waiting import until
 
 SOURCE, TARGET, GROUP = "orders", "copies", "copying"
 PARTITIONS = 4
 RECORDS_A_SECOND = 500
 END_LIMIT_S = 300.0
+IN_SYNC_LIMIT_S = 180.0
+BROKERS_SHARE = 0.15
+"""How many of the kills hit a broker, if there are three."""
 MARK = f"COPYING_{os.getpid()}"
 """Stands in the environment of all processes of a query."""
 
@@ -92,14 +97,35 @@ class Queries:
         workers = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
         kind, among = ("worker", workers) if workers and chance.random() < 0.5 else ("driver", drivers)
         if not among:
-            return f"{name} has no {kind} yet"
+            return "nothing yet"
         os.kill(chance.choice(among), signal.SIGKILL)
-        return f"{name}: a {kind} is killed"
+        return f"a {kind} is killed"
 
     def close(self) -> None:
         """Kill both."""
         for process in self._running.values():
             process.close()
+
+
+def kill_broker(cluster: Cluster, chance: random.Random, queries: Queries) -> str:
+    """Kill a broker with SIGKILL, and start it again. It leads partitions, and coordinates groups and transactions."""
+    node = chance.choice(cluster.nodes)
+    node.kill()
+    time.sleep(chance.uniform(1, 15))
+    queries.keep_running()
+    node.start()
+    # Before another one is killed: a partition with one replica in sync takes no records.
+    until(lambda: in_sync(cluster), "all replicas are in sync again", IN_SYNC_LIMIT_S)
+    return "a broker is killed"
+
+
+def in_sync(cluster: Cluster) -> bool:
+    """Return whether every replica of every partition is in sync, as far as a broker answers."""
+    try:
+        topics = quiet_client(cluster.bootstrap_servers).list_topics(timeout=30).topics.values()
+    except KafkaException:
+        return False
+    return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
 
 def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
@@ -117,24 +143,28 @@ def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
 @click.command()
 @click.option("--minutes", default=3.0, show_default=True, help="For how long processes are killed.")
 @click.option("--seed", default=0, show_default=True, help="Which are killed, and when.")
+@click.option(
+    "--nodes", default=3, show_default=True, type=click.IntRange(1, 3), help="Brokers: 1 or 3. With 3 they are killed, too."
+)
 @click.option("--every", default=6.0, show_default=True, help="Seconds between two kills, on average.")
-def main(minutes: float, seed: int, every: float) -> None:
+def main(minutes: float, seed: int, nodes: int, every: float) -> None:
     """Kill, wait for the rest to be copied, and count."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster() as cluster:
+    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster(nodes=nodes) as cluster:
         for topic in (SOURCE, TARGET):
-            cluster.create_topic(topic, PARTITIONS)
+            cluster.create_topic(topic, PARTITIONS, {"min.insync.replicas": str(min(2, nodes))})
         ends, sent, kills = threading.Event(), [0], Counter[str]()
         writer = threading.Thread(target=produce, args=(cluster, ends, sent), daemon=True)
         queries = Queries(cluster, Path(folder))
         try:
             queries.keep_running()
             writer.start()
-            until = time.monotonic() + 60 * minutes
-            while time.monotonic() < until:
+            over = time.monotonic() + 60 * minutes
+            while time.monotonic() < over:
                 time.sleep(chance.uniform(0.5, 2 * every))
-                done = queries.kill(chance)
-                kills[done.partition(": ")[2] or "nothing yet"] += 1
+                hits_broker = nodes > 1 and chance.random() < BROKERS_SHARE
+                done = kill_broker(cluster, chance, queries) if hits_broker else queries.kill(chance)
+                kills[done] += 1
                 queries.keep_running()
             ends.set()
             writer.join()

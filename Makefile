@@ -173,4 +173,4 @@ bench-coordinator: $(STAMP)
 	@$(BIN)/python -m benchmarks.coordinator $(BENCH)
 
 clean:
-	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) $(RELEASE_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/fetch/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(BENCH_VENV) $(DELTA_VENV) $(RELEASE_VENV) .venv-spark-* .venv-lower-bounds build dist *.egg-info spark_groupsource/*/*.so spark-warehouse .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,7 +1,8 @@
 """`make bench-sink`: rows a second into Kafka, with transactions, beside Spark's own sink; and what a small micro-batch costs.
 
 The rows come from Spark's source `rate-micro-batch`, in four tasks. All sinks write the same rows, in turn, and the time of a
-micro-batch is Spark's `addBatch`.
+micro-batch is Spark's `addBatch`. The ceiling is a Python sink that drops its rows: what is left is Spark's way into a Python
+worker, which no Python sink can do without.
 """
 
 from __future__ import annotations
@@ -9,12 +10,15 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
+import pyarrow as pa
 from pyspark.sql import SparkSession
+from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
@@ -29,6 +33,7 @@ SINKS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "exactly-once": ("groupkafka", {}),
     "at-least-once": ("groupkafka", {"deliveryGuarantee": "at-least-once"}),
     "spark": ("kafka", {}),
+    "ceiling": ("dropping", {}),
 }
 ROWS = {100: 1_000_000, 1_000: 200_000}
 """Rows of a micro-batch, by the size of a value in bytes."""
@@ -37,13 +42,49 @@ SMALL_ROWS = 40
 WARM_UP = 2
 
 
+class DroppingDataSource(DataSource):
+    """A sink that drops its rows."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return the name for `format`."""
+        return "dropping"
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
+        """Return the writer."""
+        return _DroppingWriter()
+
+
+class _DroppingWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is to be done."""
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
+        """Nothing is to be done."""
+
+
 @click.command()
 @click.option("--placement", default="busy", show_default=True, type=click.Choice(list(PLACEMENTS)))
 @click.option("--rounds", default=5, show_default=True, help="Measured micro-batches of each sink; unmeasured ones come first.")
 @click.option("--scale", default=1.0, show_default=True, help="How many of the usual rows are written.")
 @click.option("--codec", "codecs", multiple=True, default=("none", "lz4"), show_default=True)
+@click.option("--bytes", "sizes", multiple=True, type=int, default=tuple(ROWS), show_default=True, help="Of a row's value.")
+@click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark session.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-sink.json"), show_default=True)
-def main(placement: str, rounds: int, scale: float, codecs: Sequence[str], output: Path) -> None:
+def main(
+    placement: str,
+    rounds: int,
+    scale: float,
+    codecs: Sequence[str],
+    sizes: Sequence[int],
+    settings: Sequence[str],
+    output: Path,
+) -> None:
     """Print medians, and the ratio to Spark's own sink in the same rounds."""
     console = Console(width=120)
     place = PLACEMENTS[placement]()
@@ -52,9 +93,12 @@ def main(placement: str, rounds: int, scale: float, codecs: Sequence[str], outpu
     with tempfile.TemporaryDirectory() as name, starting_on(place.broker), broker as cluster:
         with starting_on(place.spark):
             spark = open_session(place.cores, Path(name), "")
-        for size, usual in ROWS.items():
+        spark.dataSource.register(DroppingDataSource)
+        for key, _, value in (one.partition("=") for one in settings):
+            spark.conf.set(key, value)
+        for size in sizes:
             for codec in codecs:
-                rows = int(usual * scale)
+                rows = int(ROWS[size] * scale)
                 times = in_turn(spark, cluster, Path(name), size, rows, codec, rounds)
                 results["runs"].append({"bytes": size, "codec": codec, "rows": rows, "ms": times})
                 show(console, f"{place.name}: {rows:,} rows of {size} B, {codec}", rows, times)

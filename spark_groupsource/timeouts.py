@@ -58,6 +58,12 @@ CONNECT_S = 5.0
 FULL_QUEUE_S = 1.0
 """How long a task fills the producer's queue in one call, without looking for Python's signals."""
 
+FULL_QUEUE_POLL_S = 0.005
+"""While the pure Python producer's queue is full, how long it is polled before the next try."""
+
+FLUSH_S = 0.1
+"""How long a task waits for deliveries in one call, before it looks for rows that were refused."""
+
 # Trying again.
 
 RETRY_INTERVAL_S = 0.1
@@ -152,6 +158,9 @@ UNHEARD_S = 10.0
 
 REPORTED_WITHIN_S = 3.0
 """A micro-batch is reported up to a second after its commit log is written; after so long a report will not come."""
+
+DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
+"""How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""
 
 AT_STOP_S = 2.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""

@@ -20,9 +20,7 @@ from pathlib import Path
 
 from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.handoff.commit_record import STREAM_NAME
-
-KEPT_S = 7 * 24 * 3600.0
-"""Seconds that a file stays which nobody has replaced. A stream that reports again makes a new one."""
+from spark_groupsource.timeouts import DRIVER_REPORTS_KEPT_S
 
 _LONGEST = 200
 
@@ -108,7 +106,7 @@ class PrivateFolder:
         self._has_removed_old = True
         for path in self.folder.iterdir():
             with suppress(OSError):
-                if time.time() - path.lstat().st_mtime > KEPT_S:
+                if time.time() - path.lstat().st_mtime > DRIVER_REPORTS_KEPT_S:
                     path.unlink()
 
 

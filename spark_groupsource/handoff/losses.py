@@ -273,7 +273,7 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
     """
     if losses:
         raise DataLossError(
-            f"Records that should be read are no longer in Kafka:{_listed(losses)}\n"
+            f"Records that should be read are no longer in Kafka:{_lines_of(losses)}\n"
             "To go on without them, set failOnDataLoss to false. A topic that was created again is then read from its beginning, "
             "a log that starts higher from its start, and a log that was cut from its end. `groupkafka reset-offsets` moves a "
             "group to other offsets, once all its members are stopped."
@@ -288,13 +288,13 @@ def refuse_target(losses: Sequence[PartitionLoss]) -> None:
     """
     if losses:
         raise DataLossError(
-            f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_listed(losses)}\n"
+            f"Records that Trigger.AvailableNow planned to read when it started are no longer in Kafka:{_lines_of(losses)}\n"
             "This ends the run with any value of failOnDataLoss. The next run fixes a new target, and failOnDataLoss decides "
             "whether it goes on without the lost records."
         )
 
 
-def _listed(losses: Sequence[PartitionLoss]) -> str:
+def _lines_of(losses: Sequence[PartitionLoss]) -> str:
     more = f"\n  and {len(losses) - MOST_LISTED} more partitions" if len(losses) > MOST_LISTED else ""
     return "".join(f"\n  {loss}" for loss in losses[:MOST_LISTED]) + more
 

@@ -16,15 +16,13 @@ from spark_groupsource.fetch.native_client import NativeClient, decoded
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
-from spark_groupsource.timeouts import FULL_QUEUE_S
+from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_S
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` messages of librdkafka."""
 
 _DROP = 0x1 | 0x2
 """To `rd_kafka_purge`: what is queued and what is in flight."""
-
-_FLUSH_MS = 100
 
 
 class NativeProducer(NativeClient):
@@ -86,7 +84,7 @@ class NativeProducer(NativeClient):
 
     def flush(self) -> None:
         """See `Producer`."""
-        while self._kafka.flush(self._handle, _FLUSH_MS):
+        while self._kafka.flush(self._handle, _ms(FLUSH_S)):
             self._refuse_undelivered()
         self._refuse_undelivered()
 

@@ -16,9 +16,7 @@ from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_ha
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
-
-_FLUSH_S = 0.1
-_FULL_S = 0.005
+from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S
 
 
 class _Row(NamedTuple):
@@ -88,7 +86,7 @@ class PureProducer:
         for row in self._rows(rows):
             self._add(row)
             while not self._enqueued(row):
-                self._producer.poll(_FULL_S)
+                self._producer.poll(FULL_QUEUE_POLL_S)
                 self._refuse_undelivered()
         self._producer.poll(0)
         self._refuse_undelivered()
@@ -105,7 +103,7 @@ class PureProducer:
 
     def flush(self) -> None:
         """See `Producer`."""
-        while self._producer.flush(_FLUSH_S):
+        while self._producer.flush(FLUSH_S):
             self._refuse_undelivered()
         self._refuse_undelivered()
 

@@ -66,6 +66,7 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
     tokens = Tokens(settings.requests, prefix, settings.topic)
     writer = _Writer(settings, attempt, name, producer)
     try:
+        tokens.look_for(attempt.task)
         return writer.write(tokens, rows)
     except KafkaException as failed:
         raise failure(failed.args[0], writer.doing, producer.errors) from None

@@ -1,4 +1,4 @@
-"""`groupkafka demo`, run as a user runs it, and the count at its end."""
+"""`make demo`, run as a user runs it, and the count at its end."""
 
 from __future__ import annotations
 

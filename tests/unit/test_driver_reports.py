@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.checkpoint.driver_reports import KEPT_S, DriverReports
+from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.timeouts import DRIVER_REPORTS_KEPT_S
 
 STREAM = "0123456789abcdef"
 
@@ -94,7 +95,7 @@ def test_old_reports_are_removed_with_the_first_report_of_a_process(reports: Dri
     reports.write("old", 1)
     reports.write("new", 1)
     (old,) = [file for file in reports.folder.iterdir() if file.name.endswith("-old")]
-    long_ago = time.time() - KEPT_S - 60
+    long_ago = time.time() - DRIVER_REPORTS_KEPT_S - 60
     os.utime(old, (long_ago, long_ago))
     reports.write("new", 2)
     assert reports.read("old") == 1, "a later report looks at nothing else"

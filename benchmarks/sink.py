@@ -10,18 +10,16 @@ from __future__ import annotations
 import json
 import statistics
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.dropping import DroppingDataSource
 from benchmarks.environment import environment
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
@@ -40,32 +38,8 @@ ROWS = {100: 1_000_000, 1_000: 200_000}
 
 SMALL_ROWS = 40
 WARM_UP = 2
-
-
-class DroppingDataSource(DataSource):
-    """A sink that drops its rows."""
-
-    @classmethod
-    def name(cls) -> str:
-        """Return the name for `format`."""
-        return "dropping"
-
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
-        """Return the writer."""
-        return _DroppingWriter()
-
-
-class _DroppingWriter(DataSourceStreamArrowWriter):
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        for _ in iterator:
-            pass
-        return WriterCommitMessage()
-
-    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is to be done."""
-
-    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Nothing is to be done."""
+FIRST_WARM_UP = 5
+"""The JVM's compiler is busy during a session's first rounds."""
 
 
 @click.command()
@@ -96,13 +70,15 @@ def main(
         spark.dataSource.register(DroppingDataSource)
         for key, _, value in (one.partition("=") for one in settings):
             spark.conf.set(key, value)
+        warm_up = FIRST_WARM_UP
         for size in sizes:
             for codec in codecs:
                 rows = int(ROWS[size] * scale)
-                times = in_turn(spark, cluster, Path(name), size, rows, codec, rounds)
+                times = in_turn(spark, cluster, Path(name), size, rows, codec, (warm_up, rounds))
+                warm_up = WARM_UP
                 results["runs"].append({"bytes": size, "codec": codec, "rows": rows, "ms": times})
                 show(console, f"{place.name}: {rows:,} rows of {size} B, {codec}", rows, times)
-        times = in_turn(spark, cluster, Path(name), 100, SMALL_ROWS, "none", 4 * rounds)
+        times = in_turn(spark, cluster, Path(name), 100, SMALL_ROWS, "none", (WARM_UP, 4 * rounds))
         results["runs"].append({"bytes": 100, "codec": "none", "rows": SMALL_ROWS, "ms": times})
         show(console, f"{place.name}: {SMALL_ROWS} rows of 100 B", SMALL_ROWS, times)
         spark.stop()
@@ -111,17 +87,18 @@ def main(
 
 
 def in_turn(
-    spark: SparkSession, cluster: Cluster, folder: Path, size: int, rows: int, codec: str, rounds: int
+    spark: SparkSession, cluster: Cluster, folder: Path, size: int, rows: int, codec: str, rounds: tuple[int, int]
 ) -> dict[str, list[int]]:
-    """Run micro-batches of each sink in turn. Return the times of the measured ones, in ms."""
+    """Run micro-batches of each sink in turn: some that do not count, and then measured ones. Return their times in ms."""
+    warm_up, measured = rounds
     found: dict[str, list[int]] = {sink: [] for sink in SINKS}
     label = f"{size}-{rows}-{codec}"
     for sink in SINKS:
         cluster.create_topic(f"{label}-{sink}", TASKS)
-    for number in range(WARM_UP + rounds):
+    for number in range(warm_up + measured):
         for sink, times in found.items():
             took = one(spark, cluster, folder / f"{label}-{sink}", f"{label}-{sink}", sink, size, rows, codec)
-            if number >= WARM_UP:
+            if number >= warm_up:
                 times.append(took)
     return found
 

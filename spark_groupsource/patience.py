@@ -24,6 +24,13 @@ def cut_believed_after_s(poll_timeout_ms: int) -> float:
     return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
 
 
+def doubled(first_s: float, most_s: float) -> Iterator[float]:
+    """Yield the first time, and then twice the last one each time, up to the longest."""
+    while True:
+        yield first_s
+        first_s = min(2 * first_s, most_s)
+
+
 class Deadline:
     """A moment until which something is tried. It is only read, so any thread may use it."""
 

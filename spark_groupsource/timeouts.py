@@ -61,8 +61,9 @@ FULL_QUEUE_S = 1.0
 FULL_QUEUE_POLL_S = 0.005
 """While the pure Python producer's queue is full, how long it is polled before the next try."""
 
-FLUSH_S = 0.1
-"""How long a task waits for deliveries in one call, before it looks for rows that were refused."""
+FLUSH_S = (0.001, 0.1)
+"""How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.
+Deliveries are not reported one by one, and librdkafka looks every 10 ms whether all are there, and when a call ends."""
 
 # Trying again.
 

@@ -13,6 +13,7 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch.native_api import PRODUCER, ColumnStruct, OutletStruct, RowsStruct, native
 from spark_groupsource.fetch.native_client import NativeClient, decoded
+from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
@@ -84,7 +85,8 @@ class NativeProducer(NativeClient):
 
     def flush(self) -> None:
         """See `Producer`."""
-        while self._kafka.flush(self._handle, _ms(FLUSH_S)):
+        waits = doubled(*FLUSH_S)
+        while self._kafka.flush(self._handle, _ms(next(waits))):
             self._refuse_undelivered()
         self._refuse_undelivered()
 

@@ -12,6 +12,7 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
+from spark_groupsource.patience import doubled
 from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
@@ -103,7 +104,8 @@ class PureProducer:
 
     def flush(self) -> None:
         """See `Producer`."""
-        while self._producer.flush(FLUSH_S):
+        waits = doubled(*FLUSH_S)
+        while self._producer.flush(next(waits)):
             self._refuse_undelivered()
         self._refuse_undelivered()
 

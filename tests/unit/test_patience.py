@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
-from spark_groupsource.patience import Deadline, Failures, Retries
+from spark_groupsource.patience import Deadline, Failures, Retries, doubled
 from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 
@@ -148,3 +150,7 @@ def test_pauses_between_attempts_grow_from_a_short_first_one(time: Time) -> None
 
     assert at[:3] == pytest.approx([0, 0.5, 1.05])
     assert at[-1] - at[-2] == pytest.approx(1)
+
+
+def test_times_are_doubled_up_to_the_longest() -> None:
+    assert list(itertools.islice(doubled(1, 10), 6)) == [1, 2, 4, 8, 10, 10]

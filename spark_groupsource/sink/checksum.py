@@ -9,6 +9,9 @@ from collections.abc import Sequence
 
 _FACTOR = 0x9E3779B97F4A7C15
 _MASK = 2**64 - 1
+_LANES = 4
+_STRIDE = 8 * _LANES
+"""Bytes that are mixed four words at a time, in lanes of their own."""
 
 ANY_PARTITION = -1
 """The partition of a row that names none."""
@@ -35,7 +38,15 @@ def _with_bytes(found: int, content: bytes | None) -> int:
     if content is None:
         return _mixed(found, _MASK)
     found = _mixed(found, len(content))
-    for at in range(0, len(content), 8):
+    whole = len(content) - len(content) % _STRIDE
+    if whole:
+        lanes = [(found + lane) & _MASK for lane in range(_LANES)]
+        for at in range(0, whole, 8):
+            lane = at // 8 % _LANES
+            lanes[lane] = _mixed(lanes[lane], int.from_bytes(content[at : at + 8], "little"))
+        for each in lanes:
+            found = _mixed(found, each)
+    for at in range(whole, len(content), 8):
         found = _mixed(found, int.from_bytes(content[at : at + 8], "little"))
     return found
 

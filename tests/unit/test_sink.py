@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from spark_groupsource.errors import (
     TokenUnreadable,
 )
 from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
 from spark_groupsource.sink.columns import check_columns, rows_of
 from spark_groupsource.sink.native_producer import NativeProducer
 from spark_groupsource.sink.pure_producer import PureProducer
@@ -239,6 +241,20 @@ class TestTheChecksum:
         if wide:
             batch = batch.set_column(names.index("value"), "value", batch["value"].cast(pa.large_string()))
         assert counted(batch) == counted(batch, native=False) != Written(4, 0)
+
+    def test_is_the_same_for_every_size(self) -> None:
+        for size in range(140):
+            batch = pa.RecordBatch.from_pydict({"value": [bytes(range(size))]})
+            assert counted(batch) == counted(batch, native=False)
+
+    def test_depends_on_the_place_of_each_word(self) -> None:
+        words = [bytes([number] * 8) for number in range(9)]
+        values = [b"".join(words)]
+        for one, other in itertools.combinations(range(len(words)), 2):
+            swapped = list(words)
+            swapped[one], swapped[other] = words[other], words[one]
+            values.append(b"".join(swapped))
+        assert len({row_hash("t", ANY_PARTITION, None, value) for value in values}) == len(values)
 
     def test_of_a_slice_is_that_of_its_rows(self) -> None:
         batch = pa.RecordBatch.from_pydict(TABLE)

@@ -45,7 +45,7 @@ demo: $(DEMO_STAMP)
 broker: $(DEMO_STAMP)
 	@$(BIN)/python -m devtools.broker $(BROKER)
 
-# Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/test_planner.py` runs a file, a folder or,
+# Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/handoff/test_planner.py` runs a file, a folder or,
 # with `::name` after the path, one test.
 # All tests run in two processes, since most of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)

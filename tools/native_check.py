@@ -18,7 +18,7 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # The sanitizers do not write through Python. With pytest's capture of file descriptors, a crash would lose their report.
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 TESTS = (
-    [*PYTEST, str(PROJECT / "tests/unit/test_native_intake.py"), str(PROJECT / "tests/unit/test_sink.py")],
+    [*PYTEST, str(PROJECT / "tests/unit/fetch/test_native_intake.py"), str(PROJECT / "tests/unit/sink/test_sink.py")],
     [*PYTEST, str(PROJECT / "tests/kafka/sink"), "-k", "native"],
     [*PYTEST, str(PROJECT / "tests/kafka/fetch"), "-k", "native or both_readers"],
 )

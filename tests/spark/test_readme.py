@@ -1,6 +1,6 @@
 """Every command and every line of code in README.md does what it says, and so does the program of docs/api.md.
 
-tests/unit/test_page_commands.py lists which test runs which command.
+tests/unit/pages/test_page_commands.py lists which test runs which command.
 """
 
 from __future__ import annotations

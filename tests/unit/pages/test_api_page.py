@@ -10,7 +10,7 @@ from pathlib import Path
 import spark_groupsource
 from spark_groupsource import GroupKafkaDataSource, LagListener, LagSnapshot, read_properties, register
 
-PAGE = (Path(__file__).parents[2] / "docs" / "api.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 
 
 def section(name: str) -> str:

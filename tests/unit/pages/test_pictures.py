@@ -8,7 +8,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 NAMESPACES = {"http://www.w3.org/2000/svg", "http://www.w3.org/XML/1998/namespace"}
 

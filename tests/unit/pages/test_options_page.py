@@ -15,7 +15,7 @@ from spark_groupsource.options.model import DESCRIBED, Options
 from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
 from tools.pages import with_options_of_sink, with_rows
 
-PAGE = (Path(__file__).parents[2] / "docs" / "options.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
 REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
 
 Use = Literal["stream", "batch"]
@@ -65,7 +65,7 @@ def test_the_rows_of_the_options_are_what_their_fields_say() -> None:
 
 
 def test_the_table_of_the_sinks_options_is_what_their_fields_say() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "sink.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "sink.md").read_text(encoding="utf-8")
     assert with_options_of_sink(page) == page, "run `make pages`"
     assert all(f"\n| `{option}` | " in page for option in DESCRIBED_OF_SINK)
 

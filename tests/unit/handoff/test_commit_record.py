@@ -26,7 +26,7 @@ from spark_groupsource.handoff.commit_record import (
 )
 from spark_groupsource.partition import OffsetRange
 
-FORMATS = Path(__file__).parent / "formats"
+FORMATS = Path(__file__).parents[1] / "formats"
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 STREAM = "0f3c9d2a7b615e48"
 OTHER = "a91d0c77e2b4f635"

@@ -21,7 +21,7 @@ from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
 
-PAGE = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = {
     heading: [json.loads(block) for block in re.findall(r"```json\n(.*?)```", section, re.DOTALL)]
     for heading, _, section in (part.partition("\n") for part in PAGE.split("\n## ")[1:])

@@ -75,7 +75,7 @@ print(type(source.streamReader(source.schema())).__name__)
 """
 
 
-TOP_LEVEL = Path(__file__).parents[2] / "spark_groupsource" / "top_level"
+TOP_LEVEL = Path(__file__).parents[3] / "spark_groupsource" / "top_level"
 
 # As Spark looks for sources: it has imported the base class by then.
 LOADED = f"""

@@ -10,7 +10,7 @@ import pytest
 from spark_groupsource.options.model import DESCRIBED
 from tools import wheels
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 COMPARED, PLATFORMS = (ROOT / "docs" / "compatibility.md").read_text(encoding="utf-8").split("\n## Platforms\n")
 LINES = [line for line in COMPARED.splitlines() if line.startswith("| ") and not re.match(r"\| (option|behaviour) \|", line)]
 TEST = re.compile(r"`(tests/\S+\.py)::(test_\w+)`")

@@ -33,7 +33,7 @@ from tests.support.scraping import scraped, scraped_from
 from tests.support.waiting import until
 from tools.pages import with_metrics
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "conf" / "grafana-dashboard.json").read_text(encoding="utf-8"))
 NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "g", "subscribe": "t"}

@@ -15,9 +15,9 @@ from spark_groupsource.kafka_settings.tables import (
 )
 from spark_groupsource.kafka_settings.translation import translation_of
 from tests.support.kafka_settings import PLAIN, SASL_SSL, refusal
-from tests.unit import test_kafka_key_stores, test_kafka_login, test_kafka_settings
+from tests.unit.kafka_settings import test_key_stores, test_login, test_translation
 
-REFUSALS = {**test_kafka_settings.REFUSALS, **test_kafka_login.REFUSALS, **test_kafka_key_stores.REFUSALS}
+REFUSALS = {**test_translation.REFUSALS, **test_login.REFUSALS, **test_key_stores.REFUSALS}
 
 
 SECRETS = sorted(

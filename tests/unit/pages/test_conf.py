@@ -21,7 +21,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.sink_model import SinkOptions
 
-CONF = Path(__file__).parents[2] / "conf"
+CONF = Path(__file__).parents[3] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}
 BUNDLE = yaml.safe_load((CONF / "databricks" / "databricks.yml").read_text())
 JOBS = yaml.safe_load((CONF / "databricks" / "resources" / "orders.yml").read_text())["resources"]

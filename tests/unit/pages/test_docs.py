@@ -18,7 +18,7 @@ from markdown_it.token import Token
 from spark_groupsource import errors
 from spark_groupsource.cli.main import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "spark_groupsource"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
 OPERATIONS = ROOT / "docs" / "operations.md"

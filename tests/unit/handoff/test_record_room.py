@@ -18,7 +18,7 @@ from spark_groupsource.handoff.commit_record import (
 )
 from spark_groupsource.handoff.rules import Stream, adopt, alive, claim, evidence, with_room
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from tests.unit.test_handoff_rules import LOGGED, NOW, ORDERS, record
+from tests.unit.handoff.test_rules import LOGGED, NOW, ORDERS, record
 
 
 def crowded(count: int, *, stream: str = "me", claimed: tuple[tuple[int, int], ...] = ()) -> CommitRecord:

@@ -15,7 +15,7 @@ from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, 
 from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
-FORMATS = Path(__file__).parent / "formats"
+FORMATS = Path(__file__).parents[1] / "formats"
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 GROUP = "orders-to-lake"
 

@@ -64,10 +64,13 @@ class PureProducer:
         self._used: set[str] = set()
         self._written = Written(0, 0)
 
-    def connect(self, timeout_s: float) -> None:
+    def connect(self, timeout_s: float) -> bool:
         """See `Producer`."""
-        with contextlib.suppress(KafkaException):
+        try:
             self._producer.list_topics(self._topic, timeout=timeout_s)
+        except KafkaException:
+            return False
+        return True
 
     def init_transactions(self, timeout_s: float) -> None:
         """See `Producer`."""

@@ -66,7 +66,6 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
     tokens = Tokens(settings.requests, prefix, settings.topic)
     writer = _Writer(settings, attempt, name, producer)
     try:
-        tokens.look_for(attempt.task)
         return writer.write(tokens, rows)
     except KafkaException as failed:
         raise failure(failed.args[0], writer.doing, producer.errors) from None
@@ -121,7 +120,8 @@ class _Writer:
     def write(self, tokens: Tokens, rows: Iterator[pa.RecordBatch]) -> Report:
         """Take the transactional id, and write what is not written yet."""
         accepted, batch = self._settings.accept_batch, self._attempt.batch
-        self._producer.connect(CONNECT_S)
+        if self._producer.connect(CONNECT_S):
+            tokens.look_for(self._attempt.task)  # it takes as long as the next step
         self._retried(self._producer.init_transactions)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
         token = tokens.of_task(self._attempt.task)

@@ -22,10 +22,14 @@ class DroppingDataSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: ARG002, N802
         """Return the writer."""
-        return _DroppingWriter()
+        return _DroppingWriter(schema)
 
 
 class _DroppingWriter(PromptlyAcknowledged, DataSourceStreamArrowWriter):
+    def __init__(self, schema: StructType) -> None:
+        # A writer without a state would be unpickled without `__setstate__`.
+        self._schema = schema
+
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         for _ in iterator:
             pass

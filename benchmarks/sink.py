@@ -47,7 +47,7 @@ FIRST_WARM_UP = 5
 @click.option("--rounds", default=5, show_default=True, help="Measured micro-batches of each sink; unmeasured ones come first.")
 @click.option("--scale", default=1.0, show_default=True, help="How many of the usual rows are written.")
 @click.option("--codec", "codecs", multiple=True, default=("none", "lz4"), show_default=True)
-@click.option("--bytes", "sizes", multiple=True, type=int, default=tuple(ROWS), show_default=True, help="Of a row's value.")
+@click.option("--bytes", "sizes", multiple=True, type=click.Choice(list(ROWS)), default=tuple(ROWS), show_default=True)
 @click.option("--conf", "settings", multiple=True, metavar="KEY=VALUE", help="A setting of the Spark session.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-sink.json"), show_default=True)
 def main(
@@ -62,7 +62,8 @@ def main(
     """Print medians, and the ratio to Spark's own sink in the same rounds."""
     console = Console(width=120)
     place = PLACEMENTS[placement]()
-    results: dict[str, Any] = {"environment": environment() | {"placement": place.name}, "runs": []}
+    about = environment() | {"placement": place.name, "scale": scale, "conf": list(settings)}
+    results: dict[str, Any] = {"environment": about, "runs": []}
     broker = Cluster(config={"log.segment.delete.delay.ms": "0"}, jvm_options=STOCK_FLAGS)
     with tempfile.TemporaryDirectory() as name, starting_on(place.broker), broker as cluster:
         with starting_on(place.spark):

@@ -76,7 +76,6 @@ from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 LAST_OFFSETS = 100
 """The number of offsets at a partition's end among which records are tried."""
@@ -358,7 +357,7 @@ def _of_records(
 ) -> Iterator[Finding]:
     commits = {one.partition: one.commit for one in view.partitions} if view is not None else {}
     try:
-        ends = _all_ends(topics, partitions)
+        ends = _all_ends(topics.without_patience(), partitions)
         starts = topics.starts(partitions)
         ids = topics.ids({partition.topic for partition in partitions})
         # An offset or time for a partition must exist, whether the group has commits or not.
@@ -374,19 +373,21 @@ def _of_records(
         start, end = starts[filled[0]], ends[filled[0]]
         tried = FetchRange(*filled[0], max(start, end - LAST_OFFSETS), end)
     yield _of_fetch(options, tried)
-    yield _of_isolation(options, partitions, ends)
+    yield _of_isolation(options, topics, partitions)
 
 
 def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of every partition (exclusive). Leaders that do not answer are asked again.
+    """Return the end of each partition (exclusive). Leaders that do not answer within STEP_LIMIT_S are left out.
 
     Raises:
-        BrokerUnavailable: A leader has not answered within STEP_LIMIT_S.
         NotAuthorized: The user may not read a topic.
         AuthenticationFailed: The brokers refuse the login.
     """
-    while len(ends := topics.ends(partitions)) < len(set(partitions)):
-        time.sleep(RETRY_INTERVAL_S)
+    ends: dict[TopicPartition, int] = {}
+    for _ in Deadline(STEP_LIMIT_S).attempts():
+        ends |= topics.ends([partition for partition in partitions if partition not in ends])
+        if len(ends) == len(set(partitions)):
+            break
     return ends
 
 
@@ -412,7 +413,7 @@ def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
     return Finding(Level.OK, "fetch", f"{reader} has read {rows} records of {last}")
 
 
-def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: dict[TopicPartition, int]) -> Finding:
+def _of_isolation(options: Options, topics: Topics, partitions: Sequence[TopicPartition]) -> Finding:
     if not options.read_committed:
         return Finding(
             Level.OK,
@@ -421,10 +422,18 @@ def _of_isolation(options: Options, partitions: Sequence[TopicPartition], ends: 
             "excludes them",
         )
     try:
-        high = _all_ends(_topics(options, read_committed=False), partitions)
+        # In this order: a record that is written between the two requests is not taken for one of an open transaction.
+        high = _all_ends(_topics(options, read_committed=False).without_patience(), partitions)
+        stable = _all_ends(topics.without_patience(), partitions)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "isolation", str(refused))
-    held = {partition: high[partition] - end for partition, end in ends.items() if high.get(partition, end) > end}
+    if silent := sorted(set(partitions) - (high.keys() & stable.keys())):
+        return Finding(
+            Level.WARNING,
+            "isolation",
+            f"read_committed: the leaders of {listed(silent)} did not say whether open transactions block reading",
+        )
+    held = {partition: high[partition] - end for partition, end in stable.items() if high[partition] > end}
     if not held:
         return Finding(Level.OK, "isolation", "read_committed: no open transaction blocks reading")
     return Finding(

@@ -198,7 +198,7 @@ class Options(BaseModel):
         section=AMOUNT,
         meaning=(
             "The lowest number of tasks. Large ranges are split, so that several tasks read one partition. In streams, small "
-            "ranges of several partitions share a task, unless that leaves fewer than this number, or fewer than 16."
+            "ranges of several partitions share a task, but this number is left, and 4 to 16, one for every 100 offsets."
         ),
     )
 

@@ -35,8 +35,8 @@ class Producer(Protocol):
     errors: dict[int, KafkaError]
     """The last error of each code that belongs to no request."""
 
-    def connect(self, timeout_s: float) -> bool:
-        """Wait for a connection to a broker, and return whether there is one: other calls would wait longer for it."""
+    def connect(self, timeout_s: float) -> None:
+        """Wait for a connection to a broker, as well as that goes: other calls would wait longer for it."""
 
     def init_transactions(self, timeout_s: float) -> None:
         """Take the transactional id: end its open transaction, and fence every earlier producer of it.

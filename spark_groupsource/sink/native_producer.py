@@ -125,7 +125,7 @@ class NativeProducer(NativeClient):
             self._kafka.topic_destroy(handle)
         self._kafka.destroy(self._handle)
 
-    def connect(self, timeout_s: float) -> bool:
+    def connect(self, timeout_s: float) -> None:
         """See `Producer`.
 
         librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
@@ -138,7 +138,6 @@ class NativeProducer(NativeClient):
         if event is not None:
             self._kafka.event_destroy(event)
         self._kafka.queue_destroy(queue)
-        return event is not None
 
     def _prepare(self, conf: int) -> None:
         self._kafka.conf_set_opaque(conf, ctypes.addressof(self._outlet))

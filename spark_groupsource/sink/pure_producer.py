@@ -64,13 +64,10 @@ class PureProducer:
         self._used: set[str] = set()
         self._written = Written(0, 0)
 
-    def connect(self, timeout_s: float) -> bool:
+    def connect(self, timeout_s: float) -> None:
         """See `Producer`."""
-        try:
+        with contextlib.suppress(KafkaException):
             self._producer.list_topics(self._topic, timeout=timeout_s)
-        except KafkaException:
-            return False
-        return True
 
     def init_transactions(self, timeout_s: float) -> None:
         """See `Producer`."""

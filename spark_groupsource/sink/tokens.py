@@ -35,11 +35,6 @@ class Tokens:
         self._groups: dict[str, GroupOffsets] = {}
         self._of_driver: list[str] = []
 
-    def look_for(self, task: int) -> None:
-        """Begin to look for the coordinator of a task's token, which takes some round trips."""
-        if self._topic is not None:
-            self._group(task_id(self._prefix, task))
-
     def of_task(self, task: int) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
 

@@ -120,8 +120,7 @@ class _Writer:
     def write(self, tokens: Tokens, rows: Iterator[pa.RecordBatch]) -> Report:
         """Take the transactional id, and write what is not written yet."""
         accepted, batch = self._settings.accept_batch, self._attempt.batch
-        if self._producer.connect(CONNECT_S):
-            tokens.look_for(self._attempt.task)  # it takes as long as the next step
+        self._producer.connect(CONNECT_S)
         self._retried(self._producer.init_transactions)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
         token = tokens.of_task(self._attempt.task)

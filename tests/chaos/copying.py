@@ -18,14 +18,15 @@ from pathlib import Path
 
 import click
 from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from devtools.broker.ready import quiet_client
+from spark_groupsource.patience import Deadline
 from tests.support.committed import read_committed
 from tests.support.group_offsets import total_lag
 from tests.support.processes import processes_with
 from tests.support.spark_process import SparkProcess
-from tests.support.waiting import until
 
 SOURCE, TARGET, GROUP = "orders", "copies", "copying"
 PARTITIONS = 4
@@ -89,15 +90,15 @@ class Queries:
                     self._running[name].close()
                 self._running[name] = SparkProcess(f"{name}-{self.starts[name]}", self._folder, command, {MARK: name})
 
-    def kill(self, chance: random.Random) -> str:
-        """Kill a process of one query, with SIGKILL: its driver, or a Python worker of it."""
+    def kill(self, chance: random.Random) -> str | None:
+        """Kill a process of one query, with SIGKILL: its driver, or a Python worker of it. None if it has no such process yet."""
         name = chance.choice("AB")
         processes = processes_with(f"{MARK}={name}")
         drivers = [pid for pid, command in processes.items() if "java" in command.partition(" ")[0]]
         workers = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
         kind, among = ("worker", workers) if workers and chance.random() < 0.5 else ("driver", drivers)
         if not among:
-            return "nothing yet"
+            return None
         os.kill(chance.choice(among), signal.SIGKILL)
         return f"a {kind} is killed"
 
@@ -115,21 +116,24 @@ def kill_broker(cluster: Cluster, chance: random.Random, queries: Queries) -> st
     queries.keep_running()
     node.start()
     # Before another one is killed: a partition with one replica in sync takes no records.
-    until(lambda: in_sync(cluster), "all replicas are in sync again", IN_SYNC_LIMIT_S)
+    client = quiet_client(cluster.bootstrap_servers)
+    for _ in Deadline(IN_SYNC_LIMIT_S).attempts(1.0):
+        if in_sync(client):
+            break
     return "a broker is killed"
 
 
-def in_sync(cluster: Cluster) -> bool:
+def in_sync(client: AdminClient) -> bool:
     """Return whether every replica of every partition is in sync, as far as a broker answers."""
     try:
-        topics = quiet_client(cluster.bootstrap_servers).list_topics(timeout=30).topics.values()
+        topics = client.list_topics(timeout=30).topics.values()
     except KafkaException:
         return False
     return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
 
 def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
-    """Write the numbers from 0 on until the event is set."""
+    """Write the numbers from 0 on until the event is set. What is sent is read back from the topic at the end."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 2})
     began = time.monotonic()
     while not ends.wait(0.1):
@@ -144,15 +148,19 @@ def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
 @click.option("--minutes", default=3.0, show_default=True, help="For how long processes are killed.")
 @click.option("--seed", default=0, show_default=True, help="Which are killed, and when.")
 @click.option(
-    "--nodes", default=3, show_default=True, type=click.IntRange(1, 3), help="Brokers: 1 or 3. With 3 they are killed, too."
+    "--nodes",
+    default="3",
+    show_default=True,
+    type=click.Choice(["1", "3"]),
+    help="Brokers. With 3 they are killed, too.",
 )
 @click.option("--every", default=6.0, show_default=True, help="Seconds between two kills, on average.")
-def main(minutes: float, seed: int, nodes: int, every: float) -> None:
+def main(minutes: float, seed: int, nodes: str, every: float) -> None:
     """Kill, wait for the rest to be copied, and count."""
     chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster(nodes=nodes) as cluster:
+    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster(nodes=int(nodes)) as cluster:
         for topic in (SOURCE, TARGET):
-            cluster.create_topic(topic, PARTITIONS, {"min.insync.replicas": str(min(2, nodes))})
+            cluster.create_topic(topic, PARTITIONS, {"min.insync.replicas": "2" if nodes == "3" else "1"})
         ends, sent, kills = threading.Event(), [0], Counter[str]()
         writer = threading.Thread(target=produce, args=(cluster, ends, sent), daemon=True)
         queries = Queries(cluster, Path(folder))
@@ -162,28 +170,31 @@ def main(minutes: float, seed: int, nodes: int, every: float) -> None:
             over = time.monotonic() + 60 * minutes
             while time.monotonic() < over:
                 time.sleep(chance.uniform(0.5, 2 * every))
-                hits_broker = nodes > 1 and chance.random() < BROKERS_SHARE
+                hits_broker = nodes == "3" and chance.random() < BROKERS_SHARE
                 done = kill_broker(cluster, chance, queries) if hits_broker else queries.kill(chance)
-                kills[done] += 1
+                if done is not None:
+                    kills[done] += 1
                 queries.keep_running()
             ends.set()
             writer.join()
-            expected = Counter(map(str, range(sent[0])))
-            limit = time.monotonic() + END_LIMIT_S
-            while time.monotonic() < limit:
+            expected = Counter(read_committed(cluster, SOURCE))
+            for _ in Deadline(END_LIMIT_S).attempts(2.0):
                 queries.keep_running()
-                if total_lag(cluster, GROUP, SOURCE) == 0 and sum(expected.values()) <= len(read_committed(cluster, TARGET)):
+                if total_lag(cluster, GROUP, SOURCE) == 0 and expected.total() <= len(read_committed(cluster, TARGET)):
                     break
-                time.sleep(2)
+            else:
+                click.echo(f"not copied within {END_LIMIT_S:.0f} s; what is missing counts as lost")
         finally:
             queries.close()
         found = Counter(read_committed(cluster, TARGET))
         lost, doubled = expected - found, found - expected
         click.echo(f"{sum(kills.values())} kills in {minutes:g} minutes, seed {seed}: {dict(kills)}")
         click.echo(f"starts: {dict(queries.starts)}")
-        click.echo(f"{sum(expected.values()):,} records, {sum(lost.values())} lost, {sum(doubled.values())} doubled")
+        click.echo(f"{expected.total():,} records, {lost.total()} lost, {doubled.total()} doubled")
         if lost or doubled:
             raise click.ClickException(f"lost {sorted(lost)[:5]}, doubled {sorted(doubled)[:5]}")
+        if expected.total() < sent[0]:
+            raise click.ClickException(f"the harness itself has written {expected.total()} of {sent[0]} records")
 
 
 if __name__ == "__main__":

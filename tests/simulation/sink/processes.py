@@ -34,8 +34,8 @@ class FakeProducer:
         self.written = Written(0, 0)
         self.topics = frozenset({TOPIC})
 
-    def connect(self, timeout_s: float) -> bool:  # noqa: ARG002
-        return True
+    def connect(self, timeout_s: float) -> None:
+        pass
 
     def init_transactions(self, timeout_s: float) -> None:  # noqa: ARG002
         self._epoch = cast("int", request(lambda: self._broker.take(self.name)))

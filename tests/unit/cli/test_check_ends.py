@@ -1,0 +1,46 @@
+"""`groupkafka check` asks leaders again that do not answer at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+import pytest
+
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.cli import check
+from spark_groupsource.partition import TopicPartition
+
+ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+class Leaders:
+    """Answers each request in turn; the last answer again and again."""
+
+    def __init__(self, *answers: Mapping[TopicPartition, int]) -> None:
+        self.answers = list(answers)
+        self.asked: list[list[TopicPartition]] = []
+
+    def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        self.asked.append(list(partitions))
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        return {partition: answer[partition] for partition in partitions if partition in answer}
+
+
+def ends(leaders: Leaders, *partitions: TopicPartition) -> dict[TopicPartition, int]:
+    return check._all_ends(cast("Topics", cast("Any", leaders)), partitions)
+
+
+def test_a_leader_that_does_not_answer_at_first_is_asked_again() -> None:
+    leaders = Leaders({ONE: 5}, {}, {TWO: 7})
+    assert ends(leaders, ONE, TWO) == {ONE: 5, TWO: 7}
+    assert leaders.asked == [[ONE, TWO], [TWO], [TWO]]
+
+
+def test_a_leader_that_never_answers_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "STEP_LIMIT_S", 0.2)
+    assert ends(Leaders({ONE: 5}), ONE, TWO) == {ONE: 5}
+
+
+def test_a_partition_that_is_named_twice_is_asked_once() -> None:
+    assert ends(Leaders({ONE: 5}), ONE, ONE) == {ONE: 5}

@@ -12,7 +12,16 @@ from spark_groupsource.sink import finishing
 from tests.simulation.sink.faults import FAULTS, Fault
 from tests.simulation.sink.world import every_trouble, run, simulated
 
-HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500"))
+HISTORIES = max(500, int(os.environ.get("HANDOFF_HISTORIES", "0")) // 20)
+"""How many each test draws. One takes longer than a history of the hand-off."""
+AT_A_TIME = 1_000
+in_parts = pytest.mark.parametrize("first", range(0, HISTORIES, AT_A_TIME))
+"""Several processes share them."""
+
+
+def seeds(first: int) -> range:
+    """Return the seeds of one part."""
+    return range(first, min(first + AT_A_TIME, HISTORIES))
 
 
 @pytest.fixture(autouse=True)
@@ -21,23 +30,27 @@ def _simulated() -> Iterator[None]:
         yield
 
 
-def test_every_row_is_there_once() -> None:
-    for seed in range(HISTORIES // 3):
+@in_parts
+def test_every_row_is_there_once(first: int) -> None:
+    for seed in seeds(first):
         assert run(seed) is None
 
 
-def test_every_row_is_there_once_where_nearly_everything_goes_wrong() -> None:
-    for seed in range(HISTORIES // 3):
+@in_parts
+def test_every_row_is_there_once_where_nearly_everything_goes_wrong(first: int) -> None:
+    for seed in seeds(first):
         assert run(seed, trouble=0.3, tasks=1, batches=2) is None
 
 
-def test_nothing_is_doubled_after_the_tokens_have_expired() -> None:
-    for seed in range(HISTORIES // 3):
+@in_parts
+def test_nothing_is_doubled_after_the_tokens_have_expired(first: int) -> None:
+    for seed in seeds(first):
         assert run(seed, trouble=0.15, expiry=True) is None
 
 
-def test_rows_that_a_replay_has_in_other_tasks_are_not_doubled_without_an_error() -> None:
-    for seed in range(HISTORIES // 3):
+@in_parts
+def test_rows_that_a_replay_has_in_other_tasks_are_not_doubled_without_an_error(first: int) -> None:
+    for seed in seeds(first):
         assert run(seed, trouble=0.15, batches=2, uneven=True) is None
 
 

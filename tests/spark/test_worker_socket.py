@@ -69,5 +69,6 @@ class _Sockets(DataSource):
 def test_what_spark_has_sent_to_a_task_is_acknowledged(spark: SparkSession) -> None:
     spark.dataSource.register(_Sockets)
     (task,) = spark.read.format("sockets").load().collect()
-    assert set(task.acknowledging) == {1}
+    # All were 0. A worker may have sockets that are not Spark's.
+    assert 1 in task.acknowledging
     assert task.of_the_user == 0, "only Spark's own socket is changed"

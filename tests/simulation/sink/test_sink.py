@@ -12,8 +12,8 @@ from spark_groupsource.sink import finishing
 from tests.simulation.sink.faults import FAULTS, Fault
 from tests.simulation.sink.world import every_trouble, run, simulated
 
-HISTORIES = max(50, int(os.environ.get("HANDOFF_HISTORIES", "10000")) // 20)
-"""How many each test draws. One takes longer than a history of the hand-off."""
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500")) // 3
+"""How many each test draws."""
 AT_A_TIME = 1_000
 in_parts = pytest.mark.parametrize("first", range(0, HISTORIES, AT_A_TIME))
 """Several processes share them."""

@@ -357,7 +357,7 @@ def _of_records(
 ) -> Iterator[Finding]:
     commits = {one.partition: one.commit for one in view.partitions} if view is not None else {}
     try:
-        ends = _all_ends(topics.without_patience(), partitions)
+        ends = _all_ends(topics, partitions)
         starts = topics.starts(partitions)
         ids = topics.ids({partition.topic for partition in partitions})
         # An offset or time for a partition must exist, whether the group has commits or not.
@@ -383,6 +383,7 @@ def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[Topi
         NotAuthorized: The user may not read a topic.
         AuthenticationFailed: The brokers refuse the login.
     """
+    topics = topics.without_patience()
     ends: dict[TopicPartition, int] = {}
     for _ in Deadline(STEP_LIMIT_S).attempts():
         ends |= topics.ends([partition for partition in partitions if partition not in ends])
@@ -423,8 +424,8 @@ def _of_isolation(options: Options, topics: Topics, partitions: Sequence[TopicPa
         )
     try:
         # In this order: a record that is written between the two requests is not taken for one of an open transaction.
-        high = _all_ends(_topics(options, read_committed=False).without_patience(), partitions)
-        stable = _all_ends(topics.without_patience(), partitions)
+        high = _all_ends(_topics(options, read_committed=False), partitions)
+        stable = _all_ends(topics, partitions)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "isolation", str(refused))
     if silent := sorted(set(partitions) - (high.keys() & stable.keys())):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -12,7 +11,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
 from benchmarks.report import Runs as Found
@@ -129,8 +128,7 @@ def main(
             print_trickle(console, rate, times)
             results["trickle"][f"{rate:g}"] = times
         spark.stop()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    save(output, results)
     console.print(f"written to {output}")
 
 

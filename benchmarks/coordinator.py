@@ -7,7 +7,6 @@ without commits. The offsets topic's growth is read from its files, the broker's
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import tempfile
@@ -22,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.planning import PARTITIONS_OF_A_TOPIC, produce
 from devtools.broker import Cluster
@@ -232,9 +231,7 @@ def main(partitions: Sequence[int], intervals: Sequence[float], seconds: float, 
                     measured += [bench.nobody(interval_s), bench.ours(interval_s)]
                 print_costs(console, measured)
                 costs += measured
-    output.parent.mkdir(parents=True, exist_ok=True)
-    rows = [asdict(cost) for cost in costs]
-    output.write_text(json.dumps({"environment": environment(), "rows": rows}, indent=1) + "\n", encoding="utf-8")
+    save(output, {"environment": environment(), "rows": [asdict(cost) for cost in costs]})
     console.print(f"written to {output}")
 
 

@@ -1,9 +1,12 @@
-"""What a benchmark's numbers depend on."""
+"""What a benchmark's numbers depend on, and the file that they go to."""
 
 from __future__ import annotations
 
+import json
 import os
 import platform
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import confluent_kafka
@@ -22,3 +25,9 @@ def environment() -> dict[str, Any]:
         "system": platform.platform(),
         "cpus": os.cpu_count(),
     }
+
+
+def save(output: Path, results: Mapping[str, Any]) -> None:
+    """Write results as JSON. The folder is made if it is not there."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
 from benchmarks.processes import PARTS_OF_WORK
@@ -62,9 +61,7 @@ def main(placement: str, sources: Sequence[str], intervals: Sequence[str], warm_
             found.append({"source": source, "interval": interval, "percent": percent, "runner_bytes": memory})
         console.print(table)
         spark.stop()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    text = json.dumps({"environment": environment() | {"placement": place.name}, "found": found}, indent=1)
-    output.write_text(text + "\n", encoding="utf-8")
+    save(output, {"environment": environment() | {"placement": place.name}, "found": found})
 
 
 if __name__ == "__main__":

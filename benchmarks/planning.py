@@ -20,7 +20,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from devtools.broker import Cluster
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
@@ -195,8 +195,7 @@ def main(partitions: Sequence[int], output: Path) -> None:
         times = [f"{row[key]:.1f} ms" for key in ("plan_ms", "plan_broker_ms", "claim_ms", "claim_broker_ms")]
         table.add_row(f"{row['partitions']:,}", row["news"], *times, f"{row['offset_bytes'] / 1000:.0f} kB")
     console.print(table)
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({"environment": environment(), "rows": found}, indent=1) + "\n", encoding="utf-8")
+    save(output, {"environment": environment(), "rows": found})
     console.print(f"written to {output}")
 
 

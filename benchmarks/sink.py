@@ -7,7 +7,6 @@ worker, which no Python sink can do without.
 
 from __future__ import annotations
 
-import json
 import statistics
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -20,7 +19,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.dropping import DroppingDataSource
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
 from benchmarks.session import open_session
@@ -83,8 +82,7 @@ def main(
         results["runs"].append({"bytes": 100, "codec": "none", "rows": SMALL_ROWS, "ms": times})
         show(console, f"{place.name}: {SMALL_ROWS} rows of 100 B", SMALL_ROWS, times)
         spark.stop()
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    save(output, results)
 
 
 def in_turn(

@@ -7,7 +7,6 @@ micro-batches with a record for each partition count.
 from __future__ import annotations
 
 import itertools
-import json
 import statistics
 import tempfile
 import threading
@@ -20,7 +19,7 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.environment import environment
+from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
 from benchmarks.runs import SOURCES, Runs
@@ -83,8 +82,7 @@ def main(
         "bytes": size,
         "ms": found,
     }
-    output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    save(output, results)
 
 
 class _Writer:

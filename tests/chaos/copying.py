@@ -6,6 +6,7 @@ At the end a reader of committed records counts: each record is there once. The 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
@@ -18,7 +19,6 @@ from pathlib import Path
 
 import click
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from devtools.broker.ready import quiet_client
@@ -26,6 +26,7 @@ from spark_groupsource.patience import Deadline
 from tests.support.committed import read_committed
 from tests.support.group_offsets import total_lag
 from tests.support.processes import processes_with
+from tests.support.replicas import in_sync
 from tests.support.spark_process import SparkProcess
 
 SOURCE, TARGET, GROUP = "orders", "copies", "copying"
@@ -118,18 +119,10 @@ def kill_broker(cluster: Cluster, chance: random.Random, queries: Queries) -> st
     # Before another one is killed: a partition with one replica in sync takes no records.
     client = quiet_client(cluster.bootstrap_servers)
     for _ in Deadline(IN_SYNC_LIMIT_S).attempts(1.0):
-        if in_sync(client):
-            break
+        with contextlib.suppress(KafkaException):
+            if in_sync(client.list_topics(timeout=30).topics.values()):
+                break
     return "a broker is killed"
-
-
-def in_sync(client: AdminClient) -> bool:
-    """Return whether every replica of every partition is in sync, as far as a broker answers."""
-    try:
-        topics = client.list_topics(timeout=30).topics.values()
-    except KafkaException:
-        return False
-    return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
 
 def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:

@@ -23,6 +23,7 @@ from tests.soak.claims import Group
 from tests.soak.meter import Meter, Sample
 from tests.soak.query import Query
 from tests.soak.schedule import LONG_LIVED, PARTITIONS, STRUCK, Disturbance, Kind, Plan
+from tests.support.replicas import in_sync
 from tests.support.waiting import until
 
 TOPIC = GROUP = "soak"
@@ -331,8 +332,7 @@ class _Running(ExitStack):
         client = quiet_client(self._cluster.bootstrap_servers)
         limit = time.monotonic() + self._plan.every_s * 2
         for _ in itertools.count():
-            partitions = client.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions.values()
-            if all(len(one.isrs) == len(one.replicas) for one in partitions) or time.monotonic() > limit:
+            if in_sync([client.list_topics(TOPIC, timeout=10).topics[TOPIC]]) or time.monotonic() > limit:
                 return
             self._look_after()
             time.sleep(LOOK_EVERY_S)

@@ -143,7 +143,8 @@ $(BENCH_STAMP): $(SOURCES)
 	$(INSTALL) $(BENCH_VENV) -e '.[cli]' 'pyspark==4.2.0'
 	@touch $@
 
-# This source and Spark's own, in turn, with a busy core, and without BENCH wide topics too; make bench BENCH=--help says what can be chosen.
+# This source and Spark's own, in turn, with a busy core; make bench BENCH=--help says what can be chosen. Without BENCH, wide
+# topics are measured too.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.wide)

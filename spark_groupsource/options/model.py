@@ -198,7 +198,8 @@ class Options(BaseModel):
         section=AMOUNT,
         meaning=(
             "The lowest number of tasks. Large ranges are split, so that several tasks read one partition. In streams, small "
-            "ranges of several partitions share a task, but this number is left, and 4 to 16, one for every 100 offsets."
+            "ranges of several partitions share tasks. No fewer tasks than this number are left, and no fewer than one for every "
+            "100 offsets (4 to 16)."
         ),
     )
 

@@ -69,7 +69,9 @@ _BY_CODE: Mapping[int, LoginTrouble] = {
 }
 
 MISSING_ACL: Mapping[int, str] = {
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the ACL READ on the group (kafka.group.id).",
+    KafkaError.GROUP_AUTHORIZATION_FAILED: (
+        "The user needs the ACL READ on the group (kafka.group.id). A sink's groups begin with transactionalIdPrefix."
+    ),
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "The user needs the ACL READ on the topic. It includes DESCRIBE.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: "The user lacks an ACL on the cluster.",
 }

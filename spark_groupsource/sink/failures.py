@@ -73,7 +73,6 @@ _ADVICE: Mapping[int, str] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "The user needs the ACLs WRITE and DESCRIBE on the transactional id (transactionalIdPrefix, as a prefix)."
     ),
-    KafkaError.GROUP_AUTHORIZATION_FAILED: "The sink's groups begin with transactionalIdPrefix.",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "To write, the user needs WRITE; for exactly-once READ as well.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
         "Brokers before 2.8 want IDEMPOTENT_WRITE on the cluster; set kafka.enable.idempotence=false for at-least-once."

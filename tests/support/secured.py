@@ -67,15 +67,16 @@ class Secured:
             [(ResourceType.GROUP, prefix, AclOperation.DESCRIBE)],
         )
 
-    def allow_writing_once(self, prefix: str) -> None:
-        """Let `USER` write into topics in transactions; all names begin with the prefix."""
-        allowed = [
+    def allow_writing_once(self, prefix: str, *, without: ResourceType | None = None) -> None:
+        """Let `USER` write into topics in transactions; all names begin with the prefix. One kind of ACL can be left out."""
+        needed = [
             (ResourceType.TOPIC, prefix, AclOperation.WRITE),
             (ResourceType.TOPIC, prefix, AclOperation.READ),
             (ResourceType.GROUP, prefix, AclOperation.READ),
             (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.WRITE),
             (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.DESCRIBE),
         ]
+        allowed = [acl for acl in needed if acl[0] is not without]
         _allow(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}), allowed)
 
     def tls(self, protocol: str = "SSL") -> dict[str, str]:

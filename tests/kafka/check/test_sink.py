@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pyarrow as pa
+import pytest
+from confluent_kafka.admin import ResourceType
 
 from devtools.broker import Cluster
+from spark_groupsource.errors import NotAuthorized
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.writing import Attempt, write_once
 from tests.conftest import MakeTopic
@@ -43,6 +46,28 @@ def test_each_missing_acl_is_named(secured: Secured, secured_topic: Callable[[st
     assert f"{topic}: the user needs the ACL WRITE on the topic." in checked.errors[0][2]
     assert "transactionalIdPrefix" in checked.errors[1][2]
     assert "ACLs WRITE and DESCRIBE on the transactional id" in checked.errors[2][2]
+
+
+@pytest.mark.parametrize(
+    ("missing", "named"),
+    [
+        (ResourceType.GROUP, "ACL READ on the group .*groups begin with transactionalIdPrefix"),
+        (ResourceType.TRANSACTIONAL_ID, "ACLs WRITE and DESCRIBE on the transactional id"),
+    ],
+    ids=["group", "transactional id"],
+)
+def test_a_task_names_the_acl_that_it_misses_and_shows_no_row(
+    secured: Secured, secured_topic: Callable[[str], str], missing: ResourceType, named: str
+) -> None:
+    prefix = f"no-{missing.name.lower()}-"
+    secured.allow_writing_once(prefix, without=missing)
+    topic = secured_topic(prefix)
+    before = len(read_committed(secured.cluster, topic))
+    options = sink(secured.login("SCRAM-SHA-512"), topic=topic, transactionalIdPrefix=f"{prefix}billing")
+    settings = SinkOptions.parse(options, "stream").sink_settings("stream")
+    with pytest.raises(NotAuthorized, match=named):
+        write_once(settings, f"{prefix}billing", Attempt(0, 0, ""), iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
+    assert len(read_committed(secured.cluster, topic)) == before
 
 
 def test_at_least_once_needs_neither_groups_nor_transactional_ids(cluster: Cluster, topic: MakeTopic, check: Check) -> None:

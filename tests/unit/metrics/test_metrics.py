@@ -271,7 +271,7 @@ class TestWhatIsCounted:
         assert families == {metric.name.removesuffix("_total") for metric in METRICS}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[MetricsServer]:
     running = serve(Tally("g"), "127.0.0.1", 0)
     yield running

@@ -183,6 +183,7 @@ def test_the_map_of_the_code_names_every_module() -> None:
     assert gone == []
 
 
+@functools.cache
 def exceptions() -> set[str]:
     """Every class that descends from GroupKafkaError, wherever it stands in the package."""
     bases = {
@@ -197,6 +198,7 @@ def exceptions() -> set[str]:
     return known
 
 
+@functools.cache
 def warnings() -> set[str]:
     """The text of every warning that the package logs, with `…` for what is filled in."""
     found = set()

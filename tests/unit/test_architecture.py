@@ -163,8 +163,8 @@ def test_what_the_design_calls_pure_imports_neither_spark_nor_kafka() -> None:
     assert impure_imports(PACKAGE, called_pure(), IMPURE) == {}
 
 
-def test_the_cycle_is_stepped_through_without_spark() -> None:
-    assert impure_imports(PACKAGE, ["query", "group", "brokers", "metrics"], {"pyspark"}) == {}
+def test_the_cycle_is_stepped_through_and_records_are_read_without_spark() -> None:
+    assert impure_imports(PACKAGE, ["query", "group", "brokers", "metrics", "options", "fetch"], {"pyspark"}) == {}
 
 
 @pytest.fixture

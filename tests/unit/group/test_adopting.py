@@ -103,13 +103,6 @@ def group() -> Group:
     return Group()
 
 
-def test_a_partition_is_adopted_when_the_brokers_have_answered(group: Group) -> None:
-    group.ledger.acquired(frozenset({NEW}))
-    assert not group.ledger.positions
-    group.answer()
-    assert group.ledger.positions == {NEW: 7}
-
-
 def test_planning_begins_when_each_partition_was_asked_about_once(group: Group) -> None:
     group.silent = {NEW}
     group.ledger.acquired(frozenset({RECORDED, NEW}))

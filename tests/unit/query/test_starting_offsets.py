@@ -14,12 +14,12 @@ from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
-from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import named_starts
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import StartingOffsets
 from spark_groupsource.timeouts import ASK_LEADERS_S, LOOK_FOR_COMMITS_EVERY_S
+from tests.support.options import parse
 
 ID, OTHER_ID = "a" * 22, "b" * 22
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
@@ -94,9 +94,8 @@ def group() -> Group:
 
 
 def starting(brokers: Brokers, **options: str) -> StartingOffsets:
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
     ids = TopicIds(brokers.ids, sleep=lambda _: None)
-    return StartingOffsets(Options.parse(given | options), cast(Topics, brokers), ids, clock=cast(Any, lambda: brokers.now))
+    return StartingOffsets(parse(**options), cast(Topics, brokers), ids, clock=cast(Any, lambda: brokers.now))
 
 
 def offset(starts: Mapping[TopicPartition, Start], plan: int = 0, cluster: str | None = None) -> PlanOffset:

@@ -165,14 +165,22 @@ class TestBeforeATaskWrites:
         assert written_before(f"q-{number}", number, batch, of_task, of_driver, accepted) == written
 
     @pytest.mark.parametrize("accepted", [None, 6], ids=["", "it cannot be accepted"])
-    @pytest.mark.parametrize(("of_task", "of_driver"), [(token(7), None), (None, driver(7)), (token(3), driver(7))], ids=str)
+    @pytest.mark.parametrize(
+        ("of_task", "of_driver"),
+        [(token(7), None), (None, driver(7)), (token(3), driver(7))],
+        ids=["the task's", "the driver's", "the driver's beside an older one of the task"],
+    )
     def test_a_token_of_a_later_one_is_an_error(
         self, of_task: Token | None, of_driver: BatchToken | None, accepted: int | None
     ) -> None:
         with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
             written_before("q-0", 0, 6, of_task, of_driver, accepted)
 
-    @pytest.mark.parametrize(("of_driver", "accepted"), [(HAD_ROWS, None), (None, None), (None, 7)], ids=str)
+    @pytest.mark.parametrize(
+        ("of_driver", "accepted"),
+        [(HAD_ROWS, None), (None, None), (None, 7)],
+        ids=["the task had rows", "there is no token", "another micro-batch is accepted"],
+    )
     def test_what_may_have_expired_is_refused(self, of_driver: BatchToken | None, accepted: int | None) -> None:
         with pytest.raises(BatchUnknown, match="acceptBatch=8"):
             written_before("q-0", 0, 8, None, of_driver, accepted)

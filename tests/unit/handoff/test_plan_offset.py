@@ -99,11 +99,6 @@ def test_the_starts_of_ten_thousand_partitions_take_a_few_bytes_each() -> None:
     assert size(AT_END) < 3 * 10_000 + 200
 
 
-def test_without_starts_an_offset_is_one_of_version_1() -> None:
-    assert PlanOffset.first(GROUP).to_json().keys() == {"v", "stream", "plan", "generation", "member", "group", "ranges"}
-    assert PlanOffset.first(GROUP).v == 1
-
-
 ORDERS = [TopicPartition("orders", number) for number in range(11)]
 FIRST_RETURNS, LAST_RETURNS = TopicPartition("returns", 0), TopicPartition("returns", 10)
 READ_FOR_EVER: dict[str, dict[str, object]] = {

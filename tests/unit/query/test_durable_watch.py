@@ -17,6 +17,7 @@ from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
+from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.timeouts import AT_STOP_S, UNHEARD_S
 from tests.support.waiting import until
@@ -115,8 +116,9 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str
 
 @pytest.mark.parametrize("way", ["report", "checkpoint"])
 def test_each_plan_is_reported_once_when_it_is_durable(
-    watched: Callable[[str], Watched], checkpoint: Checkpoint, way: str
+    watched: Callable[[str], Watched], checkpoint: Checkpoint, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
     run = watched(way)
     for plan in (0, 1, 2):
         checkpoint.log(plan + 5, plan)
@@ -164,9 +166,10 @@ def test_a_report_of_another_plan_is_ignored(watched: Callable[[str], Watched], 
 
 
 def test_the_checkpoint_is_found_again_when_micro_batches_were_left_out(
-    watched: Callable[[str], Watched], checkpoint: Checkpoint
+    watched: Callable[[str], Watched], checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stateful query has micro-batches without new data."""
+    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
     run = watched("checkpoint")
     checkpoint.log(5, 0)
     checkpoint.commit(5)
@@ -213,12 +216,12 @@ def test_a_file_system_that_hangs_delays_one_claim_and_no_report(
     watched: Callable[[str], Watched], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hangs = threading.Event()
-    monkeypatch.setattr("spark_groupsource.query.durable_watch.FIRST_LOOK_S", 0.1)
+    monkeypatch.setattr(durable_watch, "FIRST_LOOK_S", 0.1)
     monkeypatch.setattr(DurablePlans, "locate", lambda *_: hangs.wait())
     run = watched("checkpoint")
     try:
         run.claim(0)
-        monkeypatch.setattr("spark_groupsource.query.durable_watch.FIRST_LOOK_S", 600.0)
+        monkeypatch.setattr(durable_watch, "FIRST_LOOK_S", 600.0)
         run.reports.write(STREAM, 0)
         run.until_reported(0)
         run.claim(1)

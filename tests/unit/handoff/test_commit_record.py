@@ -109,13 +109,6 @@ def test_finished_lag_is_counted_as_one_would_offset_by_offset(offsets: list[str
     assert (held is None) == (set(offsets) <= {"finished"})
 
 
-def test_a_reread_range_holds_back_as_an_open_one() -> None:
-    record = CommitRecord(
-        stream="me", logged=8, done=7, next=100, open=(OpenRange(20, 30),), owed=(OwedRange("b", 1, 60, 70),), claimed_at=5
-    )
-    assert record.held_back == (OwedRange("me", 8, 20, 30, 5), False, 60)
-
-
 VERSION_1 = CommitRecord(
     v=1,
     stream=STREAM,

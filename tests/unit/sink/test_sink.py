@@ -282,10 +282,6 @@ class TestTheChecksum:
         parts = [counted(batch.slice(row, 1)).checksum for row in range(4)]
         assert sum(parts) % 2**64 == counted(batch).checksum
 
-    def test_does_not_depend_on_the_order(self) -> None:
-        batch = pa.RecordBatch.from_pydict(TABLE)
-        assert counted(batch) == counted(batch.take(pa.array([3, 1, 0, 2])))
-
     @pytest.mark.parametrize(
         ("one", "other"),
         [

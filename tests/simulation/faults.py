@@ -374,10 +374,10 @@ REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingC
 
 FAULTS = (
     # Mistakes in the rules of docs/handoff.md that any history may show.
-    Fault("owed list dropped at acquisition", {"adopt": mistaken.owed_dropped}),
+    Fault("owed list dropped at acquisition", {"adopt": mistaken.adopted_with(owed=())}),
     Fault("position from the committed offset", {"adopt": mistaken.position_from_committed_offset}),
     Fault("owed entry dropped without evidence", {"settle": mistaken.owed_dropped_without_evidence}),
-    Fault("no ownership check at claim", {"claim": mistaken.claimed_without_owning}),
+    Fault("no ownership check at claim", {"claim": mistaken.claimed_with(owned=True, held_since_planned=True)}),
     Fault("replay of everything", {"claim": mistaken.everything_replayed}),
     Fault("a range left out before that was stable", {"claim": mistaken.left_out_too_early}),
     Fault("confirmation before durable", {"confirm": mistaken.confirmed_before_durable}),
@@ -409,7 +409,7 @@ FAULTS = (
     # A checkpoint that is restored from an older copy.
     Fault(
         "earlier owners of a partition are forgotten",
-        {"adopt": mistaken.earlier_owners_forgotten},
+        {"adopt": mistaken.adopted_with(past=None)},
         setting=RESTORED,
         shown_as=frozenset({"a restored checkpoint goes on"}),
     ),
@@ -500,7 +500,7 @@ UNLIKELY_FAULTS = (
     ),
     Fault(
         "a plan claimed by a run that has not held the partition since",
-        {"claim": mistaken.claimed_by_another_run},
+        {"claim": mistaken.claimed_with(held_since_planned=True)},
         history=TWO_DRIVERS,
     ),
     Fault(

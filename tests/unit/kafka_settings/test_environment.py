@@ -108,9 +108,7 @@ def test_without_the_variable_of_a_file_there_is_no_client() -> None:
 
 
 @pytest.mark.parametrize("kind", CONSUMERS)
-def test_a_consumer_is_made_without_a_rack_with_one_warning(
-    kind: type[FetchConsumer], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_consumer_is_made_without_a_rack_with_one_warning(kind: type[FetchConsumer], caplog: pytest.LogCaptureFixture) -> None:
     client = Options.parse(IN_ZONE).fetch_settings().client
     for _ in range(2):
         kind(client).close()  # type: ignore[call-arg]

@@ -6,31 +6,18 @@ from tests.simulation.history import prompt
 
 TWO_DRIVERS = prompt("""
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    start B
-    join B.1
+    begins A.1
+    gets A.1 0
+    plans A.1 None
+    begins B.1
     move 0 B.1#1
-    revoke A.1
-    let go A.1
-    assign B.1
-    on_assign B.1
+    passes A.1 B.1
     write A.1
     second A
     claim A.2
-    sink A.2
-    commit A.2
+    ends A.2
     move 0 A.1#1
-    revoke B.1
-    let go B.1
-    assign A.1
-    on_assign A.1
+    passes B.1 A.1
     acknowledge A.1
     claim A.1
 """)
@@ -41,135 +28,72 @@ ignores it, since the sink has plan 0."""
 OWING_ITSELF = prompt("""
     append 0
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 1
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    sink A.1
-    commit A.1
+    begins A.1
+    gets A.1 0
+    plans A.1 1
+    claims A.1
+    ends A.1
     second A
     join A.2
     sync A.1
-    durable A.1
-    plan A.1 1
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    start B
-    join B.1
+    plans A.1 1
+    claims A.1
+    begins B.1
     sync A.1
     move 0 B.1#1
-    revoke A.1
-    let go A.1
-    assign B.1
-    on_assign B.1
+    passes A.1 B.1
     crash A.1
     sync B.1
     move 0 A.2#1
-    revoke B.1
-    let go B.1
-    assign A.2
-    on_assign A.2
+    passes B.1 A.2
 """)
 """A's second driver, which knows plan 0 only, gets a partition whose record owes a range to plan 1 of A. If it takes the
 partition all the same, it waits for itself: its own commit log never shows plan 1."""
 
 OWED_TO_ONESELF = prompt("""
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    start B
-    join B.1
+    begins A.1
+    gets A.1 0
+    plans A.1 None
+    claims A.1
+    begins B.1
     sync A.1
     move 0 B.1#1
-    revoke A.1
-    let go A.1
-    assign B.1
-    on_assign B.1
+    passes A.1 B.1
     move 0 A.1#1
     sync B.1
-    revoke B.1
-    let go B.1
-    assign A.1
-    on_assign A.1
-    sink A.1
-    commit A.1
+    passes B.1 A.1
+    ends A.1
 """)
 """A's range goes to B with the partition and comes back with it, before A's plan is durable. Nothing new comes after that. So
 only A's own commit log shows that the range is no longer owed."""
 
 RESTORED_CHECKPOINT = prompt("""
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    sink A.1
-    commit A.1
+    begins A.1
+    gets A.1 0
+    plans A.1 None
+    claims A.1
+    ends A.1
     append 0
-    durable A.1
-    plan A.1 None
-    propose A.1
-    start B
-    join B.1
+    plans A.1 None
+    begins B.1
     sync A.1
     move 0 B.1#1
     sync A.1
-    revoke A.1
-    let go A.1
-    assign B.1
-    on_assign B.1
-    write A.1
-    acknowledge A.1
-    claim A.1
+    passes A.1 B.1
+    claims A.1
     move 0 A.1#1
     sync B.1
-    revoke B.1
-    let go B.1
-    assign A.1
-    on_assign A.1
-    sink A.1
-    commit A.1
-    crash A.1
-    throw out A.1#1
+    passes B.1 A.1
+    ends A.1
+    dies A.1
     restore A
-    start A
-    join A.2
-    move 0 A.2#1
-    assign A.2
-    on_assign A.2
-    durable A.2
-    plan A.2 None
-    propose A.2
-    write A.2
-    acknowledge A.2
-    claim A.2
-    sink A.2
-    commit A.2
+    begins A.2
+    gets A.2 0
+    plans A.2 None
+    claims A.2
+    ends A.2
 """)
 """Plan 1 of A is durable, and only the record that A wrote when it got the partition back shows it. Somebody restores A's
 checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
@@ -177,33 +101,21 @@ checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by t
 LATE_CONFIRMATION = prompt("""
     append 0
     append 0
-    start B
-    join B.1
-    move 0 B.1#1
-    assign B.1
-    on_assign B.1
-    durable B.1
-    plan B.1 1
-    propose B.1
+    begins B.1
+    gets B.1 0
+    plans B.1 1
+    claims B.1
+    ends B.1
+    plans B.1 None
     write B.1
     acknowledge B.1
-    claim B.1
-    sink B.1
-    commit B.1
-    durable B.1
-    plan B.1 None
-    propose B.1
-    write B.1
-    acknowledge B.1
-    start A
-    join A.1
+    begins A.1
     move 0 A.1#1
     sync B.1
     cut B.1 late
     revoke B.1
     claim B.1
-    sink B.1
-    commit B.1
+    ends B.1
     durable B.1
     arrive 0
 """)
@@ -213,67 +125,37 @@ take the claim back."""
 LATE_CLOSE = prompt("""
     append 0
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 1
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    sink A.1
-    commit A.1
+    begins A.1
+    gets A.1 0
+    plans A.1 1
+    claims A.1
+    ends A.1
     report A.1 0
     cut A.1 late
     close A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
+    plans A.1 None
+    claims A.1
     arrive 0
-    sink A.1
-    commit A.1
-    crash A.1
-    throw out A.1#1
+    ends A.1
+    dies A.1
 """)
 """A closes plan 0 because it is reported as durable, and gets no answer. If it went on to claim plan 1, the late request would
 take the claim back. A then dies, and its next driver would read on at the position before that claim."""
 
 CAME_BACK = prompt("""
     append 0
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    start B
-    join B.1
+    begins A.1
+    gets A.1 0
+    plans A.1 None
+    claims A.1
+    begins B.1
     sync A.1
     move 0 B.1#1
-    revoke A.1
-    let go A.1
-    assign B.1
-    on_assign B.1
+    passes A.1 B.1
     append 0
-    durable B.1
-    plan B.1 None
-    propose B.1
-    write B.1
-    acknowledge B.1
-    claim B.1
-    sink B.1
-    commit B.1
+    plans B.1 None
+    claims B.1
+    ends B.1
     durable B.1
     move 0 A.1#1
     sync B.1
@@ -281,8 +163,7 @@ CAME_BACK = prompt("""
     release B.1
     assign A.1
     on_assign A.1
-    sink A.1
-    commit A.1
+    ends A.1
     report A.1 0
     close A.1
 """)
@@ -295,10 +176,8 @@ DRAINING_FOR_EACH_OTHER = prompt("""
     append 1
     append 2
     append 3
-    start A
-    join A.1
-    start B
-    join B.1
+    begins A.1
+    begins B.1
     move 0 A.1#1
     move 1 A.1#1
     move 2 B.1#1
@@ -307,12 +186,8 @@ DRAINING_FOR_EACH_OTHER = prompt("""
     assign B.1
     on_assign A.1
     on_assign B.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    durable B.1
-    plan B.1 None
-    propose B.1
+    plans A.1 None
+    plans B.1 None
     move 1 B.1#1
     revoke A.1
     let go A.1
@@ -337,28 +212,16 @@ which waits for the end of that one's drain."""
 OWED_BY_THE_NEXT_VERSION = prompt("""
     append 0
     upgrade B
-    start A
-    join A.1
-    move 0 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    crash A.1
-    throw out A.1#1
-    start B
-    join B.1
-    move 0 B.1#1
-    assign B.1
-    on_assign B.1
+    begins A.1
+    gets A.1 0
+    plans A.1 None
+    claims A.1
+    dies A.1
+    begins B.1
+    gets B.1 0
     start A
     claim A.2
-    sink A.2
-    commit A.2
+    ends A.2
 """)
 """A dies with a claim, and B, which runs the next version, adopts the partition. B's record owes the range to A, whose version
 cannot read it. If A took it for another client's commit, it would leave its own range."""
@@ -366,32 +229,22 @@ cannot read it. If A took it for another client's commit, it would leave its own
 PARTLY_ACCEPTED = prompt("""
     append 0
     append 1
-    start A
-    join A.1
+    begins A.1
     move 0 A.1#1
     move 1 A.1#1
     assign A.1
     sync A.1
     on_assign A.1
-    start B
-    join B.1
+    begins B.1
     move 1 B.1#1
     revoke A.1
     release A.1
     sync A.1
-    move 1 A.1#1
-    assign A.1
-    on_assign A.1
-    durable A.1
-    plan A.1 None
-    propose A.1
-    write A.1
-    acknowledge A.1
-    claim A.1
-    sink A.1
-    commit A.1
-    crash A.1
-    throw out A.1#1
+    gets A.1 1
+    plans A.1 None
+    claims A.1
+    ends A.1
+    dies A.1
     start A
 """)
 """A gives partition 1 back, and gets it again before B has adopted it. Its record is as A left it, so A writes none. A plans both

@@ -5,7 +5,7 @@ A fault replaces one of the rules that the ledger uses, or one step of the ledge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -33,7 +33,7 @@ from tests.simulation.counterexamples import (
 )
 from tests.simulation.driver import Driver
 from tests.simulation.setting import Setting
-from tests.simulation.world import World
+from tests.simulation.world import Action, World
 
 _USED_IN = {"evidence": "evidence", "alive": "evidence"}
 """The modules of `group` that use a rule, where that is not the ledger."""
@@ -45,6 +45,8 @@ class Fault:
 
     name: str
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    ledger: type[Ledger] = Ledger
+    """Takes the place of the drivers' ledger."""
     world: type[World] = World
     setting: Setting | None = None
     """Where to look for it, when that takes more than a moment everywhere."""
@@ -52,11 +54,14 @@ class Fault:
     """The names of the violations that show it. Empty: any may."""
     reports: bool = False
     """Whether it takes reports that plans are durable."""
+    history: Sequence[Action] = ()
+    """What shows it, if that is unlikely to be drawn."""
 
     @contextmanager
     def seeded(self) -> Iterator[None]:
         """While the context lasts, the ledger makes this mistake."""
         with ExitStack() as stack:
+            stack.enter_context(patch.object(World, "ledger_type", self.ledger))
             for rule, mistaken in self.rules.items():
                 stack.enter_context(patch(f"spark_groupsource.group.{_USED_IN.get(rule, 'ledger')}.{rule}", mistaken))
             yield
@@ -304,10 +309,6 @@ class _ReportedBeforeTheCommitLog(World):
     driver_type = _ReportsWhatIsLogged
 
 
-def _with_ledger(ledger: type[Ledger]) -> type[World]:
-    return type("World", (World,), {"ledger_type": ledger})
-
-
 # Mistakes in the order of steps, and in what the tasks read.
 
 
@@ -373,15 +374,15 @@ REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingC
 
 FAULTS = (
     # Mistakes in the rules of docs/handoff.md that any history may show.
-    Fault("owed list dropped at acquisition", {"adopt": mistaken.owed_dropped}),
+    Fault("owed list dropped at acquisition", {"adopt": mistaken.adopted_with(owed=())}),
     Fault("position from the committed offset", {"adopt": mistaken.position_from_committed_offset}),
     Fault("owed entry dropped without evidence", {"settle": mistaken.owed_dropped_without_evidence}),
-    Fault("no ownership check at claim", {"claim": mistaken.claimed_without_owning}),
+    Fault("no ownership check at claim", {"claim": mistaken.claimed_with(owned=True, held_since_planned=True)}),
     Fault("replay of everything", {"claim": mistaken.everything_replayed}),
     Fault("a range left out before that was stable", {"claim": mistaken.left_out_too_early}),
     Fault("confirmation before durable", {"confirm": mistaken.confirmed_before_durable}),
     Fault("claim before the offset log", world=_ClaimsEarly),
-    Fault("no adoption", world=_with_ledger(_NoAdoption)),
+    Fault("no adoption", ledger=_NoAdoption),
     # Both ends of a range.
     Fault("the new owner starts one too early", {"adopt": mistaken.adopted_off_by(-1)}),
     Fault("the new owner starts one too late", {"adopt": mistaken.adopted_off_by(1)}),
@@ -393,7 +394,7 @@ FAULTS = (
     # Ranges that are read in place of another stream.
     Fault("a reread range is still owed", {"claim": mistaken.claimed_as(mistaken.reread_range_still_owed)}, setting=REREADING),
     Fault("a reread range is not written to open", {"claim": mistaken.claimed_as(mistaken.only_new_in_open)}, setting=REREADING),
-    Fault("a range is reread although it is to be held", world=_with_ledger(_RereadAlthoughHeld)),
+    Fault("a range is reread although it is to be held", ledger=_RereadAlthoughHeld),
     # A topic that is deleted and created again.
     Fault("what an earlier topic's record says is believed", {"adopt": mistaken.earlier_topic_believed}, setting=RECREATED),
     Fault(
@@ -408,7 +409,7 @@ FAULTS = (
     # A checkpoint that is restored from an older copy.
     Fault(
         "earlier owners of a partition are forgotten",
-        {"adopt": mistaken.earlier_owners_forgotten},
+        {"adopt": mistaken.adopted_with(past=None)},
         setting=RESTORED,
         shown_as=frozenset({"a restored checkpoint goes on"}),
     ),
@@ -420,25 +421,25 @@ FAULTS = (
     ),
     # Reports that a plan is durable.
     Fault("a report before the commit log", world=_ReportedBeforeTheCommitLog, reports=True),
-    Fault("a report of a newer plan closes the newest claims", world=_with_ledger(_NewerPlanBelieved), reports=True),
-    Fault("a report of an older plan closes the newest claims", world=_with_ledger(_OlderPlanBelieved), reports=True),
-    Fault("a report of another stream closes the newest claims", world=_with_ledger(_AnotherStreamBelieved), reports=True),
-    Fault("a report is believed that came before the claims", world=_with_ledger(_EarlyReportKept), reports=True),
+    Fault("a report of a newer plan closes the newest claims", ledger=_NewerPlanBelieved, reports=True),
+    Fault("a report of an older plan closes the newest claims", ledger=_OlderPlanBelieved, reports=True),
+    Fault("a report of another stream closes the newest claims", ledger=_AnotherStreamBelieved, reports=True),
+    Fault("a report is believed that came before the claims", ledger=_EarlyReportKept, reports=True),
     Fault(
         "records closed as they were when the report came",
-        world=_with_ledger(_ClosedAsWhenReported),
+        ledger=_ClosedAsWhenReported,
         shown_as=frozenset({"doubled", "let slip"}),
         reports=True,
     ),
-    Fault("claims count as closed although that was refused", world=_with_ledger(_RefusedCloseCounts), reports=True),
-    Fault("a refused close is not tried again", world=_with_ledger(_RefusedCloseForgotten), reports=True),
-    Fault("a report closes nothing", world=_with_ledger(_ReportsForgotten), reports=True),
-    Fault("a report closes nothing while partitions drain", world=_with_ledger(_NothingClosedInADrain), reports=True),
-    Fault("partitions are given back without a look at the reports", world=_with_ledger(_ReleasedWithoutLooking), reports=True),
+    Fault("claims count as closed although that was refused", ledger=_RefusedCloseCounts, reports=True),
+    Fault("a refused close is not tried again", ledger=_RefusedCloseForgotten, reports=True),
+    Fault("a report closes nothing", ledger=_ReportsForgotten, reports=True),
+    Fault("a report closes nothing while partitions drain", ledger=_NothingClosedInADrain, reports=True),
+    Fault("partitions are given back without a look at the reports", ledger=_ReleasedWithoutLooking, reports=True),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
-    Fault("adoption counts although it was refused", world=_with_ledger(_AdoptedAlthoughRefused)),
-    Fault("claims count although they were refused", world=_with_ledger(_ClaimsCountBeforeTheyAreWritten)),
+    Fault("adoption counts although it was refused", ledger=_AdoptedAlthoughRefused),
+    Fault("claims count although they were refused", ledger=_ClaimsCountBeforeTheyAreWritten),
     # Streams that are alive, records that are full, records of the next version.
     Fault(
         "a range is taken from a stream that is alive",
@@ -468,7 +469,7 @@ FAULTS = (
     # More.
     Fault("open claims of the earlier owner forgotten", {"adopt": mistaken.open_claims_forgotten}),
     Fault("evidence from plans that are only logged", {"evidence": mistaken.evidence_from_logged_plans}),
-    Fault("a lost partition is kept", world=_with_ledger(_LostButKept)),
+    Fault("a lost partition is kept", ledger=_LostButKept),
     Fault("another client's commit ignored", {"adopt": mistaken.foreign_commit_ignored}),
     Fault(
         "an expired record's place in the last plan ignored",
@@ -478,87 +479,72 @@ FAULTS = (
 )
 
 UNLIKELY_FAULTS = (
-    (
-        Fault(
-            "two members drain for each other",
-            world=_with_ledger(_DrainsForOneThatDrainsForIt),
-            setting=Setting(streams=2, partitions=4, records=1),
-            shown_as=frozenset({"stuck"}),
-        ),
-        DRAINING_FOR_EACH_OTHER,
+    Fault(
+        "two members drain for each other",
+        ledger=_DrainsForOneThatDrainsForIt,
+        setting=Setting(streams=2, partitions=4, records=1),
+        shown_as=frozenset({"stuck"}),
+        history=DRAINING_FOR_EACH_OTHER,
     ),
-    (
-        Fault(
-            "a replayed plan leaves what a record of the next version owes to it",
-            {"claim": mistaken.newer_is_foreign(handoff.claim)},
-            setting=Setting(streams=2, partitions=1, records=1, upgrades=True),
-            shown_as=frozenset({"an answer changed"}),
-        ),
-        OWED_BY_THE_NEXT_VERSION,
+    Fault(
+        "a replayed plan leaves what a record of the next version owes to it",
+        {"claim": mistaken.newer_is_foreign(handoff.claim)},
+        setting=Setting(streams=2, partitions=1, records=1, upgrades=True),
+        shown_as=frozenset({"an answer changed"}),
+        history=OWED_BY_THE_NEXT_VERSION,
     ),
-    (
-        Fault(
-            "adoption that writes the durable plan instead of the logged one", {"adopt": mistaken.adopted_with_the_durable_plan}
-        ),
-        RESTORED_CHECKPOINT,
+    Fault(
+        "adoption that writes the durable plan instead of the logged one",
+        {"adopt": mistaken.adopted_with_the_durable_plan},
+        history=RESTORED_CHECKPOINT,
     ),
-    (
-        Fault("a plan claimed by a run that has not held the partition since", {"claim": mistaken.claimed_by_another_run}),
-        TWO_DRIVERS,
+    Fault(
+        "a plan claimed by a run that has not held the partition since",
+        {"claim": mistaken.claimed_with(held_since_planned=True)},
+        history=TWO_DRIVERS,
     ),
-    (
-        Fault("a partition taken although its record has a newer plan of this stream", {"adopt": mistaken.newer_plan_overlooked}),
-        OWING_ITSELF,
+    Fault(
+        "a partition taken although its record has a newer plan of this stream",
+        {"adopt": mistaken.newer_plan_overlooked},
+        history=OWING_ITSELF,
     ),
-    (
-        Fault("a range owed to oneself is never settled", world=_with_ledger(_OwedToItselfForEver)),
-        OWED_TO_ONESELF,
+    Fault("a range owed to oneself is never settled", ledger=_OwedToItselfForEver, history=OWED_TO_ONESELF),
+    Fault(
+        "a confirmation without an answer is taken for a refused one",
+        ledger=_UnansweredConfirmationIgnored,
+        history=LATE_CONFIRMATION,
     ),
-    (
-        Fault("a confirmation without an answer is taken for a refused one", world=_with_ledger(_UnansweredConfirmationIgnored)),
-        LATE_CONFIRMATION,
+    Fault(
+        "a close without an answer is taken for a refused one",
+        ledger=_UnansweredCloseIgnored,
+        shown_as=frozenset({"doubled"}),
+        history=LATE_CLOSE,
     ),
-    (
-        Fault(
-            "a close without an answer is taken for a refused one",
-            world=_with_ledger(_UnansweredCloseIgnored),
-            shown_as=frozenset({"doubled"}),
-        ),
-        LATE_CLOSE,
+    Fault(
+        "claims that were accepted in part count as accepted",
+        ledger=_PartlyAcceptedCounts,
+        setting=ACCEPTED_IN_PART,
+        shown_as=frozenset({"doubled"}),
+        history=PARTLY_ACCEPTED,
     ),
-    (
-        Fault(
-            "claims that were accepted in part count as accepted",
-            world=_with_ledger(_PartlyAcceptedCounts),
-            setting=ACCEPTED_IN_PART,
-            shown_as=frozenset({"doubled"}),
-        ),
-        PARTLY_ACCEPTED,
+    Fault(
+        "claims that were accepted in part are forgotten",
+        ledger=_PartlyAcceptedForgotten,
+        setting=ACCEPTED_IN_PART,
+        shown_as=frozenset({"let slip", "lost"}),
+        history=PARTLY_ACCEPTED,
     ),
-    (
-        Fault(
-            "claims that were accepted in part are forgotten",
-            world=_with_ledger(_PartlyAcceptedForgotten),
-            setting=ACCEPTED_IN_PART,
-            shown_as=frozenset({"let slip", "lost"}),
-        ),
-        PARTLY_ACCEPTED,
+    Fault(
+        "records closed as they were when they were claimed",
+        ledger=_ClosedAsWhenClaimed,
+        shown_as=frozenset({"doubled"}),
+        history=CAME_BACK,
     ),
-    (
-        Fault(
-            "records closed as they were when they were claimed",
-            world=_with_ledger(_ClosedAsWhenClaimed),
-            shown_as=frozenset({"doubled"}),
-        ),
-        CAME_BACK,
-    ),
-    (
-        Fault(
-            "a reported plan is still owed to its own stream",
-            world=_with_ledger(_OwedToItselfAlthoughReported),
-            shown_as=frozenset({"not closed"}),
-        ),
-        CAME_BACK,
+    Fault(
+        "a reported plan is still owed to its own stream",
+        ledger=_OwedToItselfAlthoughReported,
+        shown_as=frozenset({"not closed"}),
+        history=CAME_BACK,
     ),
 )
-"""Those that take an unlikely history to show, and such a history."""
+"""Those that take an unlikely history to show."""

@@ -301,9 +301,27 @@ def script(text: str) -> list[Action]:
     return [_action(line.split()) for line in text.strip().splitlines()]
 
 
+IN_FULL = {
+    "begins": ("start {0[0]}", "join {0}"),
+    "gets": ("move {1} {0}#1", "assign {0}", "on_assign {0}"),
+    "passes": ("revoke {0}", "let go {0}", "assign {1}", "on_assign {1}"),
+    "plans": ("durable {0}", "plan {0} {1}", "propose {0}"),
+    "claims": ("write {0}", "acknowledge {0}", "claim {0}"),
+    "ends": ("sink {0}", "commit {0}"),
+    "dies": ("crash {0}", "throw out {0}#1"),
+}
+"""What often comes together in a written history, in one word: `gets A.1 0` and `passes A.1 B.1`, for example."""
+
+
 def prompt(text: str) -> list[Action]:
-    """The same, and brokers answer at once: a partition that the group gives to a driver is adopted before the next step."""
-    return [step for action in script(text) for step in (action, *_adoption(action))]
+    """The same, with the words of IN_FULL. Brokers answer at once: what a driver is given is adopted before the next step."""
+    lines = "\n".join(step for line in text.strip().splitlines() for step in _in_full(line))
+    return [step for action in script(lines) for step in (action, *_adoption(action))]
+
+
+def _in_full(line: str) -> list[str]:
+    kind, *arguments = line.split()
+    return [step.format(*arguments) for step in IN_FULL.get(kind, ())] or [line]
 
 
 def _adoption(action: Action) -> list[Action]:

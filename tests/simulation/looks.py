@@ -13,6 +13,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, N
 from spark_groupsource.handoff.rules import evidence
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import as_commit, as_commit_of_any_version
+from tests.simulation.survey import waiting_in
 
 if TYPE_CHECKING:
     from tests.simulation.driver import Driver
@@ -70,10 +71,7 @@ class HeldLooks(ConfirmedPlans):
 
     def answers(self) -> list[Answer | GroupKafkaError]:
         """The answers that are still to be taken."""
-        found = [self._answers.get_nowait() for _ in range(self._answers.qsize())]
-        for answer in found:
-            self._answers.put(answer)
-        return found
+        return waiting_in(self._answers)
 
     def answer(self) -> bool:
         """The group answers."""

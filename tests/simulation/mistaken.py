@@ -16,8 +16,14 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.simulation.survey import HeldSurvey
 
 
-def owed_dropped(*arguments: Any, **named: Any) -> CommitRecord:
-    return handoff.adopt(*arguments, **named).model_copy(update={"owed": ()})
+def adopted_with(**otherwise: Any) -> Callable[..., CommitRecord]:
+    """Adoption that writes these fields otherwise."""
+    return lambda *arguments, **named: handoff.adopt(*arguments, **named).model_copy(update=otherwise)
+
+
+def claimed_with(**otherwise: Any) -> Callable[..., Verdict]:
+    """Claims that are decided on as if this were so."""
+    return lambda *arguments, **named: handoff.claim(*arguments, **{**named, **otherwise})
 
 
 def position_from_committed_offset(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
@@ -27,10 +33,6 @@ def position_from_committed_offset(stream: Stream, where: TopicPartition, commit
 
 def owed_dropped_without_evidence(record: CommitRecord, done: handoff.Evidence) -> CommitRecord:
     return record.model_copy(update={"owed": ()}) if record.owed else record
-
-
-def claimed_without_owning(*arguments: Any, **named: Any) -> Verdict:
-    return handoff.claim(*arguments, **{**named, "owned": True, "held_since_planned": True})
 
 
 def planned(stream: Stream, where: TopicPartition, *_: Any) -> tuple[OffsetRange, ...]:
@@ -47,10 +49,6 @@ def left_out_too_early(*arguments: Any, **named: Any) -> Verdict:
     return replace(verdict, waits=False)
 
 
-def claimed_by_another_run(*arguments: Any, **named: Any) -> Verdict:
-    return handoff.claim(*arguments, **{**named, "held_since_planned": True})
-
-
 def confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitRecord:
     return handoff.confirm(record, replace(stream, durable=stream.logged))
 
@@ -58,10 +56,6 @@ def confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitReco
 def adopted_with_the_durable_plan(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
     adopted = handoff.adopt(stream, *arguments, **named)
     return adopted if adopted.open else adopted.model_copy(update={"logged": stream.durable, "done": stream.durable})
-
-
-def earlier_owners_forgotten(*arguments: Any, **named: Any) -> CommitRecord:
-    return handoff.adopt(*arguments, **named).model_copy(update={"past": None})
 
 
 def any_checkpoint_taken(*_: Any) -> None:

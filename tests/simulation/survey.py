@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from queue import SimpleQueue
+from typing import TypeVar
 
 from spark_groupsource.group.survey import LookUp, Question, Survey
+
+T = TypeVar("T")
+
+
+def waiting_in(queue: SimpleQueue[T]) -> list[T]:
+    """What is in the queue, which keeps it."""
+    found = [queue.get_nowait() for _ in range(queue.qsize())]
+    for one in found:
+        queue.put(one)
+    return found
 
 
 class HeldSurvey(Survey):
@@ -18,10 +29,8 @@ class HeldSurvey(Survey):
         """An independent copy that asks elsewhere."""
         twin = type(self)(look_up)
         twin.waiting, twin._open, twin._unheard = list(self.waiting), dict(self._open), set(self._unheard)
-        answers = [self._answers.get_nowait() for _ in range(self._answers.qsize())]
         twin._answers = SimpleQueue()
-        for answer in answers:
-            self._answers.put(answer)
+        for answer in waiting_in(self._answers):
             twin._answers.put(answer)
         return twin
 
@@ -37,12 +46,9 @@ class HeldSurvey(Survey):
 
     def key(self) -> tuple[object, ...]:
         """Equal for surveys that behave alike. A question may be open for some of its partitions, or for none."""
-        answers = [self._answers.get_nowait() for _ in range(self._answers.qsize())]
-        for answer in answers:
-            self._answers.put(answer)
         return (
             tuple(self._key_of(question) for question in self.waiting),
-            tuple((self._key_of(question), repr(answer)) for question, answer in answers),
+            tuple((self._key_of(question), repr(answer)) for question, answer in waiting_in(self._answers)),
             frozenset(self._unheard),
         )
 

@@ -54,9 +54,7 @@ SMALL = Setting(streams=2, partitions=1, records=1)
     ids=str,
 )
 def test_two_streams_hand_over_a_partition_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
-    explored = explore(SMALL, trouble)
-    assert explored.failure is None, str(explored.failure)
-    assert explored.ends
+    _holds(SMALL, trouble)
 
 
 @pytest.mark.parametrize(
@@ -65,9 +63,7 @@ def test_two_streams_hand_over_a_partition_in_every_order_of_steps(trouble: Mapp
     ids=str,
 )
 def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
-    explored = explore(replace(SMALL, outstanding=OutstandingClaims(reread_after_s=0)), trouble)
-    assert explored.failure is None, str(explored.failure)
-    assert explored.ends
+    _holds(replace(SMALL, outstanding=OutstandingClaims(reread_after_s=0)), trouble)
 
 
 @pytest.mark.parametrize(
@@ -81,9 +77,7 @@ def test_two_streams_that_reread_lose_nothing_in_every_order_of_steps(trouble: M
 )
 def test_epochs_that_rise_silently_in_every_order_of_steps(streams: int, partitions: int, trouble: Mapping[str, int]) -> None:
     setting = Setting(streams=streams, partitions=partitions, records=1, protocol="consumer", fencing="part")
-    explored = explore(setting, trouble)
-    assert explored.failure is None, str(explored.failure)
-    assert explored.ends
+    _holds(setting, trouble)
 
 
 def test_commits_are_accepted_in_part_in_some_histories(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,8 +99,7 @@ def test_commits_are_accepted_in_part_in_some_histories(monkeypatch: pytest.Monk
 
 def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
     trouble = {"second": 1, "move": 1, "let go": 1, "report": 1}
-    explored = explore(Setting(streams=1, partitions=1, records=1, second_drivers=True), trouble)
-    assert explored.failure is None, str(explored.failure)
+    _holds(Setting(streams=1, partitions=1, records=1, second_drivers=True), trouble)
 
 
 @pytest.mark.parametrize(
@@ -121,9 +114,7 @@ def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
     ids=str,
 )
 def test_reports_of_two_plans_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
-    explored = explore(Setting(streams=1, partitions=1, records=2, second_drivers="second" in trouble), trouble, limit=1)
-    assert explored.failure is None, str(explored.failure)
-    assert explored.ends
+    _holds(Setting(streams=1, partitions=1, records=2, second_drivers="second" in trouble), trouble, limit=1)
 
 
 def test_a_seed_draws_the_same_history_again() -> None:
@@ -148,6 +139,12 @@ def test_a_failing_history_is_shrunk_to_the_steps_that_it_takes() -> None:
     failure = run(1, _Fragile)
     assert failure is not None
     assert [action[0] for action in shrink(failure, _Fragile).actions] == ["start", "crash"]
+
+
+def _holds(setting: Setting, trouble: Mapping[str, int], limit: int | None = None) -> None:
+    explored = explore(setting, trouble, limit=limit)
+    assert explored.failure is None, str(explored.failure)
+    assert explored.ends
 
 
 class _Remembered(World):

@@ -163,8 +163,9 @@ def test_what_the_design_calls_pure_imports_neither_spark_nor_kafka() -> None:
     assert impure_imports(PACKAGE, called_pure(), IMPURE) == {}
 
 
-def test_the_cycle_is_stepped_through_without_spark() -> None:
-    assert impure_imports(PACKAGE, ["query", "group", "brokers", "metrics"], {"pyspark"}) == {}
+def test_the_cycle_is_stepped_through_and_records_are_read_without_spark() -> None:
+    names = ["query", "group", "brokers", "metrics", "fetch.pure_consumer", "fetch.native_consumer"]
+    assert impure_imports(PACKAGE, names, {"pyspark"}) == {}
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers.offsets import LATEST_OFFSET, PARTITIONS_IN_A_CALL, portions, request_offsets
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, PARTITIONS_IN_A_CALL, request_offsets
 from spark_groupsource.partition import TopicPartition
 
 
@@ -52,9 +52,3 @@ def test_every_portion_is_asked_with_the_same_isolation_level_and_timeout() -> N
     specs = dict.fromkeys(partitions(PARTITIONS_IN_A_CALL + 1), LATEST_OFFSET)
     request_offsets(cast(AdminClient, admin), specs, 3.0, IsolationLevel.READ_COMMITTED)
     assert admin.options == [(IsolationLevel.READ_COMMITTED, 3.0)] * 2
-
-
-def test_portions_keep_the_order_and_leave_nothing_out() -> None:
-    found = list(portions(partitions(7), 3))
-    assert [len(portion) for portion in found] == [3, 3, 1]
-    assert [partition for portion in found for partition in portion] == partitions(7)

@@ -52,11 +52,6 @@ def test_the_first_line_is_new_and_its_repetitions_are_counted(repeats: Repeats[
     assert repeats.due() == []
 
 
-def test_another_line_is_new_at_once(repeats: Repeats[str]) -> None:
-    assert repeats.is_new("down", None, "down")
-    assert repeats.is_new("lost", None, "lost")
-
-
 def test_a_line_that_goes_on_is_written_once_in_each_interval(repeats: Repeats[str], clock: Clock) -> None:
     written = []
     for _ in range(300):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+import pytest
+
 from spark_groupsource.brokers.topic_ids import BELIEVE_AFTER, TopicIds
 
 WAS, IS = "a" * 22, "b" * 22
@@ -23,22 +25,29 @@ class Broker:
         return {topic: answer[topic] for topic in topics if topic in answer}
 
 
-def test_an_expected_id_is_believed_at_once() -> None:
-    broker = Broker({"orders": WAS})
-    assert broker.ids.now({"orders": WAS}) == {"orders": WAS}
-    assert broker.questions == 1
-
-
-def test_any_id_is_believed_of_a_topic_whose_id_was_not_known() -> None:
-    broker = Broker({"orders": IS})
-    assert broker.ids.now({"orders": None}) == {"orders": IS}
-    assert broker.questions == 1
-
-
-def test_a_topic_that_one_broker_does_not_know_for_a_moment_is_not_given_up() -> None:
-    broker = Broker({"orders": None}, {"orders": None}, {"orders": WAS})
-    assert broker.ids.now({"orders": WAS}) == {"orders": WAS}
-    assert broker.questions == 3
+@pytest.mark.parametrize(
+    ("answers", "expected", "found", "questions"),
+    [
+        pytest.param([{"orders": WAS}], {"orders": WAS}, {"orders": WAS}, 1, id="the expected id is believed at once"),
+        pytest.param([{"orders": IS}], {"orders": None}, {"orders": IS}, 1, id="any id, where none was known"),
+        pytest.param(
+            [{"orders": None}, {"orders": None}, {"orders": WAS}],
+            {"orders": WAS},
+            {"orders": WAS},
+            3,
+            id="one broker does not know the topic for a moment: it is not given up",
+        ),
+        pytest.param(
+            [{"returns": WAS}], {"orders": WAS, "returns": WAS}, {"returns": WAS}, 1, id="no broker answers: it is left out"
+        ),
+    ],
+)
+def test_what_is_not_doubted_is_not_asked_again(
+    answers: list[dict[str, str | None]], expected: dict[str, str | None], found: dict[str, str | None], questions: int
+) -> None:
+    broker = Broker(*answers)
+    assert broker.ids.now(expected) == found
+    assert broker.questions == questions
 
 
 def test_another_id_is_believed_after_several_answers_and_at_once_from_then_on() -> None:
@@ -63,9 +72,3 @@ def test_what_is_believed_is_replaced_and_never_edited() -> None:
     broker.ids.now({"orders": WAS})
     assert before == frozenset()
     assert broker.ids._believed == {("orders", IS)}
-
-
-def test_a_topic_that_no_broker_answers_for_is_left_out() -> None:
-    broker = Broker({"returns": WAS})
-    assert broker.ids.now({"orders": WAS, "returns": WAS}) == {"returns": WAS}
-    assert broker.questions == 1

@@ -10,29 +10,18 @@ from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.handoff.plan_offset import AT_END, PlanOffset
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joining import StartingOffsets
+from tests.support.options import parse
 
 PLANNED, ADOPTED = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
-@pytest.fixture
-def options() -> Options:
-    return Options.parse(
-        {
-            "kafka.bootstrap.servers": "127.0.0.1:1",
-            "kafka.group.id": "billing",
-            "subscribe": "orders",
-            "startingOffsets": "latest",
-        }
-    )
-
-
 def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_been_unknown(
-    options: Options, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
+    options = parse(startingOffsets="latest")
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
 
     def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:

@@ -122,6 +122,10 @@ def test_a_micro_batch_that_was_not_committed_is_the_users_to_decide_on() -> Non
     [
         ("s3://key:secret@bucket/x", "s3://***@bucket/x"),
         ("'s3://key:sec/r@et@bucket/x' at (position 13)", "'s3://***@bucket/x' at (position 13)"),
+        ("s3://AKIA:123/abcsecret@bucket/x cannot be read", "s3://***@bucket/x cannot be read"),
+        ("s3a://A:b secret@x/y cannot be read", "s3a://***@x/y cannot be read"),
+        ("s3a:/A:secret@h/x cannot be read", "s3a:/***@h/x cannot be read"),
+        ("abfss://c@a.example/x?sig=secret cannot be read", "abfss://c@a.example/x?*** cannot be read"),
         ("hdfs://host:8020/checkpoints/a@b", "hdfs://host:8020/checkpoints/a@b"),
         ("s3://bucket/at:noon@home", "s3://bucket/at:noon@home"),
         ("abfss://data@account.dfs.core.windows.net/x", "abfss://data@account.dfs.core.windows.net/x"),

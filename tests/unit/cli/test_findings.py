@@ -24,14 +24,14 @@ from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Newer
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed
+from tests.support.options import BASE
 
 ZERO, ONE = TopicPartition("orders", 0), TopicPartition("orders", 1)
 MEMBER = GroupMember("a-1", "a", "spare", "host", frozenset({ZERO}))
 
 
 def options(**more: str) -> Options:
-    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
-    return Options.parse({**given, **{name.replace("_", "."): value for name, value in more.items()}}, "stream")
+    return Options.parse({**BASE, **{name.replace("_", "."): value for name, value in more.items()}}, "stream")
 
 
 def view(protocol: str, assignor: str, *members: GroupMember, partitions: tuple[PartitionView, ...] = ()) -> GroupView:

@@ -27,17 +27,12 @@ from spark_groupsource.fetch import native_consumer, pure_consumer
 from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
+from tests.unit.cli.test_findings import options
 
 ZERO, ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("others", 0)
 NOW_S = 1_800_000_000.0
 DAY_MINUTES = 24 * 60
-
-
-def options(**more: str) -> Options:
-    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
-    return Options.parse({**given, **{name.replace("_", "."): value for name, value in more.items()}}, "stream")
 
 
 def member(name: str, *partitions: TopicPartition) -> GroupMember:

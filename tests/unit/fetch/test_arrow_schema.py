@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
-import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -122,16 +118,3 @@ def test_headers_that_are_asked_for_by_the_option_and_not_by_the_schema_are_an_e
         requested(StructType([StructField("value", StringType())]), include_headers=True)
 
     assert requested(SPARK_SCHEMAS[True], include_headers=False) == arrow_schema(True)
-
-
-@pytest.mark.parametrize("include_headers", [False, True])
-def test_batches_have_the_schema(include_headers: bool) -> None:
-    batch = to_record_batch("t", 0, [], arrow_schema(include_headers))
-
-    assert isinstance(batch, pa.RecordBatch)
-    assert batch.schema.equals(arrow_schema(include_headers), check_metadata=True)
-
-
-def test_the_reader_does_not_import_pyspark() -> None:
-    program = "import sys, spark_groupsource.fetch.pure_consumer; sys.exit('pyspark' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

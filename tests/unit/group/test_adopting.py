@@ -103,13 +103,6 @@ def group() -> Group:
     return Group()
 
 
-def test_a_partition_is_adopted_when_the_brokers_have_answered(group: Group) -> None:
-    group.ledger.acquired(frozenset({NEW}))
-    assert not group.ledger.positions
-    group.answer()
-    assert group.ledger.positions == {NEW: 7}
-
-
 def test_planning_begins_when_each_partition_was_asked_about_once(group: Group) -> None:
     group.silent = {NEW}
     group.ledger.acquired(frozenset({RECORDED, NEW}))
@@ -267,16 +260,16 @@ class TestRangesThatAreHeldForAnotherStream:
         record = group.ledger.known()[RECORDED]
         return [entry.stream for entry in record.owed]
 
-    def until_heard(self, group: Group) -> None:
+    def hear(self, group: Group) -> None:
         until(lambda: group.ledger._confirmed_plans._answers.qsize() > 0, "the answer")
+        group.pass_time(0)
 
     def test_are_dropped_when_the_answer_has_come_and_planning_waits_for_the_first_one(self, group: Group) -> None:
         group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
         group.acquire(RECORDED)
         assert self.owed(group) == ["them"]
         assert not group.ledger.ready()
-        self.until_heard(group)
-        group.pass_time(0)
+        self.hear(group)
         assert group.ledger.ready()
         assert self.owed(group) == []
 
@@ -290,19 +283,16 @@ class TestRangesThatAreHeldForAnotherStream:
     def test_are_logged_once_they_are_known_to_be_held(self, group: Group, caplog: pytest.LogCaptureFixture) -> None:
         group.acquire(RECORDED)
         assert "held back" not in caplog.text
-        self.until_heard(group)
-        group.pass_time(0)
+        self.hear(group)
         assert caplog.text.count("is held back: stream them claimed it in plan 3") == 1
 
     def test_are_asked_about_with_each_plan_and_between_triggers(self, group: Group) -> None:
         group.acquire(RECORDED)
-        self.until_heard(group)
-        group.pass_time(0)
+        self.hear(group)
         group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
         group.now += 3
         group.ledger.settle()
-        self.until_heard(group)
-        group.pass_time(0)
+        self.hear(group)
         assert self.owed(group) == []
 
 

@@ -57,13 +57,6 @@ def test_partitions_without_a_commit_do_not_delay_the_others(brokers: Brokers) -
     assert not brokers.survey.asked
 
 
-def test_an_answer_for_a_partition_that_was_lost_meanwhile_is_dropped(brokers: Brokers) -> None:
-    brokers.survey.ask(STREAM, {NEW: None})
-    brokers.survey.forget({NEW})
-    brokers.answer()
-    assert brokers.found() == set()
-
-
 def test_an_answer_from_before_a_partition_was_lost_and_acquired_again_is_dropped(brokers: Brokers) -> None:
     brokers.survey.ask(STREAM, {NEW: None})
     brokers.survey.forget({NEW})

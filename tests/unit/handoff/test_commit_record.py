@@ -109,56 +109,43 @@ def test_finished_lag_is_counted_as_one_would_offset_by_offset(offsets: list[str
     assert (held is None) == (set(offsets) <= {"finished"})
 
 
-def test_a_reread_range_holds_back_as_an_open_one() -> None:
-    record = CommitRecord(
-        stream="me", logged=8, done=7, next=100, open=(OpenRange(20, 30),), owed=(OwedRange("b", 1, 60, 70),), claimed_at=5
-    )
-    assert record.held_back == (OwedRange("me", 8, 20, 30, 5), False, 60)
+VERSION_1 = CommitRecord(
+    v=1,
+    stream=STREAM,
+    logged=41,
+    done=40,
+    next=300,
+    open=(OpenRange(200, 260), OpenRange(260, 300)),
+    owed=(OwedRange(OTHER, 7, 120, 180),),
+)
+VERSION_1_ALL_FIELDS = VERSION_1.model_copy(
+    update={
+        "open": (OpenRange(200, 300),),
+        "owed": (OwedRange(OTHER, 7, 120, 180, 1_763_744_384),),
+        "claimed_at": 1_763_744_390,
+        "topic_id": "Zm9vYmFyYmF6cXV4MTIzNA",
+        "cluster_id": "MkU3OEVBNTcwNTJENDM2Qg",
+    }
+)
+READ_FOR_EVER = {
+    "commit_record_v1": VERSION_1,
+    "commit_record_v1_all_fields": VERSION_1_ALL_FIELDS,
+    "commit_record_v2": CommitRecord(stream=STREAM, logged=41, done=41, next=300, member="hJ4Kx0_Zt-8"),
+    "commit_record_v2_all_fields": VERSION_1_ALL_FIELDS.model_copy(
+        update={"v": 2, "member": "hJ4Kx0_Zt-8", "past": (PastStream(OTHER, 7), PastStream("b", 0))}
+    ),
+}
 
 
-def test_a_record_of_version_1_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
-    record = read_commit(stored["offset"], stored["metadata"])
-    assert record == CommitRecord(
-        v=1,
-        stream=STREAM,
-        logged=41,
-        done=40,
-        next=300,
-        open=(OpenRange(200, 260), OpenRange(260, 300)),
-        owed=(OwedRange(OTHER, 7, 120, 180),),
-    )
+@pytest.mark.parametrize("name", READ_FOR_EVER)
+def test_a_record_of_every_version_is_read_for_ever(name: str) -> None:
+    stored, expected = json.loads((FORMATS / f"{name}.json").read_text()), READ_FOR_EVER[name]
+    record = read_commit(stored["offset"], stored["metadata"], expected.cluster_id)
+    assert record == expected
     assert isinstance(record, CommitRecord)
     assert record.metadata() == stored["metadata"]
-    assert record.owed[0].range == OffsetRange(120, 180)
-
-
-def test_a_record_of_version_2_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "commit_record_v2.json").read_text())
-    record = read_commit(stored["offset"], stored["metadata"])
-    assert record == CommitRecord(stream=STREAM, logged=41, done=41, next=300, member="hJ4Kx0_Zt-8")
-    assert isinstance(record, CommitRecord)
-    assert record.metadata() == stored["metadata"]
-
-
-def test_a_record_of_version_2_with_every_field_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "commit_record_v2_all_fields.json").read_text())
-    record = read_commit(stored["offset"], stored["metadata"], "MkU3OEVBNTcwNTJENDM2Qg")
-    assert record == CommitRecord(
-        stream=STREAM,
-        logged=41,
-        done=40,
-        next=300,
-        open=(OpenRange(200, 300),),
-        owed=(OwedRange(OTHER, 7, 120, 180, 1_763_744_384),),
-        claimed_at=1_763_744_390,
-        topic_id="Zm9vYmFyYmF6cXV4MTIzNA",
-        cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
-        member="hJ4Kx0_Zt-8",
-        past=(PastStream(OTHER, 7), PastStream("b", 0)),
-    )
-    assert isinstance(record, CommitRecord)
-    assert record.metadata() == stored["metadata"]
+    if expected.cluster_id is not None:
+        assert read_commit(stored["offset"], stored["metadata"], "another") == Foreign(stored["offset"], expected.cluster_id)
 
 
 @pytest.mark.parametrize(
@@ -183,31 +170,6 @@ def test_the_mark_of_a_member_is_short_and_differs_for_each() -> None:
     marks = {mark_of(member) for member in ("rdkafka-1", "rdkafka-2", "x" * 300)}
     assert {len(mark) for mark in marks} == {11}
     assert len(marks) == 3
-
-
-def test_a_record_of_version_1_with_every_field_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "commit_record_v1_all_fields.json").read_text())
-    record = read_commit(stored["offset"], stored["metadata"], "MkU3OEVBNTcwNTJENDM2Qg")
-    assert record == CommitRecord(
-        v=1,
-        stream=STREAM,
-        logged=41,
-        done=40,
-        next=300,
-        open=(OpenRange(200, 300),),
-        owed=(OwedRange(OTHER, 7, 120, 180, 1_763_744_384),),
-        claimed_at=1_763_744_390,
-        topic_id="Zm9vYmFyYmF6cXV4MTIzNA",
-        cluster_id="MkU3OEVBNTcwNTJENDM2Qg",
-    )
-    assert isinstance(record, CommitRecord)
-    assert record.metadata() == stored["metadata"]
-    assert read_commit(stored["offset"], stored["metadata"], "another") == Foreign(stored["offset"], record.cluster_id)
-
-
-def test_about_sixty_owed_ranges_fit_into_a_record_that_its_next_owner_can_write() -> None:
-    crowded = _holding(60).model_copy(update={"claimed_at": 1, "topic_id": "t" * 22, "cluster_id": "c" * 22})
-    assert crowded.size_once_adopted <= MAX_METADATA_BYTES
 
 
 def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None:
@@ -408,6 +370,8 @@ def test_sixty_ranges_held_for_other_streams_fit_into_a_broker() -> None:
     record = _holding(60)
     assert len(record.metadata().encode()) <= MAX_METADATA_BYTES
     assert read_commit(record.offset, record.metadata()) == record
+    crowded = record.model_copy(update={"claimed_at": 1, "topic_id": "t" * 22, "cluster_id": "c" * 22})
+    assert crowded.size_once_adopted <= MAX_METADATA_BYTES, "its next owner can write it"
 
 
 def test_a_record_longer_than_any_broker_stores_counts_as_another_clients_commit() -> None:

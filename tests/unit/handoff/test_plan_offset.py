@@ -99,66 +99,36 @@ def test_the_starts_of_ten_thousand_partitions_take_a_few_bytes_each() -> None:
     assert size(AT_END) < 3 * 10_000 + 200
 
 
-def test_without_starts_an_offset_is_one_of_version_1() -> None:
-    assert PlanOffset.first(GROUP).to_json().keys() == {"v", "stream", "plan", "generation", "member", "group", "ranges"}
-    assert PlanOffset.first(GROUP).v == 1
+ORDERS = [TopicPartition("orders", number) for number in range(11)]
+FIRST_RETURNS, LAST_RETURNS = TopicPartition("returns", 0), TopicPartition("returns", 10)
+READ_FOR_EVER: dict[str, dict[str, object]] = {
+    "offset_v1": {
+        "stream": "0f3c9d2a7b615e48",
+        "plan": 41,
+        "generation": 12,
+        "by_partition": {
+            ORDERS[0]: (OffsetRange(200, 300),),
+            ORDERS[3]: (OffsetRange(57, 57),),
+            LAST_RETURNS: (OffsetRange(0, 12),),
+        },
+    },
+    "offset_v1_all_fields": {"topics": {"orders": "Zm9vYmFyYmF6cXV4MTIzNA"}, "cluster": "MkU3OEVBNTcwNTJENDM2Qg"},
+    # Before the first plan; its starts are left to the options.
+    "offset_v1_first": {"start_of": dict.fromkeys([*ORDERS[:3], FIRST_RETURNS])},
+    "offset_v2": {
+        "by_partition": {ORDERS[0]: (OffsetRange(200, 300),)},
+        "start_of": {ORDERS[1]: 57, ORDERS[2]: AT_END, ORDERS[3]: FromTime(1700000000000), ORDERS[10]: None, FIRST_RETURNS: 0},
+    },
+    "offset_v3": {"cut": (6, None), "start_of": {ORDERS[1]: 57}},
+    "offset_v3_all_fields": {"cut": (None, 100), "shared": Sharing(least=16, most=2000, small=500)},
+}
 
 
-def test_an_offset_of_version_2_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "offset_v2.json").read_text())
+@pytest.mark.parametrize("name", READ_FOR_EVER)
+def test_an_offset_of_every_version_is_read_for_ever(name: str) -> None:
+    stored = json.loads((FORMATS / f"{name}.json").read_text())
     offset = PlanOffset.parse(stored, GROUP)
-    assert offset.by_partition == {TopicPartition("orders", 0): (OffsetRange(200, 300),)}
-    assert offset.start_of == {
-        TopicPartition("orders", 1): 57,
-        TopicPartition("orders", 2): AT_END,
-        TopicPartition("orders", 3): FromTime(1700000000000),
-        TopicPartition("orders", 10): None,
-        TopicPartition("returns", 0): 0,
-    }
-    assert json.dumps(offset.to_json()) == json.dumps(stored)
-
-
-def test_the_offset_of_version_1_before_the_first_plan_leaves_its_starts_to_the_options() -> None:
-    stored = json.loads((FORMATS / "offset_v1_first.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert offset.start_of == dict.fromkeys([*(TopicPartition("orders", number) for number in range(3)), ("returns", 0)])
-    assert json.dumps(offset.to_json()) == json.dumps(stored)
-
-
-def test_an_offset_of_version_1_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "offset_v1.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert (offset.stream, offset.plan, offset.generation) == ("0f3c9d2a7b615e48", 41, 12)
-    assert offset.by_partition == {
-        TopicPartition("orders", 0): (OffsetRange(200, 300),),
-        TopicPartition("orders", 3): (OffsetRange(57, 57),),
-        TopicPartition("returns", 10): (OffsetRange(0, 12),),
-    }
-    assert offset.to_json() == stored
-
-
-def test_an_offset_of_version_1_with_every_field_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "offset_v1_all_fields.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert offset.topics == {"orders": "Zm9vYmFyYmF6cXV4MTIzNA"}
-    assert offset.cluster == "MkU3OEVBNTcwNTJENDM2Qg"
-    assert offset.to_json() == stored
-    assert json.dumps(offset.to_json()) == json.dumps(stored)
-
-
-def test_an_offset_of_version_3_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "offset_v3.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert offset.cut == (6, None)
-    assert offset.start_of == {TopicPartition("orders", 1): 57}
-    assert json.dumps(offset.to_json()) == json.dumps(stored)
-
-
-def test_an_offset_of_version_3_with_every_field_is_read_for_ever() -> None:
-    stored = json.loads((FORMATS / "offset_v3_all_fields.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert offset.cut == (None, 100)
-    assert offset.shared == Sharing(least=16, most=2000, small=500)
+    assert {field: getattr(offset, field) for field in READ_FOR_EVER[name]} == READ_FOR_EVER[name]
     assert json.dumps(offset.to_json()) == json.dumps(stored)
 
 
@@ -170,18 +140,6 @@ def test_without_shared_tasks_an_offset_is_of_the_version_that_it_was() -> None:
     assert built(None).v == 1
     assert "shared" not in built(None).to_json()
     assert (built(Sharing(16, 2000, 500)).v, built(Sharing(16, 2000, 500)).to_json()["shared"]) == (3, [16, 2000, 500])
-
-
-def test_two_plans_that_were_built_in_another_order_have_the_same_text() -> None:
-    first, second = TopicPartition("orders", 2), TopicPartition("orders", 10)
-    bounds = (OffsetRange(0, 5),)
-
-    def text(*order: TopicPartition) -> str:
-        planned = dict.fromkeys(order, bounds)
-        built = PlanOffset.build(stream="a", plan=0, generation=1, member="m", group=GROUP, ranges=planned)
-        return json.dumps(built.to_json())
-
-    assert text(first, second) == text(second, first)
 
 
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:

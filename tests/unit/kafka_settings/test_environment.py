@@ -30,6 +30,7 @@ from tests.support.waiting import until
 
 IN_ZONE = {**BASE, "kafka.client.rack": "${env:ZONE}"}
 PRIVATE = "not-to-be-shown"
+SSL = {"security.protocol": "SSL"}
 KEY_STORE = {
     "kafka.security.protocol": "SSL",
     "kafka.ssl.keystore.type": "PKCS12",
@@ -59,7 +60,7 @@ def test_the_driver_sends_what_the_user_wrote(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_each_process_puts_in_its_own_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    given = translate({"client.rack": "eu-${env:ZONE}-${env:_Z1}", "ssl.ca.location": "/certs/${env:ZONE}.pem", **ssl()})
+    given = translate({"client.rack": "eu-${env:ZONE}-${env:_Z1}", "ssl.ca.location": "/certs/${env:ZONE}.pem"} | SSL)
     monkeypatch.setenv("ZONE", "a")
     monkeypatch.setenv("_Z1", "${env:ZONE}")
     assert resolved(given) == {
@@ -69,10 +70,6 @@ def test_each_process_puts_in_its_own_value(monkeypatch: pytest.MonkeyPatch) -> 
     }, "a value is not looked at again"
     monkeypatch.setenv("ZONE", "b")
     assert resolved(given)["ssl.ca.location"] == "/certs/b.pem"
-
-
-def ssl() -> dict[str, str]:
-    return {"security.protocol": "SSL"}
 
 
 @pytest.mark.parametrize("value", ["${env:}", "${env:1A}", "${env:A-B}", "${env:ZONE", "${env:ZÖNE}", "x${env:A}${env: B}"])
@@ -111,9 +108,7 @@ def test_without_the_variable_of_a_file_there_is_no_client() -> None:
 
 
 @pytest.mark.parametrize("kind", CONSUMERS)
-def test_a_consumer_is_made_without_a_rack_with_one_warning(
-    kind: type[FetchConsumer], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_consumer_is_made_without_a_rack_with_one_warning(kind: type[FetchConsumer], caplog: pytest.LogCaptureFixture) -> None:
     client = Options.parse(IN_ZONE).fetch_settings().client
     for _ in range(2):
         kind(client).close()  # type: ignore[call-arg]

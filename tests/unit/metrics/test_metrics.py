@@ -29,6 +29,7 @@ from spark_groupsource.metrics.tally import COMMIT_BYTES, OFFSET_BYTES, Duration
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.timeouts import PORT_PATIENCE_S
+from tests.support.options import BASE
 from tests.support.scraping import scraped, scraped_from
 from tests.support.waiting import until
 from tools.pages import with_metrics
@@ -36,7 +37,6 @@ from tools.pages import with_metrics
 ROOT = Path(__file__).parents[3]
 PAGE = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
 DASHBOARD = json.loads((ROOT / "conf" / "grafana-dashboard.json").read_text(encoding="utf-8"))
-NEEDED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "g", "subscribe": "t"}
 
 
 class TestTheList:
@@ -90,15 +90,15 @@ def named_in(text: str) -> set[str]:
 
 class TestTheOptions:
     def test_nothing_is_served_unless_a_port_is_given(self) -> None:
-        assert Options.parse(NEEDED, "stream").metrics_port is None
+        assert Options.parse(BASE, "stream").metrics_port is None
 
     def test_a_port_is_served_on_this_machine_only_unless_a_host_is_given(self) -> None:
-        options = Options.parse({**NEEDED, "metrics.port": "9400"}, "stream")
+        options = Options.parse({**BASE, "metrics.port": "9400"}, "stream")
         assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9400)
 
     @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "fe80::1%eth0", "driver-1.example.com"])  # noqa: S104
     def test_a_host_is_a_name_or_an_address(self, host: str) -> None:
-        assert Options.parse({**NEEDED, "metrics.port": "0", "metrics.host": host}, "stream").metrics_host == host
+        assert Options.parse({**BASE, "metrics.port": "0", "metrics.host": host}, "stream").metrics_host == host
 
     @pytest.mark.parametrize(
         ("given", "message"),
@@ -114,23 +114,23 @@ class TestTheOptions:
     )
     def test_what_is_wrong_is_told(self, given: dict[str, str], message: str) -> None:
         with pytest.raises(OptionError, match=re.escape(message)):
-            Options.parse({**NEEDED, **given}, "stream")
+            Options.parse({**BASE, **given}, "stream")
 
     def test_a_missing_package_is_told_with_its_command_before_anything_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "prometheus_client", None)
         with pytest.raises(OptionError, match=re.escape("pip install 'spark-groupsource[metrics]'")):
-            Options.parse({**NEEDED, "metrics.port": "9400"}, "stream")
-        assert Options.parse(NEEDED, "stream").metrics_port is None, "who does not ask for metrics does not need it"
+            Options.parse({**BASE, "metrics.port": "9400"}, "stream")
+        assert Options.parse(BASE, "stream").metrics_port is None, "who does not ask for metrics does not need it"
 
     def test_a_batch_read_serves_none(self) -> None:
-        options = Options.parse({**NEEDED, "metrics.port": "9400"}, "batch")
+        options = Options.parse({**BASE, "metrics.port": "9400"}, "batch")
         assert options.without_effect_on_a_batch == ["metrics.port"]
 
     def test_nothing_is_imported_unless_they_are_asked_for(self) -> None:
         code = (
             "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.stream_reader as reader\n"
             "from spark_groupsource.options.model import Options\n"
-            f"running = reader.GroupKafkaStreamReader(Options.parse({NEEDED!r}, 'stream'))._running()\n"
+            f"running = reader.GroupKafkaStreamReader(Options.parse({BASE!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"
         )
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
@@ -271,7 +271,7 @@ class TestWhatIsCounted:
         assert families == {metric.name.removesuffix("_total") for metric in METRICS}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def server() -> Iterator[MetricsServer]:
     running = serve(Tally("g"), "127.0.0.1", 0)
     yield running

@@ -51,14 +51,6 @@ def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.
     assert "CONFWARN" not in capfd.readouterr().err
 
 
-def test_a_member_never_commits_or_moves_by_itself() -> None:
-    options = Options.parse(BASE)
-    for settings in (options.member_settings(), options.fetch_settings().client):
-        assert settings["enable.auto.commit"] == settings["enable.auto.offset.store"] == "false"
-        assert settings["auto.offset.reset"] == "error"
-        assert settings["group.id"] == "billing"
-
-
 def test_the_isolation_level_is_always_written_out_because_librdkafkas_default_is_not_javas() -> None:
     for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings().client):
         assert settings["isolation.level"] == "read_uncommitted"
@@ -79,13 +71,6 @@ def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
     assert (options.group_protocol, options.assignment_strategy) == ("consumer", "uniform")
 
 
-def test_clients_that_are_no_members_are_not_given_a_members_settings() -> None:
-    options = Options.parse({**SETUPS["static member"], **SETUPS["fetch sizes"]})
-    assert options.fetch_settings().client["fetch.wait.max.ms"] == "10"
-    assert not {"group.instance.id", "session.timeout.ms", "group.protocol"} & set(options.fetch_settings().client)
-    assert not {"group.id", "group.instance.id", "fetch.max.bytes"} & set(options.client_settings())
-
-
 def test_librdkafka_warns_and_says_no_more_unless_it_is_asked_to() -> None:
     assert parse().client_settings()["log_level"] == "4"
     assert parse(**{"kafka.log_level": "7"}).client_settings()["log_level"] == "7"
@@ -95,6 +80,7 @@ ALL_KINDS: dict[str, str] = {
     **BASE,
     "kafka.client.id": "billing-1",
     "kafka.coordinator.query.interval.ms": "1000",
+    "kafka.fetch.max.bytes": "2000000",
     "kafka.fetch.max.wait.ms": "33",
     "kafka.group.instance.id": "driver-1",
     "kafka.isolation.level": "read_committed",
@@ -119,6 +105,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         **OF_THE_USER,
         **OFFSETS,
         "coordinator.query.interval.ms": "1000",
+        "fetch.max.bytes": "2000000",
         "fetch.wait.max.ms": "33",
         "group.id": "billing",
         "group.instance.id": "driver-1",
@@ -136,6 +123,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         **OF_THE_USER,
         **OFFSETS,
         "enable.partition.eof": "true",
+        "fetch.max.bytes": "2000000",
         "fetch.queue.backoff.ms": "1",
         "fetch.wait.max.ms": "33",
         "group.id": "billing",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import pickle
-import subprocess
-import sys
 
 import pytest
 
@@ -14,11 +12,6 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByOffset, ByTime
 from spark_groupsource.partition import TopicPartition
 from tests.support.options import BASE, parse
-
-
-def test_the_module_needs_no_spark() -> None:
-    look = "import sys, spark_groupsource.options.model; print({'pyspark'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout.strip() == "set()"
 
 
 def test_three_options_are_enough_and_the_rest_is_as_in_sparks_source() -> None:

@@ -17,6 +17,7 @@ from markdown_it.token import Token
 
 from spark_groupsource import errors
 from spark_groupsource.cli.main import main
+from tests.unit.pages.test_paths import targets
 
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "spark_groupsource"
@@ -83,10 +84,6 @@ def commands() -> Iterator[tuple[Block, list[str]]]:
         for line in block.text.replace("\\\n", " ").splitlines():
             if words := shlex.split(line, comments=True):
                 yield block, words
-
-
-def make_targets() -> set[str]:
-    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
 
 
 def command_and_rest(words: list[str]) -> tuple[click.Command, list[str]]:
@@ -161,7 +158,7 @@ def test_every_make_target_in_a_page_exists() -> None:
     in_text = [(page.name, token.content.split()) for page in PAGES for token in inlines(page) if token.type == "code_inline"]
     named = [(where, words[1]) for where, words in in_blocks + in_text if len(words) > 1 and words[0] == "make"]
     assert len(named) > 10
-    assert [(where, target) for where, target in named if target not in make_targets() and "=" not in target] == []
+    assert [(where, target) for where, target in named if target not in targets() and "=" not in target] == []
 
 
 @pytest.mark.parametrize("block", blocks("python"), ids=str)
@@ -183,6 +180,7 @@ def test_the_map_of_the_code_names_every_module() -> None:
     assert gone == []
 
 
+@functools.cache
 def exceptions() -> set[str]:
     """Every class that descends from GroupKafkaError, wherever it stands in the package."""
     bases = {
@@ -197,6 +195,7 @@ def exceptions() -> set[str]:
     return known
 
 
+@functools.cache
 def warnings() -> set[str]:
     """The text of every warning that the package logs, with `…` for what is filled in."""
     found = set()

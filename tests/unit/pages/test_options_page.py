@@ -13,10 +13,10 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.translation import translate
 from spark_groupsource.options.model import DESCRIBED, Options
 from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
+from tests.support.options import BASE
 from tools.pages import with_options_of_sink, with_rows
 
 PAGE = (Path(__file__).parents[3] / "docs" / "options.md").read_text(encoding="utf-8")
-REQUIRED = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"}
 
 Use = Literal["stream", "batch"]
 
@@ -38,7 +38,7 @@ SETTINGS = sorted(ROWS.keys() - DESCRIBED.keys() - {"kafka.*"})
 
 
 def parsed(use: Use | None = None, options: Mapping[str, str] | None = None) -> Options:
-    return Options.parse({**REQUIRED, **(options or {})}, use)
+    return Options.parse({**BASE, **(options or {})}, use)
 
 
 def written(default: str) -> str:
@@ -88,10 +88,10 @@ def test_the_start_of_a_stream_and_of_a_batch_read_are_the_models() -> None:
 def test_the_default_of_a_kafka_setting_is_what_the_clients_get(option: str) -> None:
     default = ROWS[option].default
     name = option.removeprefix("kafka.")
-    if option in REQUIRED:
+    if option in BASE:
         assert default == "required"
         with pytest.raises(OptionError, match=f"{re.escape(option)} is missing"):
-            Options.parse({key: value for key, value in REQUIRED.items() if key != option})
+            Options.parse({key: value for key, value in BASE.items() if key != option})
     elif default == "none":
         assert name not in client_settings()
     else:
@@ -107,14 +107,14 @@ def test_the_page_repeats_the_defaults_that_differ_from_kafkas() -> None:
 
 def test_a_topic_or_a_pattern_is_required() -> None:
     with pytest.raises(OptionError, match="subscribe or subscribePattern is missing"):
-        Options.parse({key: value for key, value in REQUIRED.items() if key != "subscribe"})
+        Options.parse({key: value for key, value in BASE.items() if key != "subscribe"})
 
 
 @pytest.mark.parametrize("option", sorted(DESCRIBED))
 def test_an_option_is_accepted_where_its_row_says(option: str) -> None:
     row = ROWS[option]
     beside = {"metrics.port": "0"} if option == "metrics.host" else {}
-    given = {**REQUIRED, **beside, option: example(row)}
+    given = {**BASE, **beside, option: example(row)}
     if option == "subscribePattern":
         del given["subscribe"]
     if row.use == "batch":

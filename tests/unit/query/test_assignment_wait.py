@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.timeouts import QUIET_S
+from tests.support.options import parse
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = frozenset({ONE, TWO})
@@ -18,9 +18,8 @@ class Run(AssignmentWait):
     """A run with a clock of its own."""
 
     def __init__(self) -> None:
-        given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
         self.now = 0.0
-        super().__init__(Options.parse(given), clock=lambda: self.now)
+        super().__init__(parse(), clock=lambda: self.now)
 
 
 @pytest.fixture

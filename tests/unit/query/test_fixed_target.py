@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
+from tests.support.options import parse
 
 READABLE, WITHOUT_LEADER = TopicPartition("orders", 0), TopicPartition("orders", 2)
 
@@ -18,8 +18,7 @@ def test_partitions_without_a_leader_are_left_out_with_a_warning(
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
     monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": "a" * 22})
     monkeypatch.setattr(Topics, "ends", lambda *_: {READABLE: 10})
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
-    cycle = Cycle(Options.parse({**given, "assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms"}))
+    cycle = Cycle(parse(**{"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms"}))
 
     cycle.fix_target()
 

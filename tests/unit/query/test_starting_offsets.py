@@ -14,12 +14,12 @@ from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
-from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import named_starts
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import StartingOffsets
 from spark_groupsource.timeouts import ASK_LEADERS_S, LOOK_FOR_COMMITS_EVERY_S
+from tests.support.options import parse
 
 ID, OTHER_ID = "a" * 22, "b" * 22
 FIRST, SECOND, THIRD = (TopicPartition("orders", number) for number in range(3))
@@ -94,9 +94,8 @@ def group() -> Group:
 
 
 def starting(brokers: Brokers, **options: str) -> StartingOffsets:
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
     ids = TopicIds(brokers.ids, sleep=lambda _: None)
-    return StartingOffsets(Options.parse(given | options), cast(Topics, brokers), ids, clock=cast(Any, lambda: brokers.now))
+    return StartingOffsets(parse(**options), cast(Topics, brokers), ids, clock=cast(Any, lambda: brokers.now))
 
 
 def offset(starts: Mapping[TopicPartition, Start], plan: int = 0, cluster: str | None = None) -> PlanOffset:
@@ -111,6 +110,12 @@ def offset(starts: Mapping[TopicPartition, Start], plan: int = 0, cluster: str |
         topics={"orders": ID},
         cluster=cluster,
     )
+
+
+def begun(brokers: Brokers, first: PlanOffset, **options: str) -> StartingOffsets:
+    start = starting(brokers, **options)
+    start.begin(first)
+    return start
 
 
 JSON = '{"orders":{"0":4,"1":-1,"2":-2}}'
@@ -165,14 +170,12 @@ def test_named_starts_ask_nobody() -> None:
 
 class TestAnAdoption:
     def test_uses_what_the_stream_began_with_whatever_the_options_say_now(self, brokers: Brokers) -> None:
-        start = starting(brokers, startingOffsets="earliest")
-        start.begin(offset({FIRST: 3, SECOND: AT_END}))
+        start = begun(brokers, offset({FIRST: 3, SECOND: AT_END}), startingOffsets="earliest")
         brokers.end[SECOND] = 12
         assert start(ALL) == {FIRST: 3, SECOND: 12, THIRD: 0}
 
     def test_keeps_what_it_has_found_out(self, brokers: Brokers) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: AT_END, SECOND: FromTime(250)}))
+        start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250)}))
         brokers.away = set(ALL)
         assert start([FIRST, SECOND]) == {}
         assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250)}
@@ -183,29 +186,24 @@ class TestAnAdoption:
         assert start.needed({}) == {FIRST: 10, SECOND: 3}
 
     def test_of_a_topic_that_was_created_again_starts_at_its_beginning(self, brokers: Brokers) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: 3}))
+        start = begun(brokers, offset({FIRST: 3}))
         brokers.id = OTHER_ID
         assert start([FIRST]) == {FIRST: 0}
 
     def test_of_an_offset_of_version_1_uses_the_options(self, brokers: Brokers) -> None:
-        start = starting(brokers, startingTimestamp="250")
-        start.begin(offset({}, plan=-1).model_copy(update={"partitions": {"orders": 2}}))
+        start = begun(brokers, offset({}, plan=-1).model_copy(update={"partitions": {"orders": 2}}), startingTimestamp="250")
         assert start(ALL) == {FIRST: 3, SECOND: 3, THIRD: 0}
 
     @pytest.mark.parametrize("options", [{"startingTimestamp": "2500"}, {}], ids=str)
     def test_is_an_error_at_a_time_without_a_record(self, brokers: Brokers, options: dict[str, str]) -> None:
-        start = starting(brokers, **options)
-        start.begin(offset({FIRST: FromTime(2500)}))
+        start = begun(brokers, offset({FIRST: FromTime(2500)}), **options)
         with pytest.raises(OptionError, match="there is no record in orders-0 from 2500 on"):
             start([FIRST])
-        allowed = starting(brokers, **options, startingOffsetsByTimestampStrategy="latest")
-        allowed.begin(offset({FIRST: FromTime(2500)}))
+        allowed = begun(brokers, offset({FIRST: FromTime(2500)}), **options, startingOffsetsByTimestampStrategy="latest")
         assert allowed([FIRST]) == {FIRST: 10}
 
     def test_in_another_cluster_keeps_times_and_leaves_offsets_to_the_options(self, brokers: Brokers) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: 3, SECOND: FromTime(250)}, cluster="there"))
+        start = begun(brokers, offset({FIRST: 3, SECOND: FromTime(250)}, cluster="there"))
         brokers.id = OTHER_ID
         assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
         same = starting(brokers)
@@ -216,8 +214,7 @@ class TestAnAdoption:
 
 class TestAStartIsNeeded:
     def test_until_the_stream_owns_the_partition(self, brokers: Brokers, group: Group) -> None:
-        start = starting(brokers)
-        start.begin(offset(dict.fromkeys(ALL, 10), plan=-1))
+        start = begun(brokers, offset(dict.fromkeys(ALL, 10), plan=-1))
         start.look(group(), {FIRST, SECOND})
         assert start.needed({}) == {THIRD: 10}
         start.look(group(), {THIRD})
@@ -225,8 +222,7 @@ class TestAStartIsNeeded:
         assert group.asked == [[THIRD]]
 
     def test_until_the_group_has_a_commit_which_is_asked_for_rarely(self, brokers: Brokers, group: Group) -> None:
-        start = starting(brokers)
-        start.begin(offset(dict.fromkeys(ALL, 10)))
+        start = begun(brokers, offset(dict.fromkeys(ALL, 10)))
         start.look(group(), [])
         group.commits = {FIRST: Foreign(0)}
         brokers.now += LOOK_FOR_COMMITS_EVERY_S - 1
@@ -241,15 +237,13 @@ class TestAStartIsNeeded:
         assert brokers.asked == 0
 
     def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: 10}))
+        start = begun(brokers, offset({FIRST: 10}))
         group.down = True
         start.look(group(), [])
         assert start.needed({}) == {FIRST: 10}
 
     def test_until_the_topic_is_created_again(self, brokers: Brokers, group: Group) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: 10}))
+        start = begun(brokers, offset({FIRST: 10}))
         assert start.needed({"orders": OTHER_ID}) == {}, "the plan has the new topic already"
         assert start.needed({"orders": ID}) == start.needed({"orders": None}) == {FIRST: 10}
         brokers.id = OTHER_ID
@@ -257,8 +251,7 @@ class TestAStartIsNeeded:
         assert start.needed({}) == {}
 
     def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
-        start = starting(brokers)
-        start.begin(offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
+        start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
         group.assignment = Assignment(frozenset({THIRD}))
         brokers.away = {FIRST, SECOND}
         start.look(group(), [])
@@ -270,8 +263,7 @@ class TestAStartIsNeeded:
 
     def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
         elsewhere = TopicPartition("returns", 0)
-        start = starting(brokers)
-        start.begin(offset({FIRST: 10, elsewhere: AT_END}))
+        start = begun(brokers, offset({FIRST: 10, elsewhere: AT_END}))
         start.look(group(), [])
         assert group.asked == [[FIRST]]
         assert start.needed({}) == {FIRST: 10, elsewhere: AT_END}
@@ -286,13 +278,11 @@ MISTAKES = pytest.mark.parametrize(("options", "second", "message"), [BY_TIME, B
 def test_a_mistake_of_the_options_ends_a_new_stream_also_if_another_member_has_the_partition(
     brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
 ) -> None:
-    start = starting(brokers, **options)
-    start.begin(offset({FIRST: 4, SECOND: second}, plan=-1))
+    start = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
     with pytest.raises(OptionError, match=message):
         start.look(group(), [FIRST])
     group.commits = {SECOND: Foreign(7)}
-    again = starting(brokers, **options)
-    again.begin(offset({FIRST: 4, SECOND: second}, plan=-1))
+    again = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
     again.look(group(), [FIRST])
     assert again.needed({}) == {}, "the group has a commit"
 
@@ -301,8 +291,7 @@ def test_a_mistake_of_the_options_ends_a_new_stream_also_if_another_member_has_t
 def test_a_stream_that_has_planned_does_not_end_before_it_gets_the_partition(
     brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
 ) -> None:
-    start = starting(brokers, **options)
-    start.begin(offset({FIRST: 4, SECOND: second}))
+    start = begun(brokers, offset({FIRST: 4, SECOND: second}), **options)
     start.look(group(), [FIRST])
     assert start.needed({}) == {SECOND: second}
     with pytest.raises(OptionError, match=message):

@@ -9,9 +9,9 @@ import pytest
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.query.unsubscribed import Unsubscribed
+from tests.support.options import parse
 
 KEPT, LEFT, EMPTY = TopicPartition("kept", 0), TopicPartition("left", 0), TopicPartition("left", 1)
 STREAM = Stream(
@@ -21,8 +21,7 @@ STREAM = Stream(
 
 @pytest.fixture
 def rule() -> Unsubscribed:
-    given = {"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "kept"}
-    return Unsubscribed(Options.parse(given, "stream"))
+    return Unsubscribed(parse(subscribe="kept"))
 
 
 def test_what_nobody_adopted_is_left_only_where_it_is_not_subscribed(

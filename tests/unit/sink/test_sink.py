@@ -132,54 +132,58 @@ class TestTokens:
             newest_token([Committed(4, '{"v":2,"anything":1}')], "g")
 
 
+HAD_ROWS = driver(7)._replace(had=frozenset({0}))
+"""Task 0 had rows in micro-batch 7."""
+
+
 class TestBeforeATaskWrites:
-    def test_a_token_of_an_earlier_micro_batch_means_that_nothing_is_written(self) -> None:
-        assert written_before("q-0", 0, 8, token(7), None, None) is None
-        assert written_before("q-0", 0, 100, token(7), None, None) is None
+    @pytest.mark.parametrize(
+        ("number", "batch", "of_task", "of_driver", "accepted", "written"),
+        [
+            pytest.param(0, 8, token(7), None, None, None, id="a token of the micro-batch before: nothing is written"),
+            pytest.param(0, 100, token(7), None, None, None, id="one of an earlier micro-batch: nothing is written"),
+            pytest.param(0, 7, token(7), None, None, ROWS, id="one of this micro-batch says what is written"),
+            pytest.param(0, 8, None, driver(7), None, None, id="the driver's says that it cannot have expired"),
+            pytest.param(0, 7, None, driver(7), None, NOTHING, id="all tasks have written this micro-batch, this one nothing"),
+            pytest.param(0, 7, token(3), driver(7), None, NOTHING, id="the driver's counts beside an older one of the task"),
+            pytest.param(0, 8, None, HAD_ROWS, 8, None, id="a task that had rows and has no token is accepted"),
+            pytest.param(1, 8, None, HAD_ROWS, None, None, id="a task that had no rows needs no token"),
+            pytest.param(0, 8, token(7), HAD_ROWS, None, None, id="a task that had rows has its token"),
+            pytest.param(0, 0, None, None, None, None, id="the first micro-batch needs none"),
+            pytest.param(0, 8, None, None, 8, None, id="a later one without any is accepted"),
+        ],
+    )
+    def test_tokens_say_what_is_written(
+        self,
+        number: int,
+        batch: int,
+        of_task: Token | None,
+        of_driver: BatchToken | None,
+        accepted: int | None,
+        written: Written | None,
+    ) -> None:
+        assert written_before(f"q-{number}", number, batch, of_task, of_driver, accepted) == written
 
-    def test_a_token_of_this_one_says_what_is_written(self) -> None:
-        assert written_before("q-0", 0, 7, token(7), None, None) == ROWS
-
-    def test_a_token_of_a_later_one_is_an_error(self) -> None:
+    @pytest.mark.parametrize("accepted", [None, 6], ids=["", "it cannot be accepted"])
+    @pytest.mark.parametrize(
+        ("of_task", "of_driver"),
+        [(token(7), None), (None, driver(7)), (token(3), driver(7))],
+        ids=["the task's", "the driver's", "the driver's beside an older one of the task"],
+    )
+    def test_a_token_of_a_later_one_is_an_error(
+        self, of_task: Token | None, of_driver: BatchToken | None, accepted: int | None
+    ) -> None:
         with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
-            written_before("q-0", 0, 6, token(7), None, None)
+            written_before("q-0", 0, 6, of_task, of_driver, accepted)
 
-    def test_without_a_token_the_drivers_says_that_it_cannot_have_expired(self) -> None:
-        assert written_before("q-0", 0, 8, None, driver(7), None) is None
-
-    def test_a_task_without_a_token_wrote_nothing_of_a_micro_batch_that_all_tasks_have_written(self) -> None:
-        assert written_before("q-0", 0, 7, None, driver(7), None) == NOTHING
-
-    def test_the_drivers_token_of_a_later_one_is_an_error(self) -> None:
-        with pytest.raises(CheckpointBehindSink):
-            written_before("q-0", 0, 6, None, driver(7), None)
-
-    def test_the_drivers_token_counts_also_where_the_task_has_an_older_one(self) -> None:
-        assert written_before("q-0", 0, 7, token(3), driver(7), None) == NOTHING
-        with pytest.raises(CheckpointBehindSink):
-            written_before("q-0", 0, 6, token(3), driver(7), None)
-
-    def test_a_task_that_had_rows_and_has_no_token_any_more_is_refused_and_can_be_accepted(self) -> None:
-        had = driver(7)._replace(had=frozenset({0}))
+    @pytest.mark.parametrize(
+        ("of_driver", "accepted"),
+        [(HAD_ROWS, None), (None, None), (None, 7)],
+        ids=["the task had rows", "there is no token", "another micro-batch is accepted"],
+    )
+    def test_what_may_have_expired_is_refused(self, of_driver: BatchToken | None, accepted: int | None) -> None:
         with pytest.raises(BatchUnknown, match="acceptBatch=8"):
-            written_before("q-0", 0, 8, None, had, None)
-        assert written_before("q-0", 0, 8, None, had, 8) is None
-        assert written_before("q-1", 1, 8, None, had, None) is None
-        assert written_before("q-0", 0, 8, token(7), had, None) is None
-
-    def test_the_first_micro_batch_needs_none(self) -> None:
-        assert written_before("q-0", 0, 0, None, None, None) is None
-
-    def test_a_later_one_without_any_is_refused_and_can_be_accepted(self) -> None:
-        with pytest.raises(BatchUnknown, match="acceptBatch=8"):
-            written_before("q-0", 0, 8, None, None, None)
-        with pytest.raises(BatchUnknown):
-            written_before("q-0", 0, 8, None, None, 7)
-        assert written_before("q-0", 0, 8, None, None, 8) is None
-
-    def test_a_restored_checkpoint_cannot_be_accepted(self) -> None:
-        with pytest.raises(CheckpointBehindSink):
-            written_before("q-0", 0, 6, token(7), None, 6)
+            written_before("q-0", 0, 8, None, of_driver, accepted)
 
 
 class TestAReplay:
@@ -277,10 +281,6 @@ class TestTheChecksum:
         assert counted(batch.slice(1, 3)) == counted(batch.slice(1, 3), native=False)
         parts = [counted(batch.slice(row, 1)).checksum for row in range(4)]
         assert sum(parts) % 2**64 == counted(batch).checksum
-
-    def test_does_not_depend_on_the_order(self) -> None:
-        batch = pa.RecordBatch.from_pydict(TABLE)
-        assert counted(batch) == counted(batch.take(pa.array([3, 1, 0, 2])))
 
     @pytest.mark.parametrize(
         ("one", "other"),

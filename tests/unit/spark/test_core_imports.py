@@ -13,6 +13,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import BatchPartition, RangePartition
+from tests.support.options import BASE
 
 # A fresh worker pays for each of these, and Spark starts one whenever the others were idle for a minute.
 IN_A_WORKER = {
@@ -96,8 +97,7 @@ def python(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("batch", [False, True], ids=["stream", "batch read"])
 def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
-    given = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
-    source = GroupKafkaDataSource(given)
+    source = GroupKafkaDataSource(BASE)
     schema = StructType([StructField("value", StringType())])
     nothing = FetchRange("orders", 0, 5, 5)
     reader: object = source.reader(schema) if batch else source.streamReader(schema)

@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from spark_groupsource.options.model import Options
 from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
 from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 from spark_groupsource.spark.task import BatchTaskReader, TaskReader
 from spark_groupsource.spark.worker_socket import acknowledge
+from tests.support.options import parse
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
 
@@ -83,7 +83,7 @@ def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(delaying: so
 def test_a_reader_that_arrives_in_a_worker_acknowledges_on_the_socket_of_spark_alone(
     reader: Any, of_task: type, delaying: socket.socket, of_the_user: socket.socket
 ) -> None:
-    pickled = pickle.dumps(reader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"})))
+    pickled = pickle.dumps(reader(parse()))
     assert not _acknowledges(delaying)
     with os.fdopen(os.dup(delaying.fileno()), "rb") as infile:
         read = in_spark_worker(infile, lambda: pickle.loads(pickled))  # noqa: S301 -- what was pickled here
@@ -93,8 +93,7 @@ def test_a_reader_that_arrives_in_a_worker_acknowledges_on_the_socket_of_spark_a
 
 
 def test_a_reader_that_is_unpickled_elsewhere_touches_no_socket(delaying: socket.socket) -> None:
-    reader = GroupKafkaStreamReader(Options.parse({"kafka.bootstrap.servers": "b:9092", "kafka.group.id": "g", "subscribe": "t"}))
-    pickle.loads(pickle.dumps(reader))  # noqa: S301
+    pickle.loads(pickle.dumps(GroupKafkaStreamReader(parse())))  # noqa: S301
     assert not _acknowledges(delaying)
 
 

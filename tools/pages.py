@@ -14,10 +14,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from spark_groupsource.brokers.broker_errors import trouble
+from spark_groupsource.brokers.broker_errors import Handling, trouble
 from spark_groupsource.metrics.definitions import METRICS
 from spark_groupsource.options.model import DESCRIBED
 from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
+from spark_groupsource.sink.failures import trouble_of_tasks
 
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = DOCS / "options.md"
@@ -26,6 +27,7 @@ OPERATIONS = DOCS / "operations.md"
 SINK = DOCS / "sink.md"
 
 TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | option | then |\n|---|---|---|---|---|\n"
+TASKS_HEAD = TROUBLE_HEAD.replace("the query", "a task of the sink")
 SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 
@@ -54,13 +56,15 @@ def with_metrics(page: str) -> str:
 
 
 def with_trouble(page: str) -> str:
-    """Return the page with the table of the brokers' errors."""
-    rows = (
-        f"| {codes} | {done.doing} | {done.for_how_long} | {f'`{done.option}`' if done.option else ''} | "
-        f"[`{name}`](#{name.lower()}) |\n"
-        for name, codes, done in trouble()
-    )
-    return _with_table(page, TROUBLE_HEAD, rows)
+    """Return the page with the tables of the brokers' errors."""
+    page = _with_table(page, TROUBLE_HEAD, map(_row_of_trouble, trouble()))
+    return _with_table(page, TASKS_HEAD, map(_row_of_trouble, trouble_of_tasks()))
+
+
+def _row_of_trouble(row: tuple[str, str, Handling]) -> str:
+    name, codes, done = row
+    option = f"`{done.option}`" if done.option else ""
+    return f"| {codes} | {done.doing} | {done.for_how_long} | {option} | [`{name}`](#{name.lower()}) |\n"
 
 
 def _with_table(page: str, head: str, rows: Iterable[str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError
@@ -108,14 +108,28 @@ HANDLING: Mapping[type[GroupKafkaError], Handling] = {
 """How each of these errors is borne. An error that passes ends the query when the time of its option is over."""
 
 
-def trouble() -> Iterator[tuple[str, str, Handling]]:
-    """Yield, for each error of this package, its name, the codes of Kafka's and librdkafka's that become it, and its handling."""
-    for kind, handling in HANDLING.items():
-        codes = {code for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for code in table if table[code] is kind}
-        names = sorted(KafkaError(code).name() for code in codes)
+ErrorTable = Mapping[int, type[GroupKafkaError]]
+
+
+def trouble(
+    handling: Mapping[type[GroupKafkaError], Handling] = HANDLING,
+    tables: Sequence[ErrorTable] = (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS),
+    otherwise: type[GroupKafkaError] = BrokerUnavailable,
+) -> Iterator[tuple[str, str, Handling]]:
+    """Yield, for each error of this package, its name, the codes of Kafka's and librdkafka's that become it, and its handling.
+
+    Args:
+        handling: How each error is borne.
+        tables: What a code means.
+        otherwise: The error that any other code becomes.
+    """
+    for kind, handled in handling.items():
+        names = sorted(KafkaError(code).name() for code in {code for table in tables for code in table if table[code] is kind})
         if kind is AuthenticationFailed:
             names = ["a refused login", "a refused certificate"]
-        yield kind.__name__, ", ".join(names) or "any other", handling
+        if kind is otherwise:
+            names.append("any other")
+        yield kind.__name__, ", ".join(names), handled
 
 
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, Handling, explain, trouble
 from spark_groupsource.brokers.client import UNANSWERED
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import (
+    AuthenticationFailed,
     BrokerUnavailable,
     GroupKafkaError,
     NotAuthorized,
@@ -68,6 +69,30 @@ _TABLE: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.INVALID_TIMESTAMP: RecordRefused,
     KafkaError.TOPIC_EXCEPTION: TopicNotFound,
 }
+
+_ENDS, _AT_ONCE = "ends", "at once"
+
+HANDLING: Mapping[type[GroupKafkaError], Handling] = {
+    BrokerUnavailable: Handling(
+        "sends its rows again; takes a step of its transaction again for 120 s", "as long, each row", "kafka.delivery.timeout.ms"
+    ),
+    SinkError: Handling(_ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms"),
+    WriterFenced: Handling(_ENDS, _AT_ONCE, "kafka.transaction.timeout.ms"),
+    NotAuthorized: Handling(_ENDS, _AT_ONCE, None),
+    AuthenticationFailed: Handling(_ENDS, _AT_ONCE, None),
+    TopicNotFound: Handling(_ENDS, _AT_ONCE, None),
+    RecordTooLarge: Handling(_ENDS, _AT_ONCE, "kafka.max.request.size"),
+    RecordRefused: Handling(_ENDS, _AT_ONCE, None),
+    OptionError: Handling(_ENDS, _AT_ONCE, "kafka.transaction.timeout.ms"),
+}
+"""How a task bears each of these errors. Spark then tries the task again, `spark.task.maxFailures` times in all."""
+
+
+def trouble_of_tasks() -> Iterator[tuple[str, str, Handling]]:
+    """Yield, for each error of a task, its name, the codes of Kafka's and librdkafka's that become it, and its handling."""
+    tables = (_TABLE, dict.fromkeys(UNREACHED, BrokerUnavailable))
+    return trouble(HANDLING, tables, otherwise=SinkError)
+
 
 _ADVICE: Mapping[int, str] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import pyarrow as pa
 import pytest
-from confluent_kafka.admin import ResourceType
+from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import NotAuthorized

@@ -8,6 +8,7 @@ from confluent_kafka import KafkaError
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, HANDLING, MEMBER_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.sink import failures
 from tools.pages import OPERATIONS, with_trouble
 
 ON_COMMIT = {
@@ -147,3 +148,5 @@ def test_the_page_shows_what_becomes_of_each_error() -> None:
     assert with_trouble(page) == page, "run `make pages`"
     assert HANDLING.keys() >= {kind for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for kind in table.values()}
     assert all(kind.passing <= (done.option == "assignmentTimeout") for kind, done in HANDLING.items())
+    # The sink is no member of a group.
+    assert failures.HANDLING.keys() >= set(failures._TABLE.values()) - {errors.MemberFenced}

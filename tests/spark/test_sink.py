@@ -221,8 +221,8 @@ def test_sparks_own_source_into_several_topics_is_written_once_over_a_replay(
             query.processAllAvailable()
         except StreamingQueryException as failed:
             # Spark 4.1's own Kafka source fails once a replayed micro-batch is in the commit log (SPARK-55271).
-            assert spark.version.startswith("4.1")
-            assert "scala.Option.get()" in str(failed)
+            if not spark.version.startswith("4.1") or "scala.Option.get()" not in str(failed):
+                raise
         query.stop()
         assert forget_newest_commit(copy.checkpoint) == "0"
     for name, partitions in ((copy.target, range(3)), (other, range(3, 6))):

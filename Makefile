@@ -17,6 +17,9 @@ DELTA_STAMP := $(DELTA_VENV)/.installed
 RELEASE_VENV := .venv-release
 RELEASE_STAMP := $(RELEASE_VENV)/.installed
 
+# The tests, the demo and the benchmarks start many Python processes. Without the cache each one compiles the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 

@@ -3,8 +3,9 @@
  * A part of the library of fetch/_native.c, with the same rules: no Python API, and functions of the copy of librdkafka that
  * confluent-kafka has loaded. Only one thread may use an outlet at a time.
  *
- * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them,
- * and serves librdkafka's callbacks while its queue is full. librdkafka copies what it enqueues.
+ * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them
+ * and sums up what it has enqueued, while the processor still has it in its cache. It serves librdkafka's callbacks while the
+ * queue is full. librdkafka copies what it enqueues.
  */
 
 #include <stddef.h>
@@ -214,12 +215,15 @@ static uint64_t row_hash(const struct rows *rows, int64_t row) {
     return mixed(hash, 0);
 }
 
-/* Adds the rows to the count and to the checksum. */
-EXPORT void gs_add(struct outlet *out, const struct rows *rows) {
-    out->added += rows->count;
-    for (int64_t row = 0; row < rows->count; row++)
+/* Adds the rows from `row` up to, and without, `end` to the count and to the checksum. */
+static void add(struct outlet *out, const struct rows *rows, int64_t row, int64_t end) {
+    out->added += end - row;
+    for (; row < end; row++)
         out->checksum += row_hash(rows, row);
 }
+
+/* Adds the rows to the count and to the checksum. */
+EXPORT void gs_add(struct outlet *out, const struct rows *rows) { add(out, rows, 0, rows->count); }
 
 static void note(struct outlet *out, int32_t error, const char *topic, int32_t partition, int64_t size) {
     if (out->failed++ > 0)
@@ -314,6 +318,7 @@ EXPORT int64_t gs_produce(struct outlet *out, const struct rows *rows, int64_t r
     out->library.poll(out->handle, 0);
     while (row < rows->count && out->failed == 0) {
         int32_t error = NO_ERROR;
+        int64_t first = row;
         if (!alone(rows, row)) {
             row += produce_run(out, rows, row, &error);
         } else {
@@ -321,6 +326,7 @@ EXPORT int64_t gs_produce(struct outlet *out, const struct rows *rows, int64_t r
             error = produce_alone(out, rows, row, &out->messages[0]);
             row += error == NO_ERROR;
         }
+        add(out, rows, first, row);
         if (error == ERR_QUEUE_FULL) {
             if (most_ms <= 0)
                 return row;

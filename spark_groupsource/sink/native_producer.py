@@ -65,7 +65,6 @@ class NativeProducer(NativeClient):
         """See `Producer`."""
 
         def produce(given: RowsStruct) -> None:
-            self._ours.add(self._outlet, given)
             row = 0
             while row < given.count:
                 row = self._ours.produce(self._outlet, given, row, _ms(FULL_QUEUE_S))

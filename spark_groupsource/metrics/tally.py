@@ -17,7 +17,6 @@ from typing import Literal
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.handoff.commit_record import CommitRecord
-from spark_groupsource.metrics.definitions import DURATION_BUCKETS_S
 from spark_groupsource.observer import Observer
 from spark_groupsource.partition import Ranges, TopicPartition
 
@@ -32,6 +31,9 @@ after the metadata, which confluent-kafka sends, 1. A broker that stores no topi
 """
 
 NONE: Mapping[str, int] = MappingProxyType({})
+
+DURATION_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+"""Upper bounds (inclusive) of the histograms' buckets."""
 
 
 @dataclass(frozen=True)

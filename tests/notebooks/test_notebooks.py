@@ -83,6 +83,10 @@ def test_the_quickstart_runs_from_top_to_bottom_with_a_broker_of_its_own(tmp_pat
     runs_as_checked_in("quickstart", Path(sys.executable), tmp_path)
 
 
+def test_the_copy_that_is_killed_half_way_runs_from_top_to_bottom(cluster: Cluster, tmp_path: Path) -> None:
+    runs_as_checked_in("exactly_once", Path(sys.executable), tmp_path, cluster.bootstrap_servers)
+
+
 def test_the_delta_pipeline_runs_from_top_to_bottom_on_the_spark_of_delta(cluster: Cluster, tmp_path: Path) -> None:
     assert DELTA_PYTHON.exists(), f"{DELTA_PYTHON} is missing: `make test` installs it, and so does `make .venv-delta/.installed`"
     runs_as_checked_in("delta_pipeline", DELTA_PYTHON, tmp_path, cluster.bootstrap_servers)

@@ -138,12 +138,13 @@ _ADVICE: Mapping[int, str] = {
     KafkaError._MSG_TIMED_OUT: "Check that the executor reaches the brokers, or raise kafka.delivery.timeout.ms.",
 }
 
-_MISSING_ACL: Mapping[int, str] = {
+SINK_ACL: Mapping[int, str] = {
     **MISSING_ACL,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: (
         "The user needs the ACL WRITE on the topic, and for exactly-once READ as well: a token is an offset of the topic."
     ),
 }
+"""Which ACL a query that writes is missing, by the code of the refusal."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
@@ -171,7 +172,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
-    found = explain(error, doing, _TABLE, _CHECK, _MISSING_ACL)
+    found = explain(error, doing, _TABLE, _CHECK, SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
         # A broker has answered, or librdkafka has refused: the network is not what is to be looked at.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")

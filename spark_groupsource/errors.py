@@ -4,7 +4,7 @@ GroupKafkaError
 ├── OptionError                 a wrong, missing or conflicting option; nothing was started
 ├── SchemaError                 a schema names columns or types that no record has; or a record does not fit it
 ├── BrokerError                 what the brokers refused or did not answer
-│   ├── BrokerUnavailable       no broker answers at the bootstrap servers
+│   ├── BrokerUnavailable       no broker answers, or a partition's leader does not
 │   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
 │   ├── NotAuthorized           the user lacks an ACL on the group or on a topic
 │   ├── GroupNotFound           the group has neither members nor committed offsets
@@ -19,7 +19,7 @@ GroupKafkaError
 │   ├── CoordinatorUnavailable  the coordinator is loading or moving: try again
 │   ├── MemberUnknown           expelled from the group: rejoin
 │   ├── CommitOutcomeUnknown    no answer: it may or may not have been written
-│   └── CommitRefused           the broker will never accept it (metadata too large, not authorized, ...)
+│   └── CommitRefused           the broker will never accept it (its metadata is too large, ...)
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── CommitRecordTooNew      a newer version of this package wrote the group's record of a partition
@@ -76,7 +76,7 @@ class BrokerError(GroupKafkaError):
 
 
 class BrokerUnavailable(BrokerError):
-    """No broker answers at `kafka.bootstrap.servers`."""
+    """No broker answers at `kafka.bootstrap.servers`, or the leader of a partition does not."""
 
     passing = True
 

@@ -1,7 +1,7 @@
 """`make pages`: writes into the pages what the code says.
 
-These are the rows of docs/options.md, and the tables of docs/metrics.md, of the brokers' errors in docs/operations.md, and of the
-sink's options in docs/sink.md.
+These are the rows of docs/options.md, and the tables of docs/metrics.md, of the brokers' errors in docs/operations.md (with
+lists of what ends a query at once), and of the sink's options in docs/sink.md.
 
 A row of a setting of Kafka's client (`kafka.group.id`) is the page's own. An option without a row gets one at the end of the
 table of its section; the order of the others stays.
@@ -13,8 +13,9 @@ import re
 import sys
 from collections.abc import Iterable
 from pathlib import Path
+from textwrap import fill
 
-from spark_groupsource.brokers.broker_errors import Handling, trouble
+from spark_groupsource.brokers.broker_errors import AT_ONCE, ENDS, Handling, trouble
 from spark_groupsource.metrics.definitions import METRICS
 from spark_groupsource.options.model import DESCRIBED
 from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
@@ -26,8 +27,10 @@ METRICS_PAGE = DOCS / "metrics.md"
 OPERATIONS = DOCS / "operations.md"
 SINK = DOCS / "sink.md"
 
-TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | option | then |\n|---|---|---|---|---|\n"
+TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | then |\n|---|---|---|---|\n"
 TASKS_HEAD = TROUBLE_HEAD.replace("the query", "a task of the sink")
+AT_ONCE_HEAD = "These end a query at once:\n\n"
+TASKS_AT_ONCE_HEAD = AT_ONCE_HEAD.replace("a query", "a task of the sink")
 SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
 
@@ -56,20 +59,37 @@ def with_metrics(page: str) -> str:
 
 
 def with_trouble(page: str) -> str:
-    """Return the page with the tables of the brokers' errors."""
-    page = _with_table(page, TROUBLE_HEAD, map(_row_of_trouble, trouble()))
-    return _with_table(page, TASKS_HEAD, map(_row_of_trouble, trouble_of_tasks()))
+    """Return the page with the tables and lists of the brokers' errors."""
+    for head, list_head, found in (
+        (TROUBLE_HEAD, AT_ONCE_HEAD, list(trouble())),
+        (TASKS_HEAD, TASKS_AT_ONCE_HEAD, list(trouble_of_tasks())),
+    ):
+        page = _with_table(page, head, (_row_of_trouble(*one) for one in found if not _ends_at_once(one[2])))
+        page = _with_lines(page, list_head, "- ", (_item_of_trouble(*one) for one in found if _ends_at_once(one[2])))
+    return page
 
 
-def _row_of_trouble(row: tuple[str, str, Handling]) -> str:
-    name, codes, done = row
-    option = f"`{done.option}`" if done.option else ""
-    return f"| {codes} | {done.doing} | {done.for_how_long} | {option} | [`{name}`](#{name.lower()}) |\n"
+def _ends_at_once(done: Handling) -> bool:
+    return (done.doing, done.for_how_long) == (ENDS, AT_ONCE)
+
+
+def _item_of_trouble(name: str, codes: str, _: Handling) -> str:
+    return fill(f"- [`{name}`](#{name.lower()}): {codes}", 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+
+
+def _row_of_trouble(name: str, codes: str, done: Handling) -> str:
+    option = f" (`{done.option}`)" if done.option else ""
+    return f"| {codes} | {done.doing} | {done.for_how_long}{option} | [`{name}`](#{name.lower()}) |\n"
 
 
 def _with_table(page: str, head: str, rows: Iterable[str]) -> str:
+    return _with_lines(page, head, "|", rows)
+
+
+def _with_lines(page: str, head: str, begin: str, lines: Iterable[str]) -> str:
+    """Return the page with these lines below a head, in place of those that begin so. An indented line continues one."""
     before, _, rest = page.partition(head)
-    return before + head + "".join(rows) + re.sub(r"\A(\|.*\n)*", "", rest)
+    return before + head + "".join(lines) + re.sub(rf"\A(({re.escape(begin)}|  ).*\n)*", "", rest)
 
 
 def with_rows(page: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from confluent_kafka import KafkaError
@@ -80,56 +80,77 @@ class Handling(NamedTuple):
 
     doing: str
     for_how_long: str
+    """With `option`, its default."""
     option: str | None
+    said: str | None = None
+    """What brokers say, or do not say, besides the codes of the tables."""
 
 
-_ENDS, _AT_ONCE = "ends", "at once"
+ENDS, AT_ONCE = "ends", "at once"
+REFUSED_LOGIN = "a refused login or certificate"
 
-HANDLING: Mapping[type[GroupKafkaError], Handling] = {
-    GenerationChanged: Handling("takes part in the rebalance, commits again", "as long, each commit", "assignmentTimeout"),
-    CoordinatorUnavailable: Handling("commits again, every 0.1 s", "as long, each commit", "assignmentTimeout"),
-    MemberUnknown: Handling("rejoins, claims again", "as long, each commit", "assignmentTimeout"),
-    CommitOutcomeUnknown: Handling(_ENDS, "after librdkafka's own attempts", "kafka.request.timeout.ms"),
-    CommitRefused: Handling(_ENDS, _AT_ONCE, None),
-    BrokerUnavailable: Handling(
-        "asks again, every 0.1 s. A partition whose leader is silent is left out of the plans. A task asks again until "
-        "`kafkaConsumer.pollTimeoutMs`",
-        "as long, each partition by itself",
-        "assignmentTimeout",
+HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
+    BrokerUnavailable: (
+        Handling(ENDS, "about 10 s", None, "no answer to the first requests of a start"),
+        Handling("asks again", "2 min, each request", "assignmentTimeout", "no answer to a later one, or any other error"),
+        Handling(
+            "reads the other partitions",
+            "2 min, each partition",
+            "kafkaConsumer.pollTimeoutMs",
+            "the leader of an owned partition is silent",
+        ),
+        Handling("the same", "2 min, each partition", "assignmentTimeout", "the same, and the group has no commit there yet"),
+        Handling(
+            "the task asks again; then Spark tries it again",
+            "2 min, each try",
+            "kafkaConsumer.pollTimeoutMs",
+            "the leader is silent to a task",
+        ),
     ),
-    NotAuthorized: Handling(_ENDS, _AT_ONCE, None),
-    AuthenticationFailed: Handling(_ENDS, _AT_ONCE, None),
-    TopicNotFound: Handling(
-        "at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", _AT_ONCE, "failOnDataLoss"
+    GenerationChanged: (Handling("takes part in the rebalance, commits again", "2 min, each commit", "assignmentTimeout"),),
+    CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
+    MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),
+    CommitOutcomeUnknown: (
+        Handling(ENDS, "after librdkafka's own attempts", "kafka.request.timeout.ms", "no answer to a commit"),
     ),
-    MemberFenced: Handling("at its start: joins again, every second. Later: ends", "as long", "assignmentTimeout"),
-    MembershipError: Handling(_ENDS, _AT_ONCE, None),
+    CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
+    NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
+    AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
+    TopicNotFound: (
+        Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
+    ),
+    MemberFenced: (Handling("at its start: joins again. Later: ends", "2 min", "assignmentTimeout"),),
+    MembershipError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""How each of these errors is borne. An error that passes ends the query when the time of its option is over."""
+"""How each of these errors is borne, in one or more cases. An error that passes ends the query when the time of its option is
+over. The first requests of a start are made once (`Cycle.first`, `Topics.cluster_id`)."""
 
 
 ErrorTable = Mapping[int, type[GroupKafkaError]]
 
 
 def trouble(
-    handling: Mapping[type[GroupKafkaError], Handling] = HANDLING,
+    handling: Mapping[type[GroupKafkaError], Sequence[Handling]] = HANDLING,
     tables: Sequence[ErrorTable] = (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS),
-    otherwise: type[GroupKafkaError] = BrokerUnavailable,
 ) -> Iterator[tuple[str, str, Handling]]:
-    """Yield, for each error of this package, its name, the codes of Kafka's and librdkafka's that become it, and its handling.
+    """Yield, for each case of an error of this package, its name, what brokers or librdkafka say then, and the handling.
+
+    The codes of an error are in its first case.
 
     Args:
         handling: How each error is borne.
         tables: What a code means.
-        otherwise: The error that any other code becomes.
     """
-    for kind, handled in handling.items():
-        names = sorted(KafkaError(code).name() for code in {code for table in tables for code in table if table[code] is kind})
-        if kind is AuthenticationFailed:
-            names = ["a refused login", "a refused certificate"]
-        if kind is otherwise:
-            names.append("any other")
-        yield kind.__name__, ", ".join(names), handled
+    for kind, cases in handling.items():
+        names = names_of_codes(code for table in tables for code in table if table[code] is kind)
+        for case in cases:
+            yield kind.__name__, ", ".join([*names, *([case.said] if case.said else [])]), case
+            names = []
+
+
+def names_of_codes(codes: Iterable[int]) -> list[str]:
+    """Return the names of codes of Kafka and librdkafka, sorted."""
+    return sorted(KafkaError(code).name() for code in set(codes))
 
 
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
@@ -172,6 +193,7 @@ def explain(
     doing: str,
     table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS,
     advice_of: Mapping[type[GroupKafkaError], str] = _ADVICE,
+    missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> GroupKafkaError:
     """Return this package's error for one of a broker or of librdkafka. Its text says what to check.
 
@@ -180,6 +202,7 @@ def explain(
         doing: What was being done, as in "committing orders-3".
         table: The meaning of the codes for this kind of request.
         advice_of: What to check, by the error of this package.
+        missing_acl: Which ACL is missing, by the code of the refusal.
     """
     fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     if table is MEMBER_ERRORS and error.fatal():
@@ -189,7 +212,7 @@ def explain(
     trouble = login_trouble(error)
     if kind is BrokerUnavailable and trouble is not None and trouble.final:
         kind = AuthenticationFailed
-    advice = [MISSING_ACL.get(error.code()), trouble.check if trouble is not None else None, advice_of.get(kind)]
+    advice = [missing_acl.get(error.code()), trouble.check if trouble is not None else None, advice_of.get(kind)]
     if table is MEMBER_ERRORS:
         advice.append(_MEMBER_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))

@@ -14,6 +14,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.offsets import metadata_of
 from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown
 from spark_groupsource.partition import TopicPartition
@@ -24,7 +25,11 @@ T = TypeVar("T")
 
 
 def read_offsets(
-    consumer: Consumer, group: str, partitions: Iterable[TopicPartition], timeout_s: float
+    consumer: Consumer,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    timeout_s: float,
+    missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Return the group's offset of each partition, with its metadata; below 0 if there is none. Sends one request.
 
@@ -33,6 +38,7 @@ def read_offsets(
         group: the group.
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
+        missing_acl: which ACL is missing, by the code of the refusal.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -43,17 +49,21 @@ def read_offsets(
     try:
         answer = consumer.committed(asked, timeout=timeout_s)
     except KafkaException as raised:
-        raise explain(raised.args[0], _reading(group)) from None
+        raise explain(raised.args[0], _reading(group), missing_acl=missing_acl) from None
     offsets = {}
     for found in answer:
         if found.error is not None:
-            raise explain(found.error, f"{_reading(group)} ({found.topic}-{found.partition})")
+            raise explain(found.error, f"{_reading(group)} ({found.topic}-{found.partition})", missing_acl=missing_acl)
         offsets[TopicPartition(found.topic, found.partition)] = found.offset, metadata_of(found)
     return offsets
 
 
 def read_polled(
-    consumer: Consumer, group: str, partitions: Iterable[TopicPartition], timeout_s: float
+    consumer: Consumer,
+    group: str,
+    partitions: Iterable[TopicPartition],
+    timeout_s: float,
+    missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
@@ -62,28 +72,30 @@ def read_polled(
     """
     consumer.poll(0)
     try:
-        return read_offsets(consumer, group, partitions, timeout_s)
+        return read_offsets(consumer, group, partitions, timeout_s, missing_acl)
     except BrokerUnavailable:
         event = consumer.poll(0)
         if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
-            raise explain(refused, _reading(group)) from None
+            raise explain(refused, _reading(group), missing_acl=missing_acl) from None
         raise
 
 
 class GroupOffsets:
     """The offsets of one group that has no members. To be used by one thread, and closed."""
 
-    def __init__(self, client_settings: Mapping[str, str], group: str) -> None:
+    def __init__(self, client_settings: Mapping[str, str], group: str, missing_acl: Mapping[int, str] = MISSING_ACL) -> None:
         """Make the client, which begins to look for the coordinator.
 
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the group.
+            missing_acl: which ACL is missing, by the code of a refusal.
 
         Raises:
             OptionError, AuthenticationFailed: as `make_client` does.
         """
         self._group = group
+        self._missing_acl = missing_acl
         self._reported = LastError()
         settings = {**client_settings, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": "false"}
         self._consumer = make_client(Consumer, settings, self._reported.record, librdkafka_log)
@@ -100,7 +112,7 @@ class GroupOffsets:
             AuthenticationFailed: the brokers refuse the login.
         """
         partitions = [TopicPartition(topic, 0) for topic in topics]
-        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s))
+        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s, self._missing_acl))
         return {partition.topic: kept for partition, kept in found.items() if kept[0] >= 0}
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
@@ -119,10 +131,10 @@ class GroupOffsets:
                     offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False
                 )
             except KafkaException as raised:
-                raise explain(raised.args[0], doing, COMMIT_ERRORS) from None
+                raise explain(raised.args[0], doing, COMMIT_ERRORS, missing_acl=self._missing_acl) from None
             for one in written or ():
                 if one.error is not None:
-                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS)
+                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS, missing_acl=self._missing_acl)
 
         self._tried(commit)
 

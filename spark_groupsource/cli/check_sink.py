@@ -13,7 +13,7 @@ from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, reach, unreadable_files
 from spark_groupsource.cli.findings import Finding, Level
-from spark_groupsource.errors import GroupKafkaError, OptionError
+from spark_groupsource.errors import GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.failures import failure
@@ -60,16 +60,20 @@ def _of_topic(settings: SinkSettings, topics: Topics) -> Finding:
     if settings.topic is None:
         return Finding(Level.OK, "topics", "there is no option topic: the column topic names one for each row. None was tried")
     found = topics.look_up([settings.topic])[settings.topic]
+    needed = ["WRITE", "READ"] if settings.exactly_once else ["WRITE"]
+    if isinstance(found, NotAuthorized):  # either of them would let the user describe the topic
+        return _needs(settings.topic, needed)
     if isinstance(found, GroupKafkaError):
         return Finding(Level.ERROR, "topics", str(found))
-    needed = ("WRITE", "READ") if settings.exactly_once else ("WRITE",)
-    missing = [operation for operation in needed if lacks(operation, found.operations)]
-    if missing:
-        why = " A token is an offset of this topic, which takes READ." if missing == ["READ"] else ""
-        text = f"{settings.topic}: the user needs the ACL {' and '.join(missing)} on the topic.{why}"
-        return Finding(Level.ERROR, "topics", text)
+    if missing := [operation for operation in needed if lacks(operation, found.operations)]:
+        return _needs(settings.topic, missing)
     may = "may be written to" if found.operations is not None else "the broker does not say whether it may be written to"
     return Finding(Level.OK, "topics", f"{settings.topic} ({len(found.partitions)} partitions): found, and {may}")
+
+
+def _needs(topic: str, missing: list[str]) -> Finding:
+    why = " A token is an offset of this topic, which takes READ." if missing == ["READ"] else ""
+    return Finding(Level.ERROR, "topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{why}")
 
 
 def _of_groups(settings: SinkSettings) -> Finding:

@@ -222,7 +222,9 @@ class Options(BaseModel):
         "kafkaConsumer.pollTimeoutMs",
         "120000",
         section=READING,
-        meaning="How long a task waits for the next record, in ms.",
+        meaning=(
+            "How long a task waits for the next record, and a query for the silent leader of a partition that it owns, in ms."
+        ),
     )
 
     buffer_bytes: Annotated[int, BeforeValidator(whole_number(1024 * 1024, MAX_INT))] = option(

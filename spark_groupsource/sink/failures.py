@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, Handling, explain, trouble
+from spark_groupsource.brokers.broker_errors import (
+    AT_ONCE,
+    ENDS,
+    REFUSED_LOGIN,
+    REQUEST_ERRORS,
+    Handling,
+    explain,
+    names_of_codes,
+    trouble,
+)
 from spark_groupsource.brokers.client import UNANSWERED
-from spark_groupsource.brokers.login_trouble import is_refused
+from spark_groupsource.brokers.login_trouble import MISSING_ACL, is_refused
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -22,6 +31,7 @@ from spark_groupsource.errors import (
     WriterFenced,
 )
 from spark_groupsource.sink.contract import Undelivered
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANSACTION_S
 
 FENCED = frozenset(
     {
@@ -70,35 +80,46 @@ _TABLE: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.TOPIC_EXCEPTION: TopicNotFound,
 }
 
-_ENDS, _AT_ONCE = "ends", "at once"
-
-HANDLING: Mapping[type[GroupKafkaError], Handling] = {
-    BrokerUnavailable: Handling(
-        "sends its rows again; takes a step of its transaction again for 120 s", "as long, each row", "kafka.delivery.timeout.ms"
+HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
+    BrokerUnavailable: (
+        Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
+        Handling("takes the step again", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
+        Handling(
+            "reads or commits it again",
+            f"{GROUP_OFFSETS_S:.0f} s; {REQUEST_TIMEOUT_S:.0f} s without the option `topic`",
+            None,
+            "the same, to a request for a token",
+        ),
     ),
-    SinkError: Handling(_ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms"),
-    WriterFenced: Handling(_ENDS, _AT_ONCE, "kafka.transaction.timeout.ms"),
-    NotAuthorized: Handling(_ENDS, _AT_ONCE, None),
-    AuthenticationFailed: Handling(_ENDS, _AT_ONCE, None),
-    TopicNotFound: Handling(_ENDS, _AT_ONCE, None),
-    RecordTooLarge: Handling(_ENDS, _AT_ONCE, "kafka.max.request.size"),
-    RecordRefused: Handling(_ENDS, _AT_ONCE, None),
-    OptionError: Handling(_ENDS, _AT_ONCE, "kafka.transaction.timeout.ms"),
+    SinkError: (
+        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other"),
+        Handling(
+            "ends with the error that made its transaction fail",
+            AT_ONCE,
+            None,
+            ", ".join([*names_of_codes(PURGED), "purged rows"]),
+        ),
+    ),
+    WriterFenced: (Handling(ENDS, AT_ONCE, None),),
+    NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
+    AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
+    TopicNotFound: (Handling(ENDS, AT_ONCE, None),),
+    RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
+    RecordRefused: (Handling(ENDS, AT_ONCE, None),),
+    OptionError: (Handling(ENDS, AT_ONCE, None),),
 }
 """How a task bears each of these errors. Spark then tries the task again, `spark.task.maxFailures` times in all."""
 
 
 def trouble_of_tasks() -> Iterator[tuple[str, str, Handling]]:
-    """Yield, for each error of a task, its name, the codes of Kafka's and librdkafka's that become it, and its handling."""
-    tables = (_TABLE, dict.fromkeys(UNREACHED, BrokerUnavailable))
-    return trouble(HANDLING, tables, otherwise=SinkError)
+    """Yield, for each case of an error of a task, its name, what brokers or librdkafka say then, and the handling."""
+    return trouble(HANDLING, (_TABLE, dict.fromkeys(UNREACHED, BrokerUnavailable)))
 
 
 _ADVICE: Mapping[int, str] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
         "The user needs the ACLs WRITE and DESCRIBE on the transactional id (transactionalIdPrefix, as a prefix)."
     ),
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "To write, the user needs WRITE; for exactly-once READ as well.",
     KafkaError.CLUSTER_AUTHORIZATION_FAILED: (
         "Brokers before 2.8 want IDEMPOTENT_WRITE on the cluster; set kafka.enable.idempotence=false for at-least-once."
     ),
@@ -116,6 +137,14 @@ _ADVICE: Mapping[int, str] = {
     KafkaError.NOT_ENOUGH_REPLICAS_AFTER_APPEND: "Too few replicas are in sync for the topic's min.insync.replicas.",
     KafkaError._MSG_TIMED_OUT: "Check that the executor reaches the brokers, or raise kafka.delivery.timeout.ms.",
 }
+
+SINK_ACL: Mapping[int, str] = {
+    **MISSING_ACL,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: (
+        "The user needs the ACL WRITE on the topic, and for exactly-once READ as well: a token is an offset of the topic."
+    ),
+}
+"""Which ACL a query that writes is missing, by the code of the refusal."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."
@@ -143,7 +172,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
-    found = explain(error, doing, _TABLE, _CHECK)
+    found = explain(error, doing, _TABLE, _CHECK, SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
         # A broker has answered, or librdkafka has refused: the network is not what is to be looked at.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import NotAuthorized, TopicNotFound
+from spark_groupsource.sink.failures import SINK_ACL
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
 
 
@@ -98,7 +99,7 @@ class Tokens:
         return self._groups[group]
 
     def _make(self, group: str) -> GroupOffsets:
-        return GroupOffsets(self._client, group)
+        return GroupOffsets(self._client, group, SINK_ACL)
 
     def _all_of(self, group: str) -> Mapping[str, tuple[int, str | None]]:
         # A client of its own each time: it keeps the coordinator that it has found, even when that has moved.

@@ -48,13 +48,23 @@ def test_each_missing_acl_is_named(secured: Secured, secured_topic: Callable[[st
     assert "ACLs WRITE and DESCRIBE on the transactional id" in checked.errors[2][2]
 
 
+@pytest.mark.parametrize(("guarantee", "needed"), [("exactly-once", "WRITE and READ"), ("at-least-once", "WRITE")])
+def test_a_topic_that_the_user_may_not_see_names_what_writing_needs(
+    secured: Secured, secured_topic: Callable[[str], str], check: Check, guarantee: str, needed: str
+) -> None:
+    topic = secured_topic("unseen-")
+    checked = check(sink(secured.login("SCRAM-SHA-512"), topic=topic, deliveryGuarantee=guarantee), "--sink")
+    assert checked.of("topics") == [("error", "topics", f"{topic}: the user needs the ACL {needed} on the topic.")]
+
+
 @pytest.mark.parametrize(
     ("missing", "named"),
     [
+        (ResourceType.TOPIC, "ACL WRITE on the topic, and for exactly-once READ as well"),
         (ResourceType.GROUP, "ACL READ on the group .*groups begin with transactionalIdPrefix"),
         (ResourceType.TRANSACTIONAL_ID, "ACLs WRITE and DESCRIBE on the transactional id"),
     ],
-    ids=["group", "transactional id"],
+    ids=["topic", "group", "transactional id"],
 )
 def test_a_task_names_the_acl_that_it_misses_and_shows_no_row(
     secured: Secured, secured_topic: Callable[[str], str], missing: ResourceType, named: str

@@ -50,10 +50,10 @@ broker: $(DEMO_STAMP)
 
 # Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/handoff/test_planner.py` runs a file, a folder or,
 # with `::name` after the path, one test.
-# All tests run in two processes, since most of their time is waiting. Each has brokers and a Spark session of its own.
+# All tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: lint docs $(DELTA_STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m 'not versions and not wheels'
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not versions and not wheels'
 else
 test: $(STAMP) $(if $(filter tests tests/ tests/notebooks%,$(TESTS)),$(DELTA_STAMP))
 	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions and not wheels') $(TESTS)

@@ -40,6 +40,41 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 settings.register_profile("busy machines", deadline=None)
 settings.load_profile("busy machines")
 
+LONGER_S = {
+    # A kernel, two Sparks in it, and up to 900 s for them to end.
+    "tests/notebooks/": 1000,
+    # The demo as a whole: its own limits for each of its steps add up to more.
+    "tests/spark/test_demo.py": 900,
+    # Workers of a cluster, an environment that pip fills, a copy that is killed again and again.
+    "tests/spark/test_submit.py": 600,
+    "tests/spark/test_package.py": 600,
+    "tests/spark/test_copy_topic.py": 600,
+    "tests/spark/test_pipelines.py": 600,
+    # All orders of steps, and thousands of histories.
+    "tests/simulation/": 900,
+}
+"""How many seconds tests may take, by the beginning of their path, where pyproject.toml's limit is too short on a busy machine.
+
+That limit is above the 120 s for which a test waits for a condition: the wait should fail, with what it waits for.
+"""
+
+
+DOWNLOADS_S = 1500
+"""The same for tests with these marks: each downloads a Kafka, or builds and installs wheels."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
+    """Give tests that take longer more time, unless the command line says how much all have."""
+    if config.getoption("timeout") is not None:
+        return
+    for item in items:
+        limits_s = [limit_s for path, limit_s in LONGER_S.items() if item.nodeid.startswith(path)]
+        if item.get_closest_marker("versions") or item.get_closest_marker("wheels"):
+            limits_s.append(DOWNLOADS_S)
+        for limit_s in limits_s:
+            item.add_marker(pytest.mark.timeout(limit_s))
+
+
 # Short sessions under KIP-848: the broker sets them for all members.
 SHORT_SESSIONS = {
     "group.consumer.session.timeout.ms": "6000",

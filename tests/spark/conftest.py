@@ -18,6 +18,7 @@ from spark_groupsource.spark.durable_listener import ADDED
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
 from tests.support.queries import Queries
+from tests.support.spark_process import JVM_OPTIONS
 
 
 @pytest.fixture(scope="session")
@@ -33,7 +34,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.extraClassPath", ":".join(f"{folder}/*" for folder in jars if folder))
         .config("spark.ui.enabled", "false")
         # A test is over before the second compiler pays off: without it, a test takes a fifth less of the processor.
-        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
+        .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.sql.shuffle.partitions", "2")

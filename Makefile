@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: bench-sink chaos-sink install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -75,6 +75,10 @@ docs: $(STAMP)
 $(DELTA_STAMP): $(SOURCES)
 	$(INSTALL) $(DELTA_VENV) -e '.[cli,notebooks]' '$(DELTA)' 'deltalake>=1.6'
 	@touch $@
+
+# Every module of the package, with the first line of it, which says what it is for.
+files:
+	@grep -rm1 '^"""' --include='*.py' spark_groupsource | sed -e 's/:"""/: /' -e 's/"""$$//' | sort
 
 # What the pages say of options, as the code says it.
 pages: $(STAMP)

@@ -61,7 +61,7 @@ endif
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
 unit: $(STAMP)
-	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q tests/unit tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
+	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import platform
 import shutil
 import sys
 import tempfile
@@ -13,18 +12,16 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
-import confluent_kafka
-import pyspark
 from rich.console import Console
 
+from benchmarks.environment import environment
 from tests.chaos.cases import CASES
-from tests.chaos.classes import share_classes
 from tests.chaos.lanes import Lane, Result, jobs
 from tests.chaos.report import as_json, line, markdown, print_table
 from tests.chaos.ways import Way
+from tests.harness.classes import share_classes
 from tests.support.processes import CAN_LOOK
 
 
@@ -103,17 +100,6 @@ def _keep(result: Result, folder: Path) -> None:
     target = folder / result.folder.name
     shutil.rmtree(target, ignore_errors=True)
     shutil.copytree(result.folder, target)
-
-
-def environment() -> dict[str, Any]:
-    """Return what the numbers depend on."""
-    return {
-        "python": platform.python_version(),
-        "pyspark": pyspark.__version__,
-        "confluent-kafka": confluent_kafka.__version__,
-        "librdkafka": confluent_kafka.libversion()[0],
-        "cpus": os.cpu_count(),
-    }
 
 
 if __name__ == "__main__":

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from tests.chaos.driver import AVAILABLE_NOW
-from tests.chaos.pool import PATIENCE_S
-from tests.chaos.proxy import Direction
 from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Run, away
-from tests.chaos.steps import How, Step
 from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
 from tests.chaos.ways import EARLY, Way
+from tests.harness.driver import AVAILABLE_NOW
+from tests.harness.pool import PATIENCE_S
+from tests.harness.proxy import Direction
+from tests.harness.steps import How, Step
 from tests.support.waiting import until
 
 MAX_POLL_MS = 7000

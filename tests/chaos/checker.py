@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.chaos.evidence import Evidence, Grant, Range, Sample
+from tests.harness.evidence import Evidence, Grant, Range, Sample
 
 MOST_NAMED = 5
 """How many violations of one kind are listed."""

@@ -10,12 +10,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.brokers import Brokers
 from tests.chaos.cases import CASES, Case
-from tests.chaos.pool import STARTING, Pool
 from tests.chaos.run import Outcome, Run
 from tests.chaos.stalls import Stalls
 from tests.chaos.ways import Way
+from tests.harness.brokers import Brokers
+from tests.harness.pool import STARTING, Pool
 
 OLD = "4.1"
 

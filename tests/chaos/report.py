@@ -61,7 +61,7 @@ def print_table(console: Console, results: Sequence[Result]) -> None:
 
 
 def markdown(results: Sequence[Result]) -> str:
-    """Return the table for docs/handoff.md."""
+    """Return the table for benchmarks/results/chaos.md."""
     lines = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *rows(results)]
     return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
 

@@ -9,17 +9,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spark_groupsource.handoff.commit_record import CommitRecord
-from tests.chaos.brokers import Brokers
 from tests.chaos.checker import check
-from tests.chaos.counter import CountingProducer
-from tests.chaos.events import Event, EventLog
-from tests.chaos.evidence import Evidence, Grant, Range, Sample
 from tests.chaos.plain_reader import records_for_a_plain_consumer
-from tests.chaos.pool import PATIENCE_S, Pool
-from tests.chaos.sampler import Sampler, commits_in
 from tests.chaos.stalls import Stalls, stalls
 from tests.chaos.stream import TRIGGER, Stream
 from tests.chaos.ways import EARLY, Way
+from tests.harness.brokers import Brokers
+from tests.harness.counter import CountingProducer
+from tests.harness.events import Event, EventLog
+from tests.harness.evidence import Evidence, Grant, Range, Sample
+from tests.harness.pool import PATIENCE_S, Pool
+from tests.harness.sampler import Sampler, commits_in
 from tests.support.waiting import until
 
 PARTITIONS = 4

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from tests.chaos.evidence import Evidence
+from tests.harness.evidence import Evidence
 
 
 @dataclass(frozen=True)

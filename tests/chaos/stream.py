@@ -10,13 +10,13 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from devtools.demo.count import committed_files
-from tests.chaos.events import Event, EventLog
-from tests.chaos.evidence import Durable, Row
-from tests.chaos.pool import PATIENCE_S, Pool, PooledQuery
-from tests.chaos.sampler import batches_in, plan_of
-from tests.chaos.source import FOLDER, LOG, NEXT, STREAM, VERSION
-from tests.chaos.steps import CHECKPOINT, How, Step, Steps
 from tests.chaos.ways import Way
+from tests.harness.events import Event, EventLog
+from tests.harness.evidence import Durable, Row
+from tests.harness.pool import PATIENCE_S, Pool, PooledQuery
+from tests.harness.sampler import batches_in, plan_of
+from tests.harness.source import FOLDER, LOG, NEXT, STREAM, VERSION
+from tests.harness.steps import CHECKPOINT, How, Step, Steps
 from tests.support.waiting import until
 
 TRIGGER = "1 second"

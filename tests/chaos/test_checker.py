@@ -8,9 +8,9 @@ import pytest
 
 from tests.chaos.cases import CASES
 from tests.chaos.checker import check
-from tests.chaos.evidence import Durable, Evidence, Grant, Range, Row, Sample
 from tests.chaos.lanes import jobs
 from tests.chaos.stalls import stalls, summary
+from tests.harness.evidence import Durable, Evidence, Grant, Range, Row, Sample
 
 
 def rows(partition: int, start: int, end: int) -> list[Row]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import platform
 import random
 import shutil
 import signal
@@ -21,11 +20,10 @@ from pathlib import Path
 from types import FrameType
 
 import click
-import confluent_kafka
-import pyspark
 from rich.console import Console
 
-from tests.chaos.classes import share_classes
+from benchmarks.environment import environment
+from tests.harness.classes import share_classes
 from tests.soak.probe import PROBE
 from tests.soak.report import failures, judge, markdown, plot
 from tests.soak.run import Result, play
@@ -86,17 +84,6 @@ def _write(result: Result, folder: Path, output: Path) -> list[str]:
         for log in folder.glob("drivers/*/query.log"):
             shutil.copy(log, logs / f"{log.parent.name}.log")
     return wrong
-
-
-def environment() -> dict[str, object]:
-    """Return the versions and the machine that the numbers depend on."""
-    return {
-        "Python": platform.python_version(),
-        "PySpark": pyspark.__version__,
-        "confluent-kafka": confluent_kafka.__version__,
-        "librdkafka": confluent_kafka.libversion()[0],
-        "processors": os.cpu_count(),
-    }
 
 
 def _end_with_parent() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from devtools.demo.count import committed_files
-from tests.chaos.evidence import Row
+from tests.harness.evidence import Row
 
 MOST_NAMED = 5
 """Of many records with one fault so many are named."""

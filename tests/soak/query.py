@@ -8,9 +8,9 @@ import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from tests.chaos.evidence import Row
-from tests.chaos.pool import PATIENCE_S, Driver, Pool, PooledQuery
-from tests.chaos.sampler import batches_in
+from tests.harness.evidence import Row
+from tests.harness.pool import PATIENCE_S, Driver, Pool, PooledQuery
+from tests.harness.sampler import batches_in
 from tests.soak.account import Output
 from tests.soak.meter import Role, processes_of
 from tests.support.waiting import until

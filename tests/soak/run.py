@@ -15,9 +15,9 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster, Node
 from devtools.broker.ready import quiet_client
-from tests.chaos.counter import CountingProducer
-from tests.chaos.pool import Pool
 from tests.conftest import SHORT_SESSIONS
+from tests.harness.counter import CountingProducer
+from tests.harness.pool import Pool
 from tests.soak.account import Account, Count
 from tests.soak.claims import Group
 from tests.soak.meter import Meter, Sample

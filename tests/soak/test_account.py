@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
-from tests.chaos.evidence import Row
+from tests.harness.evidence import Row
 from tests.soak.account import Account, Output
 from tests.soak.claims import unsettled
 

@@ -133,9 +133,9 @@ def test_a_process_is_looked_at_and_one_that_has_ended_is_not() -> None:
 
 def test_the_processes_of_a_query_are_known_by_their_command_lines() -> None:
     daemon = "python -m pyspark.daemon pyspark.worker"
-    assert role_of("java -cp x org.apache.spark.deploy.SparkSubmit", "python -m tests.chaos.driver") is Role.JVM
+    assert role_of("java -cp x org.apache.spark.deploy.SparkSubmit", "python -m tests.harness.driver") is Role.JVM
     assert role_of(daemon, "java") is Role.DAEMON
     assert role_of(daemon, daemon) is Role.WORKER
     assert role_of("python -m pyspark.sql.streaming.python_streaming_source_runner", "java") is Role.RUNNER
-    assert role_of("python -m tests.chaos.driver A folder", "") is None
+    assert role_of("python -m tests.harness.driver A folder", "") is None
     assert role_of("python -m pyspark.daemon pyspark.sql.worker.plan_data_source_read", "java") is None

@@ -11,7 +11,7 @@ import pytest
 
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.sink.writing import Attempt, write_once
-from tests.chaos.brokers import Brokers
+from tests.harness.brokers import Brokers
 from tests.kafka.sink.test_writing import LATER_RUN, RUN, Query
 from tests.support.committed import read_committed
 

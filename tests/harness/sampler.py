@@ -10,7 +10,7 @@ from pathlib import Path
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
-from tests.chaos.events import Event, EventLog
+from tests.harness.events import Event, EventLog
 
 EVERY_S = 0.2
 REQUEST_LIMIT_S = 5.0

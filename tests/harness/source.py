@@ -30,9 +30,9 @@ from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.admission_reader import AdmissionControlReader
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import RangePartition, TaskReader
-from tests.chaos.events import EventLog
-from tests.chaos.sampler import newest_plans
-from tests.chaos.steps import Step, Steps
+from tests.harness.events import EventLog
+from tests.harness.sampler import newest_plans
+from tests.harness.steps import Step, Steps
 
 FORMAT = "groupkafka_chaos"
 FOLDER, LOG, STREAM = "chaosfolder", "chaoslog", "chaosstream"

@@ -14,8 +14,8 @@ from devtools.broker import Cluster, Node
 from devtools.broker.config import HOST
 from devtools.broker.ports import free_ports
 from devtools.broker.ready import quiet_client
-from tests.chaos.proxy import Proxy
 from tests.conftest import SHORT_SESSIONS
+from tests.harness.proxy import Proxy
 from tests.support.waiting import until
 
 if TYPE_CHECKING:

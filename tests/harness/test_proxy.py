@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from devtools.broker.config import HOST
-from tests.chaos.proxy import Direction, Proxy
+from tests.harness.proxy import Direction, Proxy
 from tests.support.waiting import until
 
 

@@ -1,4 +1,4 @@
-"""A warm Spark that runs one query after another: `python -m tests.chaos.driver NAME FOLDER`.
+"""A warm Spark that runs one query after another: `python -m tests.harness.driver NAME FOLDER`.
 
 standard input    one line of JSON for each command: `start` (a query, with all that it needs) or `stop`. Its end means that
                   the harness has ended, and all processes of this session end too
@@ -24,10 +24,10 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from devtools.demo.query import SPARK_CONTEXT, session
 from spark_groupsource.spark.durable_listener import DurableListener
-from tests.chaos.events import EventLog
-from tests.chaos.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
-from tests.chaos.steps import Step, Steps
-from tests.chaos.warm_up import warm_up
+from tests.harness.events import EventLog
+from tests.harness.source import FOLDER, FORMAT, LOG, STREAM, ChaosDataSource
+from tests.harness.steps import Step, Steps
+from tests.harness.warm_up import warm_up
 
 AVAILABLE_NOW = "available now"
 """The trigger of a command that is to read what there is, and to end."""

@@ -1,6 +1,6 @@
 """An archive of the classes that a warm Spark has loaded (JDK's class data sharing): the next ones start in half the time.
 
-As a command, `python -m tests.chaos.classes FOLDER ARCHIVE`, it makes one: a Spark starts, warms up and ends.
+As a command, `python -m tests.harness.classes FOLDER ARCHIVE`, it makes one: a Spark starts, warms up and ends.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
         progress("writing an archive of Spark's classes, once: it makes every later start two or three times as fast")
         partial = archive.with_suffix(".partial")
         with (cache / "chaos-classes.log").open("wb") as log:
-            argv = [sys.executable, "-m", "tests.chaos.classes", str(folder), str(partial)]
+            argv = [sys.executable, "-m", "tests.harness.classes", str(folder), str(partial)]
             subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LIMIT_S)
         partial.rename(archive)
     os.environ[OPTIONS] = f"-XX:SharedArchiveFile={archive}"
@@ -42,8 +42,8 @@ def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) 
 def main() -> None:
     """Create the archive: the JVM writes it when it ends."""
     from devtools.demo.query import session
-    from tests.chaos.driver import MASTER
-    from tests.chaos.warm_up import warm_up
+    from tests.harness.driver import MASTER
+    from tests.harness.warm_up import warm_up
 
     folder, archive = Path(sys.argv[1]), Path(sys.argv[2]).absolute()
     os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"

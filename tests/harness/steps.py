@@ -1,7 +1,7 @@
 """The steps at which a process of a query can be held, so that a test can hit it exactly there.
 
 A file named after the step arms it; the first process that comes by takes the file away, and stops. Only the data source and
-the process of tests/chaos know of this.
+the process of the harness know of this.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from enum import Enum
 from pathlib import Path
 
-from tests.chaos.events import EventLog
+from tests.harness.events import EventLog
 
 CHECKPOINT = "checkpoint"
 """The checkpoint in a stream's folder, which is named after the stream."""

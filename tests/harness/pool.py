@@ -31,7 +31,7 @@ class Driver:
 
     def __init__(self, name: str, folder: Path) -> None:
         self.name = name
-        self._process = QueryProcess(name, folder, "tests.chaos.driver")
+        self._process = QueryProcess(name, folder, "tests.harness.driver")
         self._jvm = 0
         self._killed = False
         self.state = "starting"

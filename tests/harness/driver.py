@@ -21,6 +21,7 @@ from typing import Any, TextIO
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from devtools.demo.query import SPARK_CONTEXT, session
 from spark_groupsource.spark.durable_listener import DurableListener
@@ -76,7 +77,7 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
     """Start a query, or restart it on its checkpoint.
 
     A command may choose another source (`format`, and in `register` where to find its class), settings of Spark (`conf`) and
-    of the file sink (`sink options`). It may have a listener report finished micro-batches (`listener`), or name a function
+    of the sink (`sink options`). It may have a listener report finished micro-batches (`listener`), or name a function
     that prepares the session as a user's program does (`prepare`).
     """
     options = command["options"]
@@ -89,15 +90,23 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
         spark.dataSource.register(_named(command["register"]))
     records = spark.readStream.format(command.get("format", FORMAT)).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
-    writer = counted.writeStream.option("checkpointLocation", command["checkpoint"])
-    available = command["trigger"] == AVAILABLE_NOW
-    writer = writer.trigger(availableNow=True) if available else writer.trigger(processingTime=command["trigger"])
+    if command["sink"] == "topic":
+        values = counted.selectExpr("concat_ws(' ', partition, offset, number) AS value")
+        return writer_of(values, command).format("groupkafka").options(**command["sink options"]).start()
+    writer = writer_of(counted, command)
     output = Path(command["output"])
     if command["sink"] == "file":
         return writer.format("parquet").option("path", str(output)).options(**command.get("sink options", {})).start()
     output.mkdir(exist_ok=True)
     steps = Steps(Path(options[FOLDER]), EventLog(Path(options[LOG])), options[STREAM])
     return writer.foreachBatch(atomically_into(output, steps)).start()
+
+
+def writer_of(records: DataFrame, command: Mapping[str, Any]) -> DataStreamWriter:
+    """Return the writer of a query, with its checkpoint and its trigger."""
+    writer = records.writeStream.option("checkpointLocation", command["checkpoint"])
+    available = command["trigger"] == AVAILABLE_NOW
+    return writer.trigger(availableNow=True) if available else writer.trigger(processingTime=command["trigger"])
 
 
 def listen(spark: SparkSession, *, wanted: bool) -> None:

@@ -39,10 +39,13 @@ SOURCE = {"format": "groupkafka"}
 @click.option("--minutes", default=20.0, show_default=True, type=click.FloatRange(min=SHORTEST_S / 60), help="How long it runs.")
 @click.option("--hours", type=click.FloatRange(min=0.1), help="The same in hours; a release runs 24.")
 @click.option("--protocol", default="classic", show_default=True, type=click.Choice(["classic", "consumer"]))
+@click.option("--into-topics", is_flag=True, help="Write into topics, each row once, instead of files.")
 @click.option("--seed", type=int, help="Repeats what happened in an earlier run.")
 @click.option("--probe", is_flag=True, help="Have each runner write what its memory consists of (soak-probe-*.jsonl).")
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
-def main(minutes: float, hours: float | None, protocol: str, seed: int | None, probe: bool, output: Path) -> None:
+def main(
+    minutes: float, hours: float | None, protocol: str, into_topics: bool, seed: int | None, probe: bool, output: Path
+) -> None:
     """Run three queries of one group for a long time, disturb them, count every record and measure memory."""
     logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
     if not CAN_LOOK:
@@ -58,7 +61,8 @@ def main(minutes: float, hours: float | None, protocol: str, seed: int | None, p
     with tempfile.TemporaryDirectory(prefix="groupkafka-soak-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         share_classes(folder / "classes", output, console.print)
-        result = play(plan, folder, PROBE if probe else SOURCE, lambda line: console.print(line, markup=False))
+        source = PROBE if probe else SOURCE
+        result = play(plan, folder, source, lambda line: console.print(line, markup=False), into_topics=into_topics)
         wrong = _write(result, folder, output)
     for one in wrong:
         console.print(one, markup=False, style="red")

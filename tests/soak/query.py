@@ -12,6 +12,7 @@ from tests.harness.evidence import Row
 from tests.harness.pool import PATIENCE_S, Driver, Pool, PooledQuery
 from tests.harness.sampler import batches_in
 from tests.soak.account import Output
+from tests.soak.copies import Copies
 from tests.soak.meter import Role, processes_of
 from tests.support.waiting import until
 
@@ -24,7 +25,15 @@ SINK_LOG_KEEPS = "1h"
 class Query(PooledQuery):
     """Runs, is struck, and runs again. Used by one thread."""
 
-    def __init__(self, name: str, folder: Path, pool: Pool, options: Mapping[str, str], source: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        pool: Pool,
+        options: Mapping[str, str],
+        source: Mapping[str, str],
+        copies: Copies | None = None,
+    ) -> None:
         """Prepare it; it has no driver before `ask`.
 
         Args:
@@ -33,10 +42,12 @@ class Query(PooledQuery):
             pool: where it gets a driver.
             options: the source's options.
             source: which source it is: `format`, and `register` for one that is not in the package.
+            copies: the topic that it writes to, each row once. `None`: it writes files.
         """
         self.name = name
         self.checkpoint = folder / "checkpoint"
-        self._output = Output(folder / "out")
+        self._output = copies or Output(folder / "out")
+        sink = {"kafka.bootstrap.servers": options["kafka.bootstrap.servers"], "topic": copies.topic} if copies else {}
         command = {
             **source,
             # As a user's program does: with the listener, claims are closed when a micro-batch is finished.
@@ -44,8 +55,8 @@ class Query(PooledQuery):
             "options": dict(options),
             "checkpoint": str(self.checkpoint),
             "output": str(folder / "out"),
-            "sink": "file",
-            "sink options": {"retention": SINK_LOG_KEEPS},
+            "sink": "topic" if copies else "file",
+            "sink options": sink or {"retention": SINK_LOG_KEEPS},
             "trigger": AS_FAST_AS_THEY_GO,
             # As in production: the chaos driver keeps the whole history of a checkpoint.
             "conf": {"spark.sql.streaming.minBatchesToRetain": "100"},

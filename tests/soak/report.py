@@ -85,6 +85,7 @@ def _run(result: Result, environment: Mapping[str, object]) -> str:
     facts = {
         "minutes": f"{result.seconds / MIN_S:.1f} of {plan.run_s / MIN_S:.1f}",
         "protocol": plan.protocol,
+        "sink": "topics, exactly once" if result.into_topics else "files",
         "seed": plan.seed,
         "Kafka": result.kafka,
         **environment,

@@ -20,6 +20,8 @@ from tests.harness.counter import CountingProducer
 from tests.harness.pool import Pool
 from tests.soak.account import Account, Count
 from tests.soak.claims import Group
+from tests.soak.copies import PARTITIONS as COPIES_PARTITIONS
+from tests.soak.copies import Copies
 from tests.soak.meter import Meter, Sample
 from tests.soak.query import Query
 from tests.soak.schedule import LONG_LIVED, PARTITIONS, STRUCK, Disturbance, Kind, Plan
@@ -86,6 +88,8 @@ class Result:
     problem: str = ""
     """What ended the run before its time."""
     trace: str = ""
+    into_topics: bool = False
+    """Whether the queries write into topics. Otherwise they write files."""
 
     @property
     def violations(self) -> list[str]:
@@ -99,7 +103,7 @@ class Result:
         return [one for one in (self.problem[-1000:], lost, retention, held, *unclean) if one]
 
 
-def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report) -> Result:
+def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report, *, into_topics: bool = False) -> Result:
     """Play the whole run. What goes wrong is in the result.
 
     Args:
@@ -107,8 +111,9 @@ def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report) ->
         folder: where everything is written.
         source: which source the queries use, as a command to their drivers.
         report: takes a line for each thing that happens.
+        into_topics: whether the queries write into topics, each row once, instead of files.
     """
-    result = Result(plan)
+    result = Result(plan, into_topics=into_topics)
     with ExitStack() as stack:
         try:
             soak = stack.enter_context(_Running(plan, folder, source, result, report))
@@ -194,7 +199,13 @@ class _Running(ExitStack):
             # The default, and meant: the topic keeps records for longer than any query is away, so a loss is a fault.
             "failOnDataLoss": "true",
         }
-        return Query(name, self._folder / name, self._pool, options, self._source)
+        copies = self._copies(name) if self._result.into_topics else None
+        return Query(name, self._folder / name, self._pool, options, self._source, copies)
+
+    def _copies(self, name: str) -> Copies:
+        topic = f"copies-{name}"
+        self._cluster.create_topic(topic, COPIES_PARTITIONS, {"min.insync.replicas": "2"})
+        return Copies(self._cluster.bootstrap_servers, topic)
 
     def _end(self) -> None:
         """Stop the producer, let the group drain, stop the queries, and count."""

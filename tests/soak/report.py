@@ -12,6 +12,8 @@ from tests.soak.run import Result
 from tests.soak.schedule import LONG_LIVED, Kind
 from tests.soak.slope import Slope, Verdict, slope
 
+JUDGED_FROM_S = 20 * 60.0
+"""In a shorter run every process still grows: its caches and its workers are new."""
 LIMIT_MB_PER_HOUR = 1.0
 COVERED = 0.9
 """A process that was there for less of the last half than that is not judged."""
@@ -46,7 +48,8 @@ def judge(result: Result) -> list[Judged]:
             continue
         fitted = slope([(one.at, one.anonymous / KB_PER_MB) for one in samples])
         covered = samples[-1].at - samples[0].at >= COVERED * (end - begin)
-        verdict = (fitted.verdict(LIMIT_MB_PER_HOUR) if covered else Verdict.TOO_SHORT) if process.role in JUDGED else None
+        long_enough = covered and result.plan.run_s >= JUDGED_FROM_S
+        verdict = (fitted.verdict(LIMIT_MB_PER_HOUR) if long_enough else Verdict.TOO_SHORT) if process.role in JUDGED else None
         found.append(Judged(process, samples, fitted, covered, verdict))
     return found
 

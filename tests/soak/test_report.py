@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,13 @@ def test_a_runner_that_grows_is_a_failure_and_a_jvm_is_not() -> None:
     result = run(memory)
     (failure,) = failures(result, judge(result))
     assert failure.startswith("the runner of A grows by +3.")
+
+
+def test_growth_is_not_judged_in_a_short_run() -> None:
+    result = replace(run(lambda process, at: flat(process, at) + at), plan=Plan(1199, 1), seconds=1199)
+    judged = judge(result)
+    assert [one.verdict for one in judged] == [None, Verdict.TOO_SHORT, Verdict.TOO_SHORT]
+    assert failures(result, judged) == []
 
 
 def test_what_grew_in_the_first_half_alone_is_forgiven() -> None:

@@ -97,7 +97,7 @@ def of(name: str, starting: Mapping[str, str]) -> dict[str, str]:
 
 class TestAPartitionThatAnIdleConsumerHolds:
     @STARTS
-    @pytest.mark.parametrize("restarts", [0, 1, 2])
+    @pytest.mark.parametrize("restarts", [0, 2])
     def test_starts_where_the_options_named_when_the_stream_began(
         self,
         topic: MakeTopic,

@@ -87,7 +87,7 @@ def test_the_settings_of_conf_run_on_a_cluster(
         text = text.replace(line, instead)
     (tmp_path / "orders.properties").write_text(text)
     submit = [str(ROOT / "conf" / "submit.sh"), *(str(tmp_path / one) for one in ("orders.properties", "checkpoint", "output"))]
-    # Spark 4.0 keeps the source that it has found, to which the level of spark-defaults.conf is not given.
+    # The level of spark-defaults.conf rules and not this one, except on Spark 4.0, which keeps the source that it has found.
     level = "ERROR" if ADMISSION_CONTROL else "INFO"
     more = {"SPARK_MASTER": master, "GROUPKAFKA_LOG_LEVEL": level, "SPARK_HOME": str(SPARK_HOME)}
     with running("submit", tmp_path, submit, more) as submitted:

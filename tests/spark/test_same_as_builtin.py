@@ -41,7 +41,7 @@ STARTS: dict[str, Callable[[str], dict[str, str]]] = {
 
 @pytest.mark.parametrize(
     ("start", "by_name"),
-    [*itertools.product(STARTS, [True]), ("latest", False), ("one time", False)],
+    list(itertools.product(STARTS, [True, False])),
     ids=lambda value: {True: "name", False: "pattern"}.get(value, value),
 )
 def test_where_a_stream_starts(
@@ -132,6 +132,8 @@ def test_all_columns_nulls_and_headers(pair: MakePair, topic: MakeTopic, cluster
 
 
 ASKED = {
+    "a text": Asked("value STRING", ["CAST(value AS STRING) AS value"]),
+    "bytes": Asked("value BINARY", ["value"]),
     "an offset alone": Asked("offset LONG", ["offset"]),
     "another order": Asked("offset LONG, value STRING, partition INT", ["offset", "CAST(value AS STRING) AS value", "partition"]),
     "all": Asked(

@@ -21,7 +21,7 @@ _OLDEST = 0x02000000
 _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
 
-_OUR_ABI = 5
+_OUR_ABI = 6
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -206,6 +206,7 @@ class RowsStruct(ctypes.Structure):
         ("topics", c_void_p),
         ("topic_names", c_void_p),
         ("partitions", c_void_p),
+        ("unreported", c_void_p),
     ]
 
 

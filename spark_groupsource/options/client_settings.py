@@ -175,7 +175,6 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
 PRODUCER: Mapping[str, str] = {
     "acks": "-1",
     "batch.size": "1000000",
-    "delivery.report.only.error": "true",
     "enable.idempotence": "true",
     "linger.ms": "5",
     "message.max.bytes": "1048576",

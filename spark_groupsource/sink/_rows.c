@@ -5,7 +5,7 @@
  *
  * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them
  * and sums up what it has enqueued, while the processor still has it in its cache. It serves librdkafka's callbacks while the
- * queue is full. librdkafka copies what it enqueues.
+ * queue is full. librdkafka copies keys and headers only: a value is read where Arrow has it, until its row is reported.
  */
 
 #include <stddef.h>
@@ -23,7 +23,6 @@
 #define ERR_QUEUE_FULL (-184)
 
 #define ANY_PARTITION (-1)
-#define COPY 0x2
 
 /* The most rows in one call of librdkafka. */
 #define MOST_AT_ONCE 512
@@ -50,7 +49,6 @@ struct argument {
     int32_t type;
     union {
         int32_t int32;
-        int plain;
         void *pointer;
         struct {
             void *pointer;
@@ -65,7 +63,7 @@ struct argument {
     } u;
 };
 
-enum { ARGUMENT_RKT = 2, ARGUMENT_PARTITION = 3, ARGUMENT_VALUE = 4, ARGUMENT_KEY = 5, ARGUMENT_FLAGS = 7, ARGUMENT_HEADERS = 10 };
+enum { ARGUMENT_RKT = 2, ARGUMENT_PARTITION = 3, ARGUMENT_VALUE = 4, ARGUMENT_KEY = 5, ARGUMENT_OPAQUE = 6, ARGUMENT_HEADERS = 10 };
 
 struct producer_library {
     int (*produce_batch)(void *topic, int32_t partition, int flags, struct message *messages, int count);
@@ -103,6 +101,8 @@ struct rows {
     const char **topic_names;
     /* NULL: any partition. */
     const int32_t *partitions;
+    /* How many of the rows are not reported yet. The rows, and this number, must stay where they are until it is 0. */
+    int64_t *unreported;
 };
 
 struct outlet {
@@ -236,9 +236,10 @@ static void note(struct outlet *out, int32_t error, const char *topic, int32_t p
         strncat(out->error_topic, topic, ERROR_TOPIC - 1);
 }
 
-/* librdkafka's delivery report callback. The client's opaque is the outlet. Only failures are reported. */
+/* librdkafka's delivery report callback. The client's opaque is the outlet, the row's is the number of unreported rows. */
 EXPORT void gs_delivered(void *handle, const struct message *message, void *opaque) {
     struct outlet *out = opaque;
+    --*(int64_t *)message->private_;
     if (out != NULL && message->err != NO_ERROR)
         note(out, message->err, out->library.topic_name(message->topic), message->partition,
              (int64_t)message->key_size + (int64_t)message->value_size);
@@ -253,6 +254,7 @@ static void fill(const struct rows *rows, int64_t row, struct message *message) 
     message->key_size = (size_t)key.size;
     message->value = (void *)value.data;
     message->value_size = (size_t)value.size;
+    message->private_ = rows->unreported;
 }
 
 /* Whether a row must be enqueued by itself: a batch of librdkafka has no headers. And in a transaction a batch with partitions of
@@ -277,7 +279,7 @@ static int32_t produce_alone(struct outlet *out, const struct rows *rows, int64_
     struct argument arguments[] = {
         {.type = ARGUMENT_RKT, .u.pointer = rows->topics[topic_at(rows, row)]},
         {.type = ARGUMENT_PARTITION, .u.int32 = message->partition},
-        {.type = ARGUMENT_FLAGS, .u.plain = COPY},
+        {.type = ARGUMENT_OPAQUE, .u.pointer = message->private_},
         {.type = ARGUMENT_KEY, .u.memory = {message->key, message->key_size}},
         {.type = ARGUMENT_VALUE, .u.memory = {message->value, message->value_size}},
         {.type = ARGUMENT_HEADERS, .u.pointer = headers},
@@ -303,7 +305,7 @@ static int64_t produce_run(struct outlet *out, const struct rows *rows, int64_t 
         fill(rows, first + count, &out->messages[count]);
         count++;
     }
-    out->library.produce_batch(rows->topics[topic_at(rows, first)], ANY_PARTITION, COPY, out->messages, count);
+    out->library.produce_batch(rows->topics[topic_at(rows, first)], ANY_PARTITION, 0, out->messages, count);
     for (int at = 0; at < count; at++)
         if (out->messages[at].err != NO_ERROR) {
             *error = out->messages[at].err;

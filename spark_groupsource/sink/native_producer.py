@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping
-from ctypes import c_char_p, c_void_p
+from ctypes import c_char_p, c_int64, c_void_p
 from typing import Any
 
 import pyarrow as pa
@@ -47,6 +47,7 @@ class NativeProducer(NativeClient):
         self._outlet.handle = self._handle
         self._topic = topic
         self._handles: dict[str, int] = {}
+        self._unreported: list[tuple[c_int64, pa.RecordBatch]] = []
         self._used: set[str] = set()
 
     def init_transactions(self, timeout_s: float) -> None:
@@ -63,14 +64,19 @@ class NativeProducer(NativeClient):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """See `Producer`."""
+        # librdkafka does not copy the values.
+        unreported = c_int64(rows.num_rows)
+        self._unreported.append((unreported, rows))
 
         def produce(given: RowsStruct) -> None:
+            given.unreported = ctypes.addressof(unreported)
             row = 0
             while row < given.count:
                 row = self._ours.produce(self._outlet, given, row, _ms(FULL_QUEUE_S))
                 self._refuse_undelivered()
 
         self._with(rows, produce)
+        self._unreported = [one for one in self._unreported if one[0].value]
 
     @property
     def written(self) -> Written:

@@ -303,11 +303,19 @@ def test_many_rows_are_written_in_order(query: Query) -> None:
     assert [(one.value() or b"").decode() for one in read_committed(query.cluster, query.topic, whole=True)] == rows
 
 
-def test_a_full_queue_is_waited_for(query: Query) -> None:
-    rows = [f"{number:06}" + "x" * 1000 for number in range(5_000)]
+def test_a_full_queue_is_waited_for_and_rows_are_let_go_as_they_are_delivered(query: Query) -> None:
+    rows = [f"{number:06}" * 170 for number in range(5_000)]
     query.given |= {"kafka.buffer.memory": "65536", "kafka.max.request.size": "60000"}
-    query.write(0, rows)
+    before, held = pa.total_allocated_bytes(), []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for at in range(0, len(rows), 10):
+            held.append(pa.total_allocated_bytes() - before)
+            yield pa.RecordBatch.from_pydict({"value": rows[at : at + 10]})
+
+    write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), batches())
     assert read_committed(query.cluster, query.topic) == rows
+    assert max(held) < 4 * 65536
 
 
 def test_a_broker_that_does_not_answer_is_named(topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,12 +7,15 @@ offset of any of them: then all offsets of a group are asked for.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.sink.failures import SINK_ACL
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
+
+if TYPE_CHECKING:
+    from spark_groupsource.brokers.group_admin import GroupAdmin
 
 
 def task_id(prefix: str, task: int) -> str:
@@ -103,11 +106,17 @@ class Tokens:
 
     def _all_of(self, group: str) -> Mapping[str, tuple[int, str | None]]:
         # A client of its own each time: it keeps the coordinator that it has found, even when that has moved.
-        found = GroupAdmin(self._client).offsets(group, stable=True)
+        found = self._admin().offsets(group, stable=True)
         return {partition.topic: kept for partition, kept in found.items() if partition.partition == 0}
 
     def _all_topics(self) -> list[str]:
-        return GroupAdmin(self._client).topics()
+        return self._admin().topics()
+
+    def _admin(self) -> GroupAdmin:
+        # A fresh worker would pay for it: 0.2 s, and with the option `topic` nothing needs it.
+        from spark_groupsource.brokers.group_admin import GroupAdmin
+
+        return GroupAdmin(self._client)
 
 
 def _committed(found: Mapping[str, tuple[int, str | None]]) -> list[Committed]:

@@ -119,6 +119,13 @@ def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
     assert not [name for name in others if name.startswith("confluent_kafka.admin")]
 
 
+def test_what_writes_and_commits_imports_no_model_of_the_groups_commits() -> None:
+    done = python("import sys, spark_groupsource.sink.writing, spark_groupsource.sink.finishing; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    assert "spark_groupsource.sink.tokens" in done.stdout
+    assert not {"pydantic", "spark_groupsource.brokers.group_admin", *EXTRAS} & set(done.stdout.split())
+
+
 def test_a_stream_reader_is_made_without_what_the_extras_install() -> None:
     done = python(WITHOUT_EXTRAS)
     assert done.returncode == 0, done.stderr

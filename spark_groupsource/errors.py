@@ -53,7 +53,8 @@ class GroupKafkaError(Exception):
     """Base of all errors of this package."""
 
     passing: ClassVar[bool] = False
-    """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances."""
+    """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances. After
+    `MemberUnknown` the member rejoins first, so it does not pass, and is tried again all the same (`Joined`)."""
 
 
 class OptionError(GroupKafkaError):

@@ -111,7 +111,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
     MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
-        Handling(ENDS, "after librdkafka's own attempts", "kafka.request.timeout.ms", "no answer to a commit"),
+        Handling(ENDS, "60 s, each attempt of librdkafka", "kafka.request.timeout.ms", "no answer to a commit"),
     ),
     CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
@@ -122,8 +122,8 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     MemberFenced: (Handling("at its start: joins again. Later: ends", "2 min", "assignmentTimeout"),),
     MembershipError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""How each of these errors is borne, in one or more cases. An error that passes ends the query when the time of its option is
-over. The first requests of a start are made once (`Cycle.first`, `Topics.cluster_id`)."""
+"""For the page: how each of these errors is borne, in one or more cases. An error that passes ends the query when the time of
+its option is over. The first requests of a start are made once (`Cycle.first`, `Topics.cluster_id`)."""
 
 
 ErrorTable = Mapping[int, type[GroupKafkaError]]

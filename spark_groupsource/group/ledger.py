@@ -296,7 +296,7 @@ class Ledger:
             CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self.durable(plan)
-        self.settle()
+        self.ask_what_is_settled()
         return self.opened()
 
     def opened(self) -> Opened:
@@ -406,7 +406,7 @@ class Ledger:
         self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
         self._say_what_nothing_shows()
 
-    def settle(self) -> None:
+    def ask_what_is_settled(self) -> None:
         """Ask which owed ranges their streams have confirmed, every SETTLE_INTERVAL_S at most. `idle` drops these."""
         self._ask_what_is_done(SETTLE_INTERVAL_S)
 

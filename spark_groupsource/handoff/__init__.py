@@ -17,8 +17,8 @@ The life of a partition, as one stream sees it:
                 Only the run that made the plan, and has owned the partition ever since, may claim. Any other attempt reads
                 what is open or owed for its plan, and leaves the rest.
     durable     The tasks have read the ranges, the sink has committed, and Spark writes the plan to its commit log.
-    confirmed   The next commit closes the claim (`rules.confirm`). If there is nothing new to claim, it is made at once. Now the
-                committed offset rises.
+    confirmed   A commit closes the claim (`rules.confirm`): as soon as the runner learns that the plan is durable, or else with
+                the next trigger. Now the committed offset rises.
     draining    `on_revoke`: the group revokes the partition. New plans leave it out. The callback waits until nothing is in
                 flight, the drain timeout is over, or the member closes. With `handoff=immediate` it does not wait.
     released    The callback returns, and the group may assign the partition to another member. What is still open stays in

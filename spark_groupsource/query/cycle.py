@@ -212,7 +212,10 @@ class Cycle:
         return granted
 
     def committed(self, end: PlanOffset) -> None:
-        """Note that Spark has `end` in its commit log; its claims are closed with the next commit."""
+        """Note that Spark has `end` in its commit log.
+
+        Its claims are closed at once where a partition drains, or else with the next commit.
+        """
         self._join(self._stream(end, end.plan), end)
         self._do(lambda ledger: ledger.durable(end.plan))
 

@@ -291,7 +291,7 @@ class TestRangesThatAreHeldForAnotherStream:
         self.hear(group)
         group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
         group.now += 3
-        group.ledger.settle()
+        group.ledger.ask_what_is_settled()
         self.hear(group)
         assert self.owed(group) == []
 

@@ -83,6 +83,9 @@ CLOSE_AGAIN_AFTER_S = 1.0
 TROUBLE_INTERVAL_S = 30.0
 """How often the same error of the brokers is logged while it lasts."""
 
+REPEATED_LINE_LOCK_S = 0.1
+"""After so long without the lock of the repeated lines a line is written. Its holder may be interrupted by a signal handler."""
+
 REPEATED_LINE_EVERY_S = 60.0
 """How often a line that repeats is written."""
 
@@ -93,6 +96,12 @@ PORT_PATIENCE_S = 15.0
 
 POLL_INTERVAL_S = 0.05
 """Longest time between two polls when no command comes. Commands are served at once."""
+
+MEMBER_LIVES_EVERY_S = 0.5
+"""How often a caller that waits for the consumer's thread asks whether that still lives."""
+
+LEAVE_S = 10.0
+"""How long a member that is closed may take to leave its group. The process ends afterwards, and its session runs out."""
 
 JOIN_INTERVAL_S = 0.005
 """The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
@@ -163,6 +172,12 @@ REPORTED_WITHIN_S = 3.0
 DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
 """How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""
 
+RECENTLY_CLAIMED_S = 60.0
+"""For so long after a claim the reports are looked at often. A micro-batch that takes longer can wait a second more."""
+
+LOOKED_EVERY_S = 0.02
+"""How often a thread that waits for such a look asks whether it is over. Nobody calls it: it may run in a signal handler."""
+
 AT_STOP_S = 2.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
 
@@ -205,3 +220,11 @@ BOUNDS_SHORTEST_WAIT_S = 0.05
 
 BOUNDS_BETWEEN_TRIES_S = 0.25
 """The pause between two of these requests."""
+
+# Metrics and the command line.
+
+SCRAPE_SILENCE_S = 30
+"""How long a client of the metrics' port may send or read nothing. A scrape takes ms."""
+
+CHECK_STEP_S = 10.0
+"""One step of `groupkafka check`. Somebody waits for it."""

@@ -19,7 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from spark_groupsource.timeouts import REPEATED_LINE_EVERY_S
+from spark_groupsource.timeouts import REPEATED_LINE_EVERY_S, REPEATED_LINE_LOCK_S
 
 Line = TypeVar("Line")
 
@@ -177,10 +177,15 @@ class RepeatFilter(logging.Filter):
         if self._ended or record.levelno < logging.WARNING or hasattr(record, _CHECKED):
             return True
         same = same_line(record.getMessage())
-        with self._lock:
+        # A signal handler may have interrupted the thread that holds it.
+        if not self._lock.acquire(timeout=REPEATED_LINE_LOCK_S):
+            return True
+        try:
             new = self._repeats.is_new(f"{record.name} {same}", kind_of_line(same) if self._has_kinds else None, record)
             if not new:
                 self._start_timer()
+        finally:
+            self._lock.release()
         if new:
             setattr(record, _CHECKED, True)
         return new

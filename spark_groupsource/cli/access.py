@@ -9,9 +9,6 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionError
 
-STEP_LIMIT_S = 10.0
-"""The time limit of one request."""
-
 
 def unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
     """Yield the files of settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""

@@ -32,7 +32,7 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.topics import TopicLook, Topics
 from spark_groupsource.checkpoint.files import without_password
-from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, reach, unreadable_files
+from spark_groupsource.cli.access import lacks, reach, unreadable_files
 from spark_groupsource.cli.as_json import Json, json_text
 from spark_groupsource.cli.check_sink import findings_of_sink
 from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
@@ -76,6 +76,7 @@ from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import CHECK_STEP_S
 
 LAST_OFFSETS = 100
 """The number of offsets at a partition's end among which records are tried."""
@@ -178,7 +179,7 @@ def findings_of(path: Path) -> Iterator[Finding]:
 
 
 def _topics(options: Options, *, read_committed: bool) -> Topics:
-    return Topics(options.client_settings(), options, read_committed=read_committed, patience_s=STEP_LIMIT_S)
+    return Topics(options.client_settings(), options, read_committed=read_committed, patience_s=CHECK_STEP_S)
 
 
 def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
@@ -270,7 +271,7 @@ def _of_protocol(options: Options) -> Finding | None:
     if supported:
         return Finding(Level.OK, "protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
     if error is None:
-        text = f"the coordinator did not say within {STEP_LIMIT_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
+        text = f"the coordinator did not say within {CHECK_STEP_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
         advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
         return Finding(Level.WARNING, "protocol", f"{text} {advice}")
     if too_old:
@@ -295,7 +296,7 @@ def _refusal_of_new_protocol(options: Options) -> KafkaError | None:
     }
     with closing(make_client(Consumer, settings, errors.append, _refusals_log)) as consumer:
         consumer.subscribe(options.subscription())
-        deadline = Deadline(STEP_LIMIT_S)
+        deadline = Deadline(CHECK_STEP_S)
         error: KafkaError | None = None
         while error is None and not deadline.over:
             message = consumer.poll(0.1)
@@ -328,7 +329,7 @@ def _of_settings(
 
 
 def _of_checkpoint(options: Options) -> Finding:
-    """Return what is found at the reader's `checkpointLocation`. It is given up after STEP_LIMIT_S."""
+    """Return what is found at the reader's `checkpointLocation`. It is given up after CHECK_STEP_S."""
     location = options.checkpoint_location
     if location is None:
         return of_no_checkpoint()
@@ -344,9 +345,9 @@ def _of_checkpoint(options: Options) -> Finding:
 
     threading.Thread(target=look, name="groupkafka-checkpoint", daemon=True).start()
     try:
-        found = answers.get(timeout=STEP_LIMIT_S)
+        found = answers.get(timeout=CHECK_STEP_S)
     except Empty:
-        return of_unreadable_checkpoint(f"{without_password(location)} did not answer within {STEP_LIMIT_S:.0f} s")
+        return of_unreadable_checkpoint(f"{without_password(location)} did not answer within {CHECK_STEP_S:.0f} s")
     if isinstance(found, OffsetError):
         return of_unreadable_checkpoint(str(found))
     return of_checkpoint(options, location, found)
@@ -377,7 +378,7 @@ def _of_records(
 
 
 def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of each partition (exclusive). Leaders that do not answer within STEP_LIMIT_S are left out.
+    """Return the end of each partition (exclusive). Leaders that do not answer within CHECK_STEP_S are left out.
 
     Raises:
         NotAuthorized: The user may not read a topic.
@@ -385,7 +386,7 @@ def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[Topi
     """
     topics = topics.without_patience()
     ends: dict[TopicPartition, int] = {}
-    for _ in Deadline(STEP_LIMIT_S).attempts():
+    for _ in Deadline(CHECK_STEP_S).attempts():
         ends |= topics.ends([partition for partition in partitions if partition not in ends])
         if len(ends) == len(set(partitions)):
             break
@@ -400,7 +401,7 @@ def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
         last: the last offsets of a partition; `None` if all partitions are empty.
     """
     settings = options.fetch_settings()
-    settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(STEP_LIMIT_S * 1000)))
+    settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
     reader = f"the {installed_reader().name} reader"
     if last is None:
         return Finding(Level.OK, "fetch", f"all partitions are empty, so no record could be read; a query would use {reader}")

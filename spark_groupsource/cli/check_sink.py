@@ -11,13 +11,14 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.access import STEP_LIMIT_S, lacks, reach, unreadable_files
+from spark_groupsource.cli.access import lacks, reach, unreadable_files
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.errors import GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
+from spark_groupsource.timeouts import CHECK_STEP_S
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,7 @@ def findings_of_sink(path: Path) -> Iterator[Finding]:
         yield from missing
         return
     topics, found = reach(
-        options.kafka, lambda: Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=STEP_LIMIT_S)
+        options.kafka, lambda: Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=CHECK_STEP_S)
     )
     yield from found
     if topics is None:
@@ -104,7 +105,7 @@ def _of_transactions(settings: SinkSettings) -> Finding:
             lambda error: errors.__setitem__(error.code(), error),
             librdkafka_log,
         )
-        producer.init_transactions(STEP_LIMIT_S)
+        producer.init_transactions(CHECK_STEP_S)
     except KafkaException as refused:
         found = failure(refused.args[0], f"taking the transactional id {name}", errors)
         return Finding(Level.ERROR, "transaction", str(found))

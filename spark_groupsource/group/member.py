@@ -32,7 +32,14 @@ from spark_groupsource.group.commands import Commands
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import CALLBACK_AFTER_S, JOIN_INTERVAL_S, POLL_INTERVAL_S, TROUBLE_INTERVAL_S
+from spark_groupsource.timeouts import (
+    CALLBACK_AFTER_S,
+    JOIN_INTERVAL_S,
+    LEAVE_S,
+    MEMBER_LIVES_EVERY_S,
+    POLL_INTERVAL_S,
+    TROUBLE_INTERVAL_S,
+)
 
 log = logging.getLogger(__name__)
 
@@ -195,7 +202,7 @@ class Member:
         command = self._commands.put(run)
         while True:
             try:
-                succeeded, value = command.reply.get(timeout=0.5)
+                succeeded, value = command.reply.get(timeout=MEMBER_LIVES_EVERY_S)
             except Empty:
                 self._raise_failure()
                 if self._thread.is_alive():
@@ -206,7 +213,7 @@ class Member:
             result: T = value
             return result
 
-    def close(self, timeout_s: float = 10.0) -> None:
+    def close(self, timeout_s: float = LEAVE_S) -> None:
         """Leave the group and end the thread; wait for that at most `timeout_s` seconds.
 
         A static member stays in the group until its session times out. Safe in a signal handler, and when called again.

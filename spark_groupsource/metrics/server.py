@@ -15,7 +15,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics.exposition import TallyCollector
 from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import PORT_PATIENCE_S
+from spark_groupsource.timeouts import PORT_PATIENCE_S, SCRAPE_SILENCE_S
 
 log = logging.getLogger(__name__)
 
@@ -27,8 +27,7 @@ class _Handler(WSGIRequestHandler):
     the process that is the group's member.
     """
 
-    timeout = 30
-    """Seconds that a client may send nothing, or read nothing."""
+    timeout = SCRAPE_SILENCE_S
 
     def handle(self) -> None:
         with contextlib.suppress(OSError):  # the client has disconnected

@@ -183,8 +183,9 @@ PRODUCER: Mapping[str, str] = {
     "queue.buffering.max.kbytes": "32768",
     "queue.buffering.max.messages": "1000000",
 }
-"""Our defaults for a task's producer. They are those of Java's producer, but for the size of a batch, which is librdkafka's: a
-task has many rows at once. Java chooses the partition of a key with murmur2, librdkafka with another hash by default."""
+"""Our defaults for a task's producer, beside `RECONNECT_MS`. They are those of Java's producer, but for the size of a batch,
+which is librdkafka's: a task has many rows at once. Java chooses the partition of a key with murmur2, librdkafka with another
+hash by default."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default of `transaction.timeout.ms`: as long as the brokers allow by default. A task's transaction is open for as long as

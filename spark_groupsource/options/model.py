@@ -171,8 +171,8 @@ class Options(BaseModel):
         warned_of=True,
         meaning=(
             "The highest number of offsets in a micro-batch. It is divided among the partitions in proportion to their lag. "
-            "The limit is for each query, not for the group. A range that is reread from a full commit record is read whole, "
-            "even above it ([handoff.md](handoff.md#2-planned))."
+            "The limit is for each query, not for the group. A range that is reread is read whole, even above it "
+            "([handoff.md](handoff.md#a-stream-that-does-not-come-back-outstandingclaims))."
         ),
     )
 

@@ -28,6 +28,8 @@ from spark_groupsource.timeouts import (
     LONGEST_PAUSE_S,
     LOOK_AT_REPORT_EVERY_S,
     LOOK_LATER_EVERY_S,
+    LOOKED_EVERY_S,
+    RECENTLY_CLAIMED_S,
     REPORTED_WITHIN_S,
     UNHEARD_S,
 )
@@ -144,7 +146,7 @@ class DurableWatch:
         # An older copy of the checkpoint, now restored, may have had a plan of this number.
         self._reports.discard(stream)
         self._look_for(Claim(stream, plan, False, self._clock()))
-        for _ in Deadline(0 if self._has_waited else FIRST_LOOK_S, clock=self._clock).attempts(0.02):
+        for _ in Deadline(0 if self._has_waited else FIRST_LOOK_S, clock=self._clock).attempts(LOOKED_EVERY_S):
             if self._has_looked:
                 break
         self._has_waited = True
@@ -204,7 +206,7 @@ class DurableWatch:
             return
         self._stopping = True
         self._wake()
-        for _ in Deadline(wait_s, clock=self._clock).attempts(0.02):
+        for _ in Deadline(wait_s, clock=self._clock).attempts(LOOKED_EVERY_S):
             if self._closed(claim.plan) or self._not_durable is claim:
                 return
 
@@ -223,7 +225,7 @@ class DurableWatch:
             self._heard = True
             self._note_found(claim)
             return None
-        recent = self._stopping or self._hurried() or self._clock() - claim.at < 60
+        recent = self._stopping or self._hurried() or self._clock() - claim.at < RECENTLY_CLAIMED_S
         return LOOK_AT_REPORT_EVERY_S if recent else LOOK_LATER_EVERY_S
 
     def _look_at_checkpoint(self) -> float | None:

@@ -86,7 +86,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         Handling("takes the step again", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
         Handling(
             "reads or commits it again",
-            f"{GROUP_OFFSETS_S:.0f} s; {REQUEST_TIMEOUT_S:.0f} s without the option `topic`",
+            f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
             None,
             "the same, to a request for a token",
         ),

@@ -170,6 +170,26 @@ def test_a_line_is_checked_once_by_the_filters_of_a_logger_and_of_a_handler(log:
     assert shown.lines == ["down", "down (repeated 2 times in 0 s)"]
 
 
+class Interrupted(Repeats[logging.LogRecord]):
+    """A signal handler interrupts the thread that counts a line, and logs one itself."""
+
+    log: logging.Logger
+
+    def is_new(self, same: str, kind: str | None, line: logging.LogRecord) -> bool:
+        if line.getMessage() == "down":
+            self.log.warning("stopping")
+        return super().is_new(same, kind, line)
+
+
+def test_a_signal_handler_may_log_while_a_line_is_counted(log: logging.Logger) -> None:
+    repeats = Interrupted()
+    repeats.log = log
+    log.addFilter(RepeatFilter(log.handle, repeats=repeats))
+    log.addHandler(shown := Shown())
+    log.warning("down")
+    assert shown.lines == ["stopping", "down"]
+
+
 def test_below_a_warning_every_line_is_written(log: logging.Logger) -> None:
     log.addFilter(RepeatFilter(log.handle))
     log.addHandler(shown := Shown())

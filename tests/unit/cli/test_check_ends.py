@@ -41,7 +41,7 @@ def test_a_leader_that_does_not_answer_at_first_is_asked_again() -> None:
 
 
 def test_a_leader_that_never_answers_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "STEP_LIMIT_S", 0.2)
+    monkeypatch.setattr(check, "CHECK_STEP_S", 0.2)
     assert ends(Leaders({ONE: 5}), ONE, TWO) == {ONE: 5}
 
 

@@ -113,7 +113,7 @@ def test_the_question_for_the_new_protocol_has_no_setting_that_it_refuses() -> N
     """librdkafka would refuse such a consumer. There is no broker here, so nobody answers."""
     given = {"kafka_session_timeout_ms": "30000", "kafka_heartbeat_interval_ms": "500", STRATEGY: "range"}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(check, "STEP_LIMIT_S", 0.0)
+        patch.setattr(check, "CHECK_STEP_S", 0.0)
         assert check._refusal_of_new_protocol(options(kafka_group_instance_id="spare", **given)) is None
 
 

@@ -183,7 +183,7 @@ def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.Monk
         late.wait(60)
 
     monkeypatch.setattr(check, "newest_batch", hang)
-    monkeypatch.setattr(check, "STEP_LIMIT_S", 0.05)
+    monkeypatch.setattr(check, "CHECK_STEP_S", 0.05)
     found = check._of_checkpoint(options(checkpointLocation="hdfs://host/a"))
     late.set()
     assert found.level is Level.WARNING

@@ -63,7 +63,8 @@ FULL_QUEUE_POLL_S = 0.005
 
 FLUSH_S = (0.001, 0.1)
 """How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.
-Deliveries are not reported one by one, and librdkafka looks every 10 ms whether all are there, and when a call ends."""
+To the pure Python producer only failures are reported: then librdkafka looks every 10 ms whether all are there, and when a call
+ends."""
 
 # Trying again.
 

@@ -298,7 +298,6 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "queue_poll": (c_void_p, (c_void_p, c_int)),
     "event_destroy": (None, (c_void_p,)),
     "flush": (c_int, (c_void_p, c_int)),
-    "outq_len": (c_int, (c_void_p,)),
     "purge": (c_int, (c_void_p, c_int)),
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
     "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),

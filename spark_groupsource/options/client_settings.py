@@ -182,6 +182,7 @@ PRODUCER: Mapping[str, str] = {
     "partitioner": "murmur2_random",
     "queue.buffering.max.kbytes": "32768",
     "queue.buffering.max.messages": "1000000",
+    "socket.timeout.ms": "30000",
 }
 """Our defaults for a task's producer, beside `RECONNECT_MS`. They are those of Java's producer, but for the size of a batch,
 which is librdkafka's: a task has many rows at once. Java chooses the partition of a key with murmur2, librdkafka with another
@@ -208,8 +209,10 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
         settings["enable.idempotence"] = "false"
     merged = {**settings, **kafka}
     timeout = int(merged.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
-    if "message.timeout.ms" not in kafka:
-        merged["message.timeout.ms"] = str(min(int(PRODUCER["message.timeout.ms"]), timeout))
+    # Without a value of its own librdkafka takes nearly the transaction's: a broker that hangs would be waited for 15 minutes.
+    for name in ("message.timeout.ms", "socket.timeout.ms"):
+        if name not in kafka:
+            merged[name] = str(min(int(PRODUCER[name]), timeout))
     return merged
 
 

@@ -175,7 +175,7 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
         yield "kafka.delivery.timeout.ms=0 would wait without end for brokers that do not answer: set a time in ms."
     if not once or transaction is None:
         return
-    request = int(merged.get("socket.timeout.ms", 0))
+    request = int(merged["socket.timeout.ms"])
     for name, value in (("kafka.delivery.timeout.ms", delivery), ("kafka.request.timeout.ms", request)):
         if value > int(transaction):
             yield (

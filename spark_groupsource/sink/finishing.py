@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from spark_groupsource.sink.rules import after_batch, check_batch, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.tokens import Tokens
 
 
@@ -54,24 +51,7 @@ def _finish(tokens: Tokens, batch: int, run: str, tasks: Tasks, accepted: int | 
     asked = tasks.empty if replayed else tasks.empty & tasks.retried
     silent = {number: token for number in sorted(asked) if (token := tokens.of_task(number)) is not None}
     if replayed:
-        silent |= dict(_behind(tokens, tasks.number, before.most if before is not None else 0))
+        silent |= tokens.of_tasks_from(tasks.number)
     check_batch(batch, tasks.number, tasks.rows, before, silent, accepted)
     if before is None or before.batch != batch:
-        tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, before, tasks.empty), tasks.topics)
-
-
-def _behind(tokens: Tokens, tasks: int, most: int) -> Iterator[tuple[int, Token]]:
-    """Yield the tokens of tasks with higher numbers than this micro-batch has.
-
-    Args:
-        tokens: The query's tokens.
-        tasks: How many tasks it has.
-        most: The most tasks that any finished micro-batch had. An unfinished one may have had more: behind these, up to the
-            first one without a token.
-    """
-    for number in itertools.count(tasks):
-        token = tokens.of_task(number)
-        if token is not None:
-            yield number, token
-        elif number >= most:
-            return
+        tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, tasks.empty), tasks.topics)

@@ -17,10 +17,13 @@ from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
-from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_S
+from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S, FULL_QUEUE_S
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` messages of librdkafka."""
+
+_LIBRDKAFKAS_KBYTES = 1_048_576
+"""Its default of `queue.buffering.max.kbytes`."""
 
 _DROP = 0x1 | 0x2
 """To `rd_kafka_purge`: what is queued and what is in flight."""
@@ -48,6 +51,7 @@ class NativeProducer(NativeClient):
         self._topic = topic
         self._handles: dict[str, int] = {}
         self._unreported: list[tuple[c_int64, pa.RecordBatch]] = []
+        self._most_kept = 2 * 1024 * int(client.get("queue.buffering.max.kbytes", _LIBRDKAFKAS_KBYTES))
         self._used: set[str] = set()
 
     def init_transactions(self, timeout_s: float) -> None:
@@ -64,6 +68,10 @@ class NativeProducer(NativeClient):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """See `Producer`."""
+        while sum(kept.nbytes for _, kept in self._unreported) > self._most_kept:
+            # One slow partition is enough to keep record batches whose other rows are delivered.
+            self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
+            self._let_go()
         # librdkafka does not copy the values.
         unreported = c_int64(rows.num_rows)
         self._unreported.append((unreported, rows))
@@ -76,7 +84,7 @@ class NativeProducer(NativeClient):
                 self._refuse_undelivered()
 
         self._with(rows, produce)
-        self._unreported = [one for one in self._unreported if one[0].value]
+        self._let_go()
 
     @property
     def written(self) -> Written:
@@ -186,6 +194,11 @@ class NativeProducer(NativeClient):
                 raise NotDelivered(Undelivered(KafkaError(KafkaError._UNKNOWN_TOPIC), name, -1, 0))
             self._handles[name] = handle
         return self._handles[name]
+
+    def _let_go(self) -> None:
+        """Forget the record batches whose rows are all delivered."""
+        self._refuse_undelivered()
+        self._unreported = [one for one in self._unreported if one[0].value]
 
     def _refuse_undelivered(self) -> None:
         outlet = self._outlet

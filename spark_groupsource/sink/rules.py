@@ -78,14 +78,19 @@ def is_same(task: str, batch: int, before: Written, now: Written, accepted: int 
         f"{' with other content' if before.rows == now.rows else ''}. So the query has changed while this micro-batch was half "
         "written: its code, its number of tasks, or its results are different each time. Rows that have moved from one task to "
         "another may be in the topic twice by now. Start it as it was before. Or set "
-        f"acceptBatch={batch}: then what this task has written stays, these rows are not written, and the other tasks of the "
-        "micro-batch write theirs."
+        f"acceptBatch={batch}: then what this task has written stays, these rows are not written, and other tasks write theirs "
+        "if the earlier try did not finish the micro-batch."
     )
 
 
-def may_be_a_replay(driver: BatchToken | None, run: str) -> bool:
-    """Return whether this micro-batch may have been tried by an earlier run of the query. A platform may not name the run."""
-    return driver is None or not run or driver.run != run
+def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
+    """Return whether this micro-batch may have been tried by an earlier run of the query. A platform may not name the run.
+
+    Args:
+        last: The token of the task, or the driver's.
+        run: The run of the query.
+    """
+    return last is None or not run or last.run != run
 
 
 def check_batch(
@@ -128,7 +133,6 @@ def check_batch(
         )
 
 
-def after_batch(batch: int, tasks: int, rows: int, run: str, before: BatchToken | None, empty: Collection[int]) -> BatchToken:
+def after_batch(batch: int, tasks: int, rows: int, run: str, empty: Collection[int]) -> BatchToken:
     """Return the driver's token once all tasks of a micro-batch have written."""
-    most = max(tasks, before.most if before is not None else 0)
-    return BatchToken(batch, tasks, most, rows, run, frozenset(range(tasks)).difference(empty))
+    return BatchToken(batch, tasks, rows, run, frozenset(range(tasks)).difference(empty))

@@ -7,7 +7,7 @@ the number of the micro-batch that comes next; the metadata says what was writte
 
 The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
 
-    {"v":1,"tasks":…,"most":…,"rows":…,"had":[[from,to],…],"run":…}
+    {"v":1,"tasks":…,"rows":…,"had":[[from,to],…],"run":…}
 
 `had` are the numbers of the tasks that had rows, as ranges with exclusive ends; `null` if there is no room for them.
 
@@ -63,8 +63,6 @@ class BatchToken(NamedTuple):
     batch: int
     tasks: int
     """How many tasks wrote it."""
-    most: int
-    """The most tasks that any micro-batch of this query has had."""
     rows: int
     run: str
     had: frozenset[int] | None = None
@@ -80,7 +78,7 @@ class BatchToken(NamedTuple):
         had = None if self.had is None else _ranges(self.had)
         if len(_text({"had": had})) > _MOST_BYTES_OF_HAD:
             had = None
-        counts = {"tasks": self.tasks, "most": self.most, "rows": self.rows}
+        counts = {"tasks": self.tasks, "rows": self.rows}
         return _text({"v": _VERSION, **counts, "had": had, "run": self.run})
 
 
@@ -118,10 +116,10 @@ def _token(commit: Committed, group: str) -> Token:
 
 
 def _batch_token(commit: Committed, group: str) -> BatchToken:
-    fields = _fields(commit, group, {"tasks", "most", "rows", "had", "run"})
-    counts = [_count(fields[name], commit, group) for name in ("tasks", "most", "rows")]
+    fields = _fields(commit, group, {"tasks", "rows", "had", "run"})
+    tasks, rows = (_count(fields[name], commit, group) for name in ("tasks", "rows"))
     had = None if fields["had"] is None else _numbers(fields["had"], commit, group)
-    return BatchToken(commit.offset - 1, counts[0], counts[1], counts[2], fields["run"], had)
+    return BatchToken(commit.offset - 1, tasks, rows, fields["run"], had)
 
 
 def _numbers(ranges: object, commit: Committed, group: str) -> frozenset[int]:

@@ -6,6 +6,7 @@ offset of any of them: then all offsets of a group are asked for.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,9 @@ from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_ba
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
+
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+"""What `task_id` ends with."""
 
 
 def task_id(prefix: str, task: int) -> str:
@@ -49,6 +53,25 @@ class Tokens:
         group = task_id(self._prefix, task)
         return newest_token(_committed(self._read(group)), group)
 
+    def of_tasks_from(self, first: int) -> dict[int, Token]:
+        """Return what tasks with this number or a higher one have written last.
+
+        An earlier try may have had any number of tasks, and only some of them may have written. So every group is asked for
+        whose name begins with the prefix.
+
+        Raises:
+            TokenUnreadable, BrokerError: See `of_task`.
+        """
+        found = {}
+        for name in self._admin().groups(f"{self._prefix}-"):
+            number = name.removeprefix(f"{self._prefix}-")
+            if _NUMBER.fullmatch(number) and int(number) >= first:
+                token = self.of_task(int(number))
+                if token is not None:
+                    found[int(number)] = token
+                self._close(name)
+        return found
+
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.
 
@@ -67,7 +90,7 @@ class Tokens:
             topics: Topics that the micro-batch wrote to.
 
         Raises:
-            BrokerError, CommitError: See `GroupOffsets.commit`. Without a topic, the last refusal.
+            BrokerError, CommitError: See `GroupOffsets.commit`. The last refusal, if no topic takes it.
         """
         refused: NotAuthorized | TopicNotFound | None = None
         for topic in self._carriers(topics):
@@ -82,9 +105,12 @@ class Tokens:
 
     def close(self) -> None:
         """End the connections."""
-        for group in self._groups.values():
-            group.close()
-        self._groups.clear()
+        for group in list(self._groups):
+            self._close(group)
+
+    def _close(self, group: str) -> None:
+        if group in self._groups:
+            self._groups.pop(group).close()
 
     def _carriers(self, topics: Iterable[str]) -> Iterable[str]:
         """Return topics that may carry the driver's token, the best first: it should stay where it is."""
@@ -113,7 +139,7 @@ class Tokens:
         return self._admin().topics()
 
     def _admin(self) -> GroupAdmin:
-        # A fresh worker would pay for it: 0.2 s, and with the option `topic` nothing needs it.
+        # A fresh worker would pay for it: 0.2 s, and with the option `topic` only the driver needs it, once in a run.
         from spark_groupsource.brokers.group_admin import GroupAdmin
 
         return GroupAdmin(self._client)

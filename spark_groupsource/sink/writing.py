@@ -17,7 +17,7 @@ from spark_groupsource.sink.columns import rows_of
 from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.producers import make_producer
-from spark_groupsource.sink.rules import is_same, written_before
+from spark_groupsource.sink.rules import is_same, may_be_a_replay, written_before
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens, task_id
@@ -72,8 +72,10 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
     except NotDelivered as failed:
         raise writer.cause(failed.undelivered) from None
     finally:
-        tokens.close()
-        writer.close()
+        try:
+            tokens.close()
+        finally:
+            writer.close()
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Report:
@@ -124,7 +126,7 @@ class _Writer:
         self._retried(self._producer.init_transactions)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
         token = tokens.of_task(self._attempt.task)
-        driver = tokens.of_driver() if token is None or token.run != self._attempt.run else None
+        driver = tokens.of_driver() if token is None or may_be_a_replay(token, self._attempt.run) else None
         before = written_before(self._id, self._attempt.task, batch, token, driver, accepted)
         return self._written(rows) if before is None else self._compared(before, rows)
 
@@ -139,12 +141,13 @@ class _Writer:
 
     def close(self) -> None:
         """Abort the transaction if it is still open, as well as that goes: the next try of the task does it otherwise."""
-        if self._open:
-            try:
+        try:
+            if self._open:
                 self._producer.abort_transaction(ABORT_S)
-            except KafkaException as refused:
-                log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
-        self._producer.close()
+        except KafkaException as refused:
+            log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
+        finally:
+            self._producer.close()
 
     def _written(self, rows: Iterator[pa.RecordBatch]) -> Report:
         producer = self._producer

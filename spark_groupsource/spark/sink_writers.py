@@ -5,7 +5,6 @@ Spark makes a writer at the driver and sends it to each task; after the tasks it
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -200,9 +199,9 @@ def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attemp
 
 
 def _run_of(context: TaskContext) -> str:
-    """Return the run of the query: its runId, unless the platform names the group of its jobs in another way."""
+    """Return the run of the query, its runId; empty if the platform names the group of its jobs in another way."""
     group = context.getLocalProperty(_RUN_ID) or ""
-    return group if _RUN.fullmatch(group) else hashlib.sha256(group.encode()).hexdigest()[:32]
+    return group if _RUN.fullmatch(group) else ""
 
 
 def _plain(value: Any) -> Any:

@@ -227,6 +227,15 @@ def test_the_driver_of_a_first_micro_batch_notices_a_task_that_is_gone(query: Qu
         query.finish(0, 1, 2, run=LATER_RUN)
 
 
+def test_the_driver_of_a_first_micro_batch_notices_a_task_behind_one_that_has_not_written(query: Query) -> None:
+    query.write(0, ["a"])
+    query.write(0, ["b"], task=5)
+    query.write(0, ["a", "b"], run=LATER_RUN, acceptBatch="0")
+    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 5"):
+        query.finish(0, 1, 2, run=LATER_RUN)
+    query.finish(0, 1, 2, run=LATER_RUN, acceptBatch="0")
+
+
 def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
     query = Query(cluster, None)
     for batch in range(2):
@@ -315,6 +324,20 @@ def test_a_full_queue_is_waited_for_and_rows_are_let_go_as_they_are_delivered(qu
 
     write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), batches())
     assert read_committed(query.cluster, query.topic) == rows
+    assert max(held) < 4 * 65536
+
+
+def test_rows_of_a_slow_partition_do_not_keep_all_that_came_with_them(query: Query) -> None:
+    query.given |= {"kafka.buffer.memory": "65536", "kafka.max.request.size": "60000", "kafka.linger.ms": "300"}
+    partitions = pa.array([1] + [0] * 40, pa.int32())
+    before, held = pa.total_allocated_bytes(), []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        for _ in range(20):
+            held.append(pa.total_allocated_bytes() - before)
+            yield pa.RecordBatch.from_pydict({"value": ["late"] + ["x" * 1000] * 40, "partition": partitions})
+
+    assert write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), batches()).written == 20 * 41
     assert max(held) < 4 * 65536
 
 

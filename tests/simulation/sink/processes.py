@@ -9,6 +9,7 @@ from typing import cast
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.sink import tokens
@@ -108,6 +109,17 @@ class FakeOffsets:
         return True
 
 
+class FakeAdmin:
+    """Lists groups."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    def groups(self, prefix: str) -> list[str]:
+        found = _asked(lambda: sorted(self._broker.offsets.keys() | self._broker.pending.keys()))
+        return [group for group in cast("list[str]", found) if group.startswith(prefix)]
+
+
 def _asked(effect: Callable[[], object]) -> object:
     try:
         return request(effect)
@@ -131,6 +143,9 @@ class FakeTokens(tokens.Tokens):
 
     def _make(self, group: str) -> GroupOffsets:
         return cast("GroupOffsets", FakeOffsets(Process.here.broker, group))
+
+    def _admin(self) -> GroupAdmin:
+        return cast("GroupAdmin", FakeAdmin(Process.here.broker))
 
 
 def record_batches(rows: list[str]) -> Iterator[pa.RecordBatch]:

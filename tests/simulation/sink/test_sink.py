@@ -9,7 +9,9 @@ from unittest.mock import patch
 import pytest
 
 from spark_groupsource.sink import finishing
+from spark_groupsource.sink.token import Token
 from tests.simulation.sink.faults import FAULTS, Fault
+from tests.simulation.sink.processes import FakeTokens
 from tests.simulation.sink.world import every_trouble, run, simulated
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500")) // 3
@@ -54,6 +56,12 @@ def test_rows_that_a_replay_has_in_other_tasks_are_not_doubled_without_an_error(
         assert run(seed, trouble=0.15, batches=2, uneven=True) is None
 
 
+@in_parts
+def test_rows_that_a_replay_has_in_fewer_tasks_are_not_doubled_without_an_error(first: int) -> None:
+    for seed in seeds(first):
+        assert run(seed, trouble=0.15, tasks=3, batches=2, fewer=True) is None
+
+
 def test_exhaustive_every_single_trouble_at_every_step() -> None:
     found = list(every_trouble(1))
     assert [one for one in found if one is not None] == []
@@ -69,6 +77,17 @@ def test_exhaustive_every_two_troubles_of_one_task() -> None:
 def test_the_simulation_notices_that_nobody_asks_for_tasks_without_rows() -> None:
     with patch.object(finishing, "check_batch", lambda *_: None):
         assert any(run(seed, trouble=0.15, batches=2, uneven=True) for seed in range(1500))
+
+
+def test_the_simulation_notices_that_nobody_asks_for_tasks_behind_one_that_has_not_written() -> None:
+    everything = FakeTokens.of_tasks_from
+
+    def up_to_the_first_gap(tokens: FakeTokens, first: int) -> dict[int, Token]:
+        found = everything(tokens, first)
+        return {number: token for number, token in found.items() if all(one in found for one in range(first, number))}
+
+    with patch.object(FakeTokens, "of_tasks_from", up_to_the_first_gap):
+        assert any(run(seed, trouble=0.15, tasks=3, batches=2, fewer=True) for seed in range(1500))
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

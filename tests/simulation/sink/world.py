@@ -54,11 +54,20 @@ class Driver:
 class World:
     """A query whose micro-batches have the same rows in the same tasks, however often they are run.
 
-    With `uneven` a replay may have the rows in other tasks. Then they may be in the topic twice, but not without an error.
+    With `uneven` a replay may have the rows in other tasks, and with `fewer` all of them in one. Then they may be in the topic
+    twice, but not without an error.
     """
 
     def __init__(
-        self, seed: int, *, tasks: int = 2, batches: int = 3, rows: int = 2, expiry: bool = False, uneven: bool = False
+        self,
+        seed: int,
+        *,
+        tasks: int = 2,
+        batches: int = 3,
+        rows: int = 2,
+        expiry: bool = False,
+        uneven: bool = False,
+        fewer: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.tasks, self.batches, self.rows = tasks, batches, rows
@@ -70,7 +79,8 @@ class World:
         """Tries that still run, of drivers that are dead or of tasks that are done."""
         self.processes: list[Steps] = []
         self.expiry = expiry
-        self.uneven = uneven
+        self.uneven = uneven or fewer
+        self.fewer = fewer
         self.pauses: set[int] = set()
         """When nothing of the query ran."""
         self.trace: list[str] = []
@@ -78,14 +88,20 @@ class World:
 
     def rows_of(self, batch: int, task: int, run: int = 0) -> list[str]:
         """The rows of a task. The last task of each second micro-batch has none; in an uneven one, that of each second run."""
-        if self.uneven:
+        if self.fewer and run % 2 == 0 and run:
+            return [row for each in range(self.tasks) for row in self.rows_of(batch, each)]
+        if self.uneven and not self.fewer:
             task = (task + run) % self.tasks
-        count = 0 if task == self.tasks - 1 and (self.uneven or batch % 2) else self.rows
+        count = 0 if task == self.tasks - 1 and not self.fewer and (self.uneven or batch % 2) else self.rows
         return [f"{batch}.{task}.{number}" for number in range(count)]
 
     def expected(self, batches: int) -> set[str]:
         """Every row of the first micro-batches."""
         return {row for batch in range(batches) for task in range(self.tasks) for row in self.rows_of(batch, task)}
+
+    def tasks_of(self, driver: Driver) -> int:
+        """How many tasks a micro-batch has."""
+        return 1 if self.fewer and int(driver.run, 16) % 2 == 0 else self.tasks
 
     # What can happen.
 
@@ -132,14 +148,14 @@ class World:
             self.drivers.remove(driver)
         elif driver.finishing is not None:
             self._step_finish(driver, driver.finishing)
-        elif len(driver.done) == self.tasks:
+        elif len(driver.done) == self.tasks_of(driver):
             rows = sum(one.written + one.skipped for one in driver.done.values())
             empty = frozenset(task for task, one in driver.done.items() if not one.written and not one.skipped)
-            tasks = finishing.Tasks(self.tasks, rows, (TOPIC,), empty)
+            tasks = finishing.Tasks(self.tasks_of(driver), rows, (TOPIC,), empty)
             work = partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, tasks)
             driver.finishing = self._process(work)
         else:
-            waiting = [task for task in range(self.tasks) if task not in driver.done]
+            waiting = [task for task in range(self.tasks_of(driver)) if task not in driver.done]
             self._step_task(driver, self.random.choice(waiting))
 
     def _step_task(self, driver: Driver, task: int) -> None:

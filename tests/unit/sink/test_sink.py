@@ -67,8 +67,8 @@ def token(batch: int) -> Token:
     return Token(batch, ROWS, RUN)
 
 
-def driver(batch: int, tasks: int = 2, most: int = 2, rows: int = 20) -> BatchToken:
-    return BatchToken(batch, tasks, most, rows, RUN)
+def driver(batch: int, tasks: int = 2, rows: int = 20) -> BatchToken:
+    return BatchToken(batch, tasks, rows, RUN)
 
 
 class TestTokens:
@@ -200,9 +200,9 @@ class TestAReplay:
 
     def test_with_fewer_tasks_is_refused_at_the_end(self) -> None:
         with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 2, which has none now"):
-            check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, None)
-        check_batch(7, 2, 20, driver(6, most=3), {2: token(6)}, None)
-        check_batch(7, 2, 20, driver(6, most=3), {2: token(7)}, 7)
+            check_batch(7, 2, 20, driver(6), {2: token(7)}, None)
+        check_batch(7, 2, 20, driver(6), {2: token(6)}, None)
+        check_batch(7, 2, 20, driver(6), {2: token(7)}, 7)
 
     def test_with_a_task_that_has_no_rows_any_more_is_refused_at_the_end(self) -> None:
         with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 0, which has none now"):
@@ -222,10 +222,9 @@ class TestAReplay:
         assert may_be_a_replay(driver(7), "another")
         assert not may_be_a_replay(driver(7), RUN)
 
-    def test_the_driver_remembers_the_most_tasks(self) -> None:
-        assert after_batch(8, 2, 5, RUN, driver(7, most=9), ()) == BatchToken(8, 2, 9, 5, RUN, frozenset({0, 1}))
-        assert after_batch(8, 12, 5, RUN, driver(7, most=9), range(11)) == BatchToken(8, 12, 12, 5, RUN, frozenset({11}))
-        assert after_batch(0, 2, 5, RUN, None, {0}) == BatchToken(0, 2, 2, 5, RUN, frozenset({1}))
+    def test_of_which_the_driver_remembers_the_tasks_with_rows(self) -> None:
+        assert after_batch(8, 2, 5, RUN, ()) == BatchToken(8, 2, 5, RUN, frozenset({0, 1}))
+        assert after_batch(8, 12, 5, RUN, range(11)) == BatchToken(8, 12, 5, RUN, frozenset({11}))
 
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))

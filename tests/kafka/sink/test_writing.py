@@ -328,7 +328,9 @@ def test_a_full_queue_is_waited_for_and_rows_are_let_go_as_they_are_delivered(qu
 
 
 def test_rows_of_a_slow_partition_do_not_keep_all_that_came_with_them(query: Query) -> None:
-    query.given |= {"kafka.buffer.memory": "65536", "kafka.max.request.size": "60000", "kafka.linger.ms": "300"}
+    query.given |= {"kafka.buffer.memory": "65536", "kafka.max.request.size": "60000"}
+    # A batch of many rows is sent at once, one of a few only after a while.
+    query.given |= {"kafka.batch.size": "8000", "kafka.linger.ms": "500"}
     partitions = pa.array([1] + [0] * 40, pa.int32())
     before, held = pa.total_allocated_bytes(), []
 

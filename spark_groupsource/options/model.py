@@ -181,7 +181,10 @@ class Options(BaseModel):
         section=AMOUNT,
         use="streams",
         warned_of=True,
-        meaning="A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over.",
+        meaning=(
+            "A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over. The first one of a "
+            "run does not wait, nor does any with `availableNow`."
+        ),
     )
 
     max_trigger_delay_ms: Annotated[int, BeforeValidator(duration_ms)] = option(

@@ -59,7 +59,8 @@ FULL_QUEUE_S = 1.0
 """How long a task fills the producer's queue in one call, without looking for Python's signals."""
 
 FULL_QUEUE_POLL_S = 0.005
-"""While the pure Python producer's queue is full, how long it is polled before the next try."""
+"""How long a producer is polled before the next try: the pure Python one while its queue is full, the native one while it keeps
+much."""
 
 FLUSH_S = (0.001, 0.1)
 """How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.

@@ -25,7 +25,7 @@ from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
 
 T = TypeVar("T")
 
@@ -122,19 +122,18 @@ class GroupAdmin:
         """Return the groups whose names begin so, as far as the user may describe them. Each broker is asked for its own.
 
         Raises:
-            BrokerUnavailable: A broker does not answer, or still loads its groups.
+            BrokerUnavailable: A broker does not answer, or still loads its groups. This client goes on asking a broker that has
+                died; a new one does not.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups {prefix}*"
-
-        def groups() -> list[str]:
-            future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
-            found = self._answer(future, doing, "")
-            for refused in found.errors:
-                raise explain(self._last_error.reason(refused.args[0], self._admin), doing)
-            return sorted(one.group_id for one in found.valid if one.group_id.startswith(prefix))
-
-        return Deadline(GROUP_OFFSETS_S).retry(groups, lambda error: isinstance(error, BrokerUnavailable))
+        future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
+        found = self._answer(future, doing, "")
+        # These are KafkaErrors, though the documentation says exceptions.
+        refused: list[Any] = found.errors
+        if refused:
+            raise explain(self._last_error.reason(refused[0], self._admin), doing)
+        return sorted(one.group_id for one in found.valid if one.group_id.startswith(prefix))
 
     def topics(self) -> list[str]:
         """Return the topics that the user may describe, by name, without Kafka's own.

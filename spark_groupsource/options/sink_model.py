@@ -79,7 +79,8 @@ class SinkOptions(BaseModel):
         shown_default=f"`{DEFAULT_PREFIX}` and the query's id",
         meaning=(
             "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. No two queries "
-            "may have the same. The query's id is in the checkpoint's file `metadata`."
+            "may have the same, nor may one be another's with `-` and a number behind it. The query's id is in the checkpoint's "
+            "file `metadata`."
         ),
     )
 

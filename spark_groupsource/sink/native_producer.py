@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int64, c_void_p
 from typing import Any
@@ -21,9 +22,6 @@ from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S, FULL_QUEUE_S
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` messages of librdkafka."""
-
-_LIBRDKAFKAS_KBYTES = 1_048_576
-"""Its default of `queue.buffering.max.kbytes`."""
 
 _DROP = 0x1 | 0x2
 """To `rd_kafka_purge`: what is queued and what is in flight."""
@@ -50,8 +48,10 @@ class NativeProducer(NativeClient):
         self._outlet.handle = self._handle
         self._topic = topic
         self._handles: dict[str, int] = {}
-        self._unreported: list[tuple[c_int64, pa.RecordBatch]] = []
-        self._most_kept = 2 * 1024 * int(client.get("queue.buffering.max.kbytes", _LIBRDKAFKAS_KBYTES))
+        self._kept: deque[tuple[c_int64, pa.RecordBatch]] = deque()
+        """Record batches, each with how many of its rows are not reported yet."""
+        self._kept_bytes = 0
+        self._most_bytes = 2 * 1024 * int(client["queue.buffering.max.kbytes"])
         self._used: set[str] = set()
 
     def init_transactions(self, timeout_s: float) -> None:
@@ -68,13 +68,14 @@ class NativeProducer(NativeClient):
 
     def write(self, rows: pa.RecordBatch) -> None:
         """See `Producer`."""
-        while sum(kept.nbytes for _, kept in self._unreported) > self._most_kept:
+        while self._kept_bytes > self._most_bytes and len(self._kept) > 1:
             # One slow partition is enough to keep record batches whose other rows are delivered.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
             self._let_go()
         # librdkafka does not copy the values.
         unreported = c_int64(rows.num_rows)
-        self._unreported.append((unreported, rows))
+        self._kept.append((unreported, rows))
+        self._kept_bytes += rows.nbytes
 
         def produce(given: RowsStruct) -> None:
             given.unreported = ctypes.addressof(unreported)
@@ -196,9 +197,10 @@ class NativeProducer(NativeClient):
         return self._handles[name]
 
     def _let_go(self) -> None:
-        """Forget the record batches whose rows are all delivered."""
+        """Forget the record batches whose rows are all delivered, from the first one on."""
         self._refuse_undelivered()
-        self._unreported = [one for one in self._unreported if one[0].value]
+        while self._kept and not self._kept[0][0].value:
+            self._kept_bytes -= self._kept.popleft()[1].nbytes
 
     def _refuse_undelivered(self) -> None:
         outlet = self._outlet

@@ -11,15 +11,17 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spark_groupsource.brokers.group_offsets import GroupOffsets
-from spark_groupsource.errors import NotAuthorized, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotFound
+from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import SINK_ACL
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
+from spark_groupsource.timeouts import GROUP_OFFSETS_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
-"""What `task_id` ends with."""
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
+"""What `task_id` ends with. Spark has no million tasks, and other groups may end with a date."""
 
 
 def task_id(prefix: str, task: int) -> str:
@@ -56,14 +58,15 @@ class Tokens:
     def of_tasks_from(self, first: int) -> dict[int, Token]:
         """Return what tasks with this number or a higher one have written last.
 
-        An earlier try may have had any number of tasks, and only some of them may have written. So every group is asked for
-        whose name begins with the prefix.
+        An earlier try may have had any number of tasks, and only some of them may have written. So all brokers list their
+        groups. They are asked again, by a new client each time, until none is silent.
 
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
         found = {}
-        for name in self._admin().groups(f"{self._prefix}-"):
+        listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes)
+        for name in listed:
             number = name.removeprefix(f"{self._prefix}-")
             if _NUMBER.fullmatch(number) and int(number) >= first:
                 token = self.of_task(int(number))
@@ -139,10 +142,14 @@ class Tokens:
         return self._admin().topics()
 
     def _admin(self) -> GroupAdmin:
-        # A fresh worker would pay for it: 0.2 s, and with the option `topic` only the driver needs it, once in a run.
+        # A fresh worker would pay for it: 0.2 s, and with the option `topic` only the driver needs it, when a run begins.
         from spark_groupsource.brokers.group_admin import GroupAdmin
 
         return GroupAdmin(self._client)
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, BrokerUnavailable)
 
 
 def _committed(found: Mapping[str, tuple[int, str | None]]) -> list[Committed]:

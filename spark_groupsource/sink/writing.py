@@ -126,7 +126,7 @@ class _Writer:
         self._retried(self._producer.init_transactions)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
         token = tokens.of_task(self._attempt.task)
-        driver = tokens.of_driver() if token is None or may_be_a_replay(token, self._attempt.run) else None
+        driver = tokens.of_driver() if may_be_a_replay(token, self._attempt.run) else None
         before = written_before(self._id, self._attempt.task, batch, token, driver, accepted)
         return self._written(rows) if before is None else self._compared(before, rows)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -186,8 +187,8 @@ def test_a_signal_handler_may_log_while_a_line_is_counted(log: logging.Logger) -
     repeats.log = log
     log.addFilter(RepeatFilter(log.handle, repeats=repeats))
     log.addHandler(shown := Shown())
-    log.warning("down")
-    assert shown.lines == ["stopping", "down"]
+    threading.Thread(target=log.warning, args=("down",), daemon=True).start()
+    until(lambda: shown.lines == ["stopping", "down"], "both lines")
 
 
 def test_below_a_warning_every_line_is_written(log: logging.Logger) -> None:

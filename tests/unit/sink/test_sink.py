@@ -40,7 +40,7 @@ from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, 
 RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
 ROWS = Written(10, 0xABC)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
-NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}
+NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "queue.buffering.max.kbytes": "1024"}
 
 
 TYPES: Mapping[str, DataType] = {

@@ -151,10 +151,11 @@ $(BENCH_STAMP): $(SOURCES)
 	@touch $@
 
 # This source and Spark's own, in turn, with a busy core; make bench BENCH=--help says what can be chosen. Without BENCH, wide
-# topics are measured too.
+# topics and the sink are measured too.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.wide)
+	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.sink)
 
 # The sink and Spark's own, in turn, with a busy core.
 bench-sink: $(BENCH_STAMP)

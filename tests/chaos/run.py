@@ -10,7 +10,6 @@ from pathlib import Path
 
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.chaos.checker import check
-from tests.chaos.plain_reader import records_for_a_plain_consumer
 from tests.chaos.stalls import Stalls, stalls
 from tests.chaos.stream import TRIGGER, Stream
 from tests.chaos.ways import EARLY, Way
@@ -20,6 +19,7 @@ from tests.harness.events import Event, EventLog
 from tests.harness.evidence import Evidence, Grant, Range, Sample
 from tests.harness.pool import PATIENCE_S, Pool
 from tests.harness.sampler import Sampler, commits_in
+from tests.support.consumers import records_for_a_plain_consumer
 from tests.support.waiting import until
 
 PARTITIONS = 4

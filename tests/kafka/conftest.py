@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -87,13 +86,6 @@ class Query:
         """The driver is gone, and a new one starts on the same checkpoint."""
         self.cycle.stop()
         self.cycle = Cycle(self._options)
-
-
-def in_background(step: Callable[[], object]) -> threading.Thread:
-    """Start a step on a thread of its own."""
-    thread = threading.Thread(target=step)
-    thread.start()
-    return thread
 
 
 @pytest.fixture

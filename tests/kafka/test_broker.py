@@ -259,7 +259,6 @@ class TestTheParentsEnd:
     @pytest.mark.parametrize(
         ("before", "after", "number"),
         [
-            pytest.param("", "time.sleep(600)", signal.SIGKILL, id="killed"),
             pytest.param("node.pause()", "time.sleep(600)", signal.SIGKILL, id="killed-while-the-node-is-paused"),
             pytest.param(FORK, "time.sleep(600)", signal.SIGKILL, id="killed-with-a-forked-copy"),
             pytest.param("", "sys.exit(0)", None, id="exit-without-stop"),

@@ -29,6 +29,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
+from tests.conftest import MakeTopic
 from tests.support.group_reader import NothingHeld
 from tests.support.waiting import until
 
@@ -147,30 +148,29 @@ def led_by_another_than_the_coordinator(cluster: Cluster, topic: str, group: str
 
 
 def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_has_been_silent_for_long(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, cluster: Cluster, topic: MakeTopic
 ) -> None:
     """A plan must not wait for a dead broker; but one that is only slow has to be heard at some time."""
     monkeypatch.setattr(topics, "ENDS_TIMEOUT_S", 0.5)
     monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 60.0)
     monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", (1.0,))
     now = 0.0
-    with Cluster() as cluster:
-        cluster.create_topic("orders", 1)
-        (node,) = cluster.nodes
-        options = Options.parse(
-            {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
-        )
-        known = Topics(options.client_settings(), options, read_committed=False, patience_s=3600, clock=lambda: now)
-        partition = TopicPartition("orders", 0)
+    name = topic()
+    (node,) = cluster.nodes
+    options = Options.parse(
+        {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": name}
+    )
+    known = Topics(options.client_settings(), options, read_committed=False, patience_s=3600, clock=lambda: now)
+    partition = TopicPartition(name, 0)
+    assert known.ends([partition]) == {partition: 0}
+    node.pause()
+    back = threading.Timer(6, node.resume)  # its session, 9 s, does not end
+    back.start()
+    try:
+        assert known.ends([partition]) == {}
+        now = 61.0
         assert known.ends([partition]) == {partition: 0}
-        node.pause()
-        back = threading.Timer(6, node.resume)  # its session, 9 s, does not end
-        back.start()
-        try:
-            assert known.ends([partition]) == {}
-            now = 61.0
-            assert known.ends([partition]) == {partition: 0}
-        finally:
-            back.cancel()
-            back.join()
-            node.resume()
+    finally:
+        back.cancel()
+        back.join()
+        node.resume()

@@ -11,8 +11,8 @@ from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.timeouts import AT_STOP_S
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
-from tests.support.waiting import until
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.waiting import in_background, until
 
 PROTOCOLS = ("classic", "consumer")
 

@@ -17,8 +17,8 @@ from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
-from tests.support.waiting import until
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.waiting import in_background, until
 
 
 def test_more_records_than_one_commit_can_carry_take_several(

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from multiprocessing import active_children
 from multiprocessing.process import BaseProcess
 
 import pytest
-from confluent_kafka import Consumer
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf, in_background
-from tests.support.waiting import until
+from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.consumers import plain_member
+from tests.support.waiting import in_background, until
 
 
 @pytest.mark.parametrize("how", [{"handoff": "immediate"}, {"handoff.drainTimeout": "500ms"}])
@@ -239,37 +237,3 @@ def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
 
 def child_processes() -> list[BaseProcess]:
     return [child for child in active_children() if child.name == "groupkafka-look"]
-
-
-class Plain:
-    """A consumer that is polled on a thread of its own, and commits nothing."""
-
-    def __init__(self, consumer: Consumer) -> None:
-        self.owned = 0
-        """The number of its partitions."""
-        self._consumer = consumer
-        self._ended = False
-        self._thread = in_background(self._poll)
-
-    def close(self) -> None:
-        self._ended = True
-        self._thread.join()
-        self._consumer.close()
-
-    def _poll(self) -> None:
-        while not self._ended:
-            self._consumer.poll(0.1)
-            self.owned = len(self._consumer.assignment())
-
-
-@contextmanager
-def plain_member(cluster: Cluster, group: str, topic: str, settings: Mapping[str, str]) -> Iterator[Plain]:
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
-    )
-    consumer.subscribe([topic])
-    plain = Plain(consumer)
-    try:
-        yield plain
-    finally:
-        plain.close()

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
@@ -17,7 +16,8 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, in_background
+from tests.kafka.conftest import MakeQuery, Query
+from tests.support.consumers import plain_member
 from tests.support.waiting import until
 
 LONG_AGO, LATER = 1_000, 1_700_000_000_000
@@ -43,32 +43,10 @@ def timed(cluster: Cluster) -> Fill:
 @contextmanager
 def plain_consumer(cluster: Cluster, name: str) -> Iterator[None]:
     """A consumer that is idle: it is in the group, has a partition, and commits nothing."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": f"group-of-{name}",
-            "partition.assignment.strategy": "cooperative-sticky",
-            "enable.auto.commit": "false",
-            "auto.offset.reset": "latest",
-        }
-    )
-    consumer.subscribe([name])
-    joined, leaving = threading.Event(), threading.Event()
-
-    def poll() -> None:
-        while not leaving.is_set():
-            consumer.poll(0.1)
-            if not joined.is_set() and len(consumer.assignment()) == 2:
-                joined.set()
-        consumer.close()
-
-    polling = in_background(poll)
-    try:
-        until(joined.is_set, "the plain consumer has both partitions")
+    settings = {"partition.assignment.strategy": "cooperative-sticky", "auto.offset.reset": "latest"}
+    with plain_member(cluster, f"group-of-{name}", name, settings) as plain:
+        until(lambda: plain.owned == 2, "the plain consumer has both partitions")
         yield
-    finally:
-        leaving.set()
-        polling.join()
 
 
 def stored(one: Query) -> None:
@@ -81,13 +59,14 @@ def by_offset(name: str) -> str:
 
 
 STARTS = pytest.mark.parametrize(
-    ("starting", "begins"),
+    ("starting", "begins", "restarts"),
     [
-        ({"startingOffsets": "latest"}, 10),
-        ({"startingTimestamp": str(LATER)}, 7),
-        ({"startingOffsets": "JSON"}, 4),
+        ({"startingOffsets": "latest"}, 10, 0),
+        ({"startingOffsets": "latest"}, 10, 2),
+        ({"startingTimestamp": str(LATER)}, 7, 2),
+        ({"startingOffsets": "JSON"}, 4, 2),
     ],
-    ids=["latest", "by time", "by offset"],
+    ids=["latest", "latest, and later", "by time", "by offset"],
 )
 
 
@@ -97,7 +76,6 @@ def of(name: str, starting: Mapping[str, str]) -> dict[str, str]:
 
 class TestAPartitionThatAnIdleConsumerHolds:
     @STARTS
-    @pytest.mark.parametrize("restarts", [0, 2])
     def test_starts_where_the_options_named_when_the_stream_began(
         self,
         topic: MakeTopic,
@@ -125,31 +103,6 @@ class TestAPartitionThatAnIdleConsumerHolds:
                 assert a.run_batch() == {mine: (15 + number, 16 + number)}
         assert a.run_batch() == {1 - mine: (begins, 15)}, "with the records that came meanwhile"
 
-    @STARTS
-    def test_starts_there_if_it_comes_with_the_restart(
-        self,
-        topic: MakeTopic,
-        produce: Produce,
-        query: MakeQuery,
-        cluster: Cluster,
-        timed: Fill,
-        starting: dict[str, str],
-        begins: int,
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
-        with plain_consumer(cluster, name):
-            a = query(name, **of(name, starting))
-            a.until_planning(1)
-            (mine,) = (partition.partition for partition in a.positions)
-            produce(name, [(None, b"y")] * 5, mine)
-            assert a.run_batch() == {mine: (begins, 15)}
-            a.cycle.stop()
-            stored(a)
-        a.restart()
-        a.until_planning(2)
-        assert a.positions == {TopicPartition(name, mine): 15, TopicPartition(name, 1 - mine): begins}
-
     def test_starts_there_if_it_comes_after_an_empty_first_batch(
         self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill
     ) -> None:
@@ -167,16 +120,17 @@ class TestAPartitionThatAnIdleConsumerHolds:
         assert a.run_batch() == {1 - mine: (10, 15)}
 
     @pytest.mark.parametrize(
-        ("first", "then", "begins"),
+        ("first", "then", "begins", "planned"),
         [
-            ({"startingOffsets": "latest"}, {"startingOffsets": "earliest"}, 10),
-            ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}, 0),
-            ({"startingOffsets": "latest"}, {"startingOffsets": "JSON"}, 10),
-            ({"startingTimestamp": str(LATER)}, {"startingOffsets": "earliest"}, 7),
+            ({"startingOffsets": "latest"}, {"startingOffsets": "earliest"}, 10, True),
+            ({"startingOffsets": "latest"}, {"startingOffsets": "earliest"}, 10, False),
+            ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}, 0, True),
+            ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}, 0, False),
+            # Names in JSON are checked only before the first plan.
+            ({"startingOffsets": "latest"}, {"startingOffsets": "JSON"}, 10, False),
         ],
-        ids=["latest", "earliest", "by offset", "by time"],
+        ids=["latest, with a plan", "latest", "earliest, with a plan", "earliest", "by offset"],
     )
-    @pytest.mark.parametrize("planned", [True, False], ids=["with a plan", "without a plan"])
     def test_starts_where_the_options_named_first_although_they_were_changed(
         self,
         topic: MakeTopic,
@@ -205,6 +159,8 @@ class TestAPartitionThatAnIdleConsumerHolds:
         a.restart()
         a.until_planning(2)
         assert a.positions[TopicPartition(name, 1 - mine)] == begins
+        if planned:
+            assert a.positions[TopicPartition(name, mine)] == 15
 
     def test_is_forgotten_once_the_stream_owns_it(
         self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill

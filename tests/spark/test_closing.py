@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
-from confluent_kafka import Consumer
 from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from spark_groupsource import register
 from spark_groupsource.spark.durable_listener import DurableListener
 from tests.conftest import MakeTopic, Produce
+from tests.support.consumers import records_for_a_plain_consumer
 from tests.support.group_offsets import total_lag
 from tests.support.queries import Pipeline, Queries
 from tests.support.sinks import written
@@ -40,19 +40,25 @@ def listening(spark: SparkSession) -> Iterator[None]:
         spark.streams.removeListener(listener)
 
 
-@pytest.fixture(params=["listener", "checkpoint"])
-def way(request: pytest.FixtureRequest, spark: SparkSession) -> Iterator[Way]:
-    """How the runner learns that a micro-batch is finished; the other way is not there."""
-    chosen: Way = request.param
+@pytest.fixture(params=[("listener", "classic"), ("checkpoint", "consumer")], ids=["listener-classic", "checkpoint-consumer"])
+def pair(request: pytest.FixtureRequest) -> tuple[Way, str]:
+    """A way in which the runner learns that a micro-batch is finished, and a protocol. Neither knows of the other."""
+    chosen: tuple[Way, str] = request.param
+    return chosen
+
+
+@pytest.fixture
+def way(pair: tuple[Way, str], spark: SparkSession) -> Iterator[Way]:
+    """The way; the other one is not there."""
+    chosen = pair[0]
     ways: dict[Way, AbstractContextManager[None]] = {"listener": listening(spark), "checkpoint": contextlib.nullcontext()}
     with ways[chosen]:
         yield chosen
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def protocol(request: pytest.FixtureRequest) -> str:
-    protocol: str = request.param
-    return protocol
+@pytest.fixture
+def protocol(pair: tuple[Way, str]) -> str:
+    return pair[1]
 
 
 @pytest.fixture
@@ -74,34 +80,7 @@ def is_finished(pipeline: Pipeline, batch: int = 0) -> bool:
 
 def read_again(cluster: Cluster, group: str, topic: str, protocol: str) -> int:
     """Return how many records a plain consumer reads that joins the group, until it stands at the end of each partition."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": cluster.bootstrap_servers,
-            "group.id": group,
-            "group.protocol": protocol,
-            "auto.offset.reset": "earliest",
-            "enable.partition.eof": True,
-            **({} if protocol == "consumer" else {"partition.assignment.strategy": "cooperative-sticky"}),
-        }
-    )
-    consumer.subscribe([topic])
-    records, ended = 0, set()
-
-    def at_the_end() -> bool:
-        nonlocal records
-        for message in consumer.consume(500, 0.2):
-            if message.error() is None:
-                records += 1
-            else:
-                ended.add(message.partition())
-        owned = {one.partition for one in consumer.assignment()}
-        return len(owned) == 4 and owned <= ended
-
-    try:
-        until(at_the_end, "the plain consumer has all partitions and stands at their ends")
-    finally:
-        consumer.close()
-    return records
+    return records_for_a_plain_consumer(cluster.bootstrap_servers, group, topic, 4, protocol)
 
 
 def produced(topic: MakeTopic, produce: Produce) -> str:

@@ -92,7 +92,7 @@ def test_the_demo_hands_over_and_counts_every_record_once(start_demo: StartDemo,
 
 
 @pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
 def test_a_demo_that_is_interrupted_leaves_no_process(
     start_demo: StartDemo, tmp_path: Path, mark: str, number: signal.Signals
 ) -> None:

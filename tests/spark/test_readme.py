@@ -5,11 +5,8 @@ tests/unit/pages/test_page_commands.py lists which test runs which command.
 
 from __future__ import annotations
 
-import os
 import re
 import shlex
-import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -52,28 +49,6 @@ def test_make_test_runs_the_whole_suite() -> None:
     assert "ruff check" in commands
     assert "mypy" in commands
     assert ".venv/bin/python -m pytest" in commands
-
-
-def test_an_installed_package_has_the_source_and_the_command(tmp_path: Path) -> None:
-    source = tmp_path / "source"  # a copy, as pip leaves its build folder beside what it builds
-    shutil.copytree(ROOT, source, ignore=shutil.ignore_patterns(".*", "build", "*.egg-info"))
-    argv = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(tmp_path), str(source)]
-    subprocess.run(argv, check=True, capture_output=True, text=True, timeout=300)
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    look = "import spark_groupsource; print(spark_groupsource.__file__, spark_groupsource.GroupKafkaDataSource.name())"
-    found = subprocess.run(
-        [sys.executable, "-c", look], check=True, capture_output=True, text=True, env=environment, cwd=tmp_path
-    )
-    assert found.stdout.split() == [str(tmp_path / "spark_groupsource" / "__init__.py"), "groupkafka"]
-    version = subprocess.run(
-        [str(tmp_path / "bin" / "groupkafka"), "--version"],
-        check=True,
-        capture_output=True,
-        text=True,
-        env=environment,
-        cwd=tmp_path,
-    )
-    assert re.search(r"\d+\.\d+\.\d+", version.stdout)
 
 
 def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:
@@ -168,14 +143,3 @@ def test_the_foreach_batch_of_the_handoff_page_writes_each_record_once(
     names["write_once"](batch, 1)
     names["write_once"](batch, 2)
     assert rows() == 21, "and so is a record"
-
-
-def test_the_broker_prints_its_address_and_ends_with_ctrl_c() -> None:
-    broker = subprocess.Popen(
-        [sys.executable, "-m", "devtools.broker"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    with broker:
-        assert broker.stdout is not None
-        assert re.match(r"bootstrap\.servers=127\.0\.0\.1:\d+$", broker.stdout.readline().strip())
-        broker.send_signal(signal.SIGINT)
-        assert broker.wait(60) in (0, 130)

@@ -269,10 +269,8 @@ def test_a_batch_write_appends(spark: SparkSession, cluster: Cluster, topic: Mak
 @pytest.mark.parametrize(
     ("columns", "options", "said"),
     [
-        (["key"], {"topic": "t"}, "column value is missing"),
         (["partition AS value"], {"topic": "t"}, "value cannot be INT"),
         (["value"], {}, "set the option topic"),
-        (["value"], {"topic": "t", "kafka.transactional.id": "x"}, "transactionalIdPrefix"),
         (["value"], {"topic": "t", "kafka.password": "hunter2"}, "no setting of this name"),
     ],
 )

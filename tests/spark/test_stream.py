@@ -43,28 +43,6 @@ def test_a_query_reads_every_record_with_sparks_kafka_schema(queries: Queries, t
     assert all(abs(row.timestamp.timestamp() - time.time()) < 600 for row in rows)
 
 
-def test_headers_come_when_they_are_asked_for(queries: Queries, topic: MakeTopic, cluster: Cluster) -> None:
-    name = topic()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    producer.produce(name, b"with", headers=[("a", b"1"), ("a", b"2"), ("none", None)])
-    producer.produce(name, b"without")
-    producer.flush()
-    rows = queries("a", name, includeHeaders="true").run()
-    headers = {bytes(row.value): row.headers for row in rows}
-    assert [(header.key, header.value) for header in headers[b"with"]] == [("a", b"1"), ("a", b"2"), ("none", None)]
-    assert headers[b"without"] is None
-
-
-@needs_admission_control
-def test_a_finished_run_shows_no_lag(queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster) -> None:
-    name = topic(partitions=3)
-    produce(name, numbered(100))
-    assert len(queries("a", name).run()) == 100
-    assert total_lag(cluster, f"group-of-{name}", name) == 0
-    produce(name, numbered(50))
-    assert total_lag(cluster, f"group-of-{name}", name) == 50
-
-
 def test_an_idle_query_shows_no_lag(queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster) -> None:
     name = topic(partitions=3)
     produce(name, numbered(100))
@@ -76,16 +54,6 @@ def test_an_idle_query_shows_no_lag(queries: Queries, topic: MakeTopic, produce:
     until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "lag 0 while the query is idle")
     assert sum(committed_offsets(cluster, f"group-of-{name}", name).values()) == 150
     pipeline.stop()
-
-
-def test_a_restart_goes_on_where_the_checkpoint_ends(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
-    name = topic(partitions=2)
-    pipeline = queries("a", name)
-    for total in (40, 80, 120):
-        produce(name, numbered(40))
-        pipeline.run()
-        offsets = pipeline.offsets()
-        assert len(offsets) == len(set(offsets)) == total
 
 
 def test_a_batch_that_failed_is_replayed_with_exactly_its_ranges(
@@ -133,16 +101,6 @@ def test_available_now_respects_the_limit_and_ends_at_what_was_there(
     assert total_lag(cluster, f"group-of-{name}", name) == 9
 
 
-@needs_admission_control
-def test_trigger_once_ignores_the_limit(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbered(15))
-    pipeline = queries("a", name, maxOffsetsPerTrigger="5")
-    pipeline.start(once=True)
-    pipeline.running.awaitTermination()
-    assert len(pipeline.rows()) == 15
-
-
 def test_starting_at_latest_skips_what_was_there_and_reads_new_partitions_from_the_start(
     queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient
 ) -> None:
@@ -161,16 +119,6 @@ def test_starting_at_latest_skips_what_was_there_and_reads_new_partitions_from_t
     pipeline.until_rows(9)
     assert pipeline.offsets() == [(0, offset) for offset in range(10, 15)] + [(1, offset) for offset in range(4)]
     pipeline.stop()
-
-
-def test_explicit_starting_offsets_are_used(queries: Queries, topic: MakeTopic, produce: Produce) -> None:
-    name = topic(partitions=3)
-    for partition in range(3):
-        produce(name, numbered(10), partition=partition)
-    starts = json.dumps({name: {"0": 7, "1": -1, "2": -2}})
-    pipeline = queries("a", name, startingOffsets=starts)
-    pipeline.run()
-    assert pipeline.offsets() == [(0, 7), (0, 8), (0, 9)] + [(2, offset) for offset in range(10)]
 
 
 def test_only_committed_transactions_are_read_when_asked(queries: Queries, topic: MakeTopic, cluster: Cluster) -> None:

@@ -1,15 +1,15 @@
-"""Plain consumers, and what they commit."""
+"""Plain consumers: what they get, and what they commit."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from devtools.broker import Cluster
-from tests.support.waiting import until
+from tests.support.waiting import in_background, until
 
 
 @contextmanager
@@ -27,3 +27,75 @@ def joined(cluster: Cluster, group: str, topic: str, count: int, **settings: str
 
 def commit(consumer: Consumer, topic: str, partition: int, offset: int, metadata: str = "") -> None:
     consumer.commit(offsets=[KafkaTopicPartition(topic, partition, offset, metadata)], asynchronous=False)
+
+
+def records_for_a_plain_consumer(bootstrap_servers: str, group: str, topic: str, partitions: int, protocol: str) -> int:
+    """Return how many records it reads until it owns every partition and stands at the end of each."""
+    # With the classic protocol queries and other clients of one group share the cooperative strategy.
+    strategy = {} if protocol == "consumer" else {"partition.assignment.strategy": "cooperative-sticky"}
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": group,
+            "group.protocol": protocol,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "log_level": 0,
+            **strategy,
+        }
+    )
+    records = 0
+    ended: set[int] = set()
+
+    def at_the_end() -> bool:
+        nonlocal records
+        for message in consumer.consume(500, 0.2):
+            partition = message.partition()
+            if message.error() is None:
+                records += 1
+            elif partition is not None:
+                ended.add(partition)
+        owned = {one.partition for one in consumer.assignment()}
+        return len(owned) == partitions and owned <= ended
+
+    consumer.subscribe([topic])
+    try:
+        until(at_the_end, f"a plain consumer of {group} stands at the ends of {partitions} partitions", 60.0)
+    finally:
+        consumer.close()
+    return records
+
+
+class Plain:
+    """A consumer that is polled on a thread of its own, and commits nothing."""
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.owned = 0
+        """The number of its partitions."""
+        self._consumer = consumer
+        self._ended = False
+        self._thread = in_background(self._poll)
+
+    def close(self) -> None:
+        self._ended = True
+        self._thread.join()
+        self._consumer.close()
+
+    def _poll(self) -> None:
+        while not self._ended:
+            self._consumer.poll(0.1)
+            self.owned = len(self._consumer.assignment())
+
+
+@contextmanager
+def plain_member(cluster: Cluster, group: str, topic: str, settings: Mapping[str, str]) -> Iterator[Plain]:
+    consumer = Consumer(
+        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
+    )
+    consumer.subscribe([topic])
+    plain = Plain(consumer)
+    try:
+        yield plain
+    finally:
+        plain.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 
@@ -15,3 +16,10 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = GENEROU
         assert time.monotonic() - begin < timeout_s, f"still waiting after {timeout_s} s: {what}"
         time.sleep(0.02)
     return time.monotonic() - begin
+
+
+def in_background(step: Callable[[], object]) -> threading.Thread:
+    """Start a step on a thread of its own."""
+    thread = threading.Thread(target=step)
+    thread.start()
+    return thread

@@ -102,18 +102,13 @@ def test_the_leader_serves_a_process_in_its_own_rack_and_one_in_a_rack_without_a
         consumers.close_kept()
 
 
-@pytest.mark.parametrize("value", [None, ""])
 def test_without_the_variable_there_is_one_warning_and_the_leader_serves(
-    value: str | None,
     read: Reader,
     using: MakeSettings,
     in_two_racks: Cluster,
     racks: tuple[str, str],
-    monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    if value is not None:
-        monkeypatch.setenv("ZONE", value)
     for _ in range(2):
         assert served(read, using, in_two_racks)[racks[0]] > 0.9
         consumers.close_kept()

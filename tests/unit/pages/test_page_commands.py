@@ -18,11 +18,10 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     ),
     "make test": ("tests/spark/test_readme.py::test_make_test_runs_the_whole_suite",),
     "pip install '.[cli]'": (
-        "tests/spark/test_readme.py::test_an_installed_package_has_the_source_and_the_command",
         "tests/spark/test_package.py::test_a_stream_reads_with_either_reader_in_an_empty_environment",
         "tests/spark/test_package.py::test_the_command_line_is_an_extra",
     ),
-    "make broker BROKER='--port 9092'": ("tests/spark/test_readme.py::test_the_broker_prints_its_address_and_ends_with_ctrl_c",),
+    "make broker BROKER='--port 9092'": ("tests/spark/test_readme.py::test_make_broker_runs_the_broker",),
     "groupkafka check --conf conf/orders.properties": (
         "tests/kafka/check/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),

@@ -40,6 +40,9 @@ GROUP_OFFSETS_S = 60.0
 GROUP_OFFSETS_TRY_S = 5.0
 """How long one such request may take. Between two of them a refusal is noticed."""
 
+LIST_AGAIN_S = 1.0
+"""Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
+
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
 

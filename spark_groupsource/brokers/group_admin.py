@@ -44,7 +44,9 @@ class GroupAdmin:
             AuthenticationFailed: As `make_client` does.
         """
         self._last_error = LastError()
-        self._admin = make_client(AdminClient, client_settings, self._last_error.record, librdkafka_log)
+        settings = dict(client_settings)
+        settings.pop("isolation.level", None)  # a consumer's setting; librdkafka would log a warning for an AdminClient
+        self._admin = make_client(AdminClient, settings, self._last_error.record, librdkafka_log)
 
     def describe(self, group: str) -> GroupView:
         """Describe the group as it is now. Each request waits 10 s at most.

@@ -72,6 +72,8 @@ class NativeProducer(NativeClient):
             # One slow partition is enough to keep record batches whose other rows are delivered.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
             self._let_go()
+            self._kept = deque(one for one in self._kept if one[0].value)
+            self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
         # librdkafka does not copy the values.
         unreported = c_int64(rows.num_rows)
         self._kept.append((unreported, rows))
@@ -197,7 +199,7 @@ class NativeProducer(NativeClient):
         return self._handles[name]
 
     def _let_go(self) -> None:
-        """Forget the record batches whose rows are all delivered, from the first one on."""
+        """Forget the record batches whose rows are all delivered, up to the first one with others."""
         self._refuse_undelivered()
         while self._kept and not self._kept[0][0].value:
             self._kept_bytes -= self._kept.popleft()[1].nbytes

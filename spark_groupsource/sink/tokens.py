@@ -15,7 +15,7 @@ from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotF
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import SINK_ACL
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
-from spark_groupsource.timeouts import GROUP_OFFSETS_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
@@ -65,7 +65,7 @@ class Tokens:
             TokenUnreadable, BrokerError: See `of_task`.
         """
         found = {}
-        listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes)
+        listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
         for name in listed:
             number = name.removeprefix(f"{self._prefix}-")
             if _NUMBER.fullmatch(number) and int(number) >= first:

@@ -9,7 +9,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from spark_groupsource.brokers import group_admin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
+from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.sink.writing import Attempt, write_once
 from tests.harness.brokers import Brokers
 from tests.kafka.sink.test_writing import LATER_RUN, RUN, Query
@@ -39,6 +41,27 @@ def test_a_client_that_stays_follows_the_coordinator_of_its_group(brokers: Broke
         offsets.commit(query.topic, number, str(number))
     assert offsets.read([query.topic]) == {query.topic: (3, "3")}
     offsets.close()
+
+
+def test_tasks_of_an_earlier_try_are_found_while_a_broker_is_silent(
+    brokers: Brokers, query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its groups are not overlooked: they are listed by their next coordinator, when the brokers have noticed."""
+    monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
+    for task in range(0, 9, 2):
+        query.write(0, ["a"], task=task)
+    node = brokers.coordinator(f"{query.prefix}-8")
+    admin = group_admin.GroupAdmin(query.settings().requests)
+    assert admin.groups(f"{query.prefix}-") == [f"{query.prefix}-{task}" for task in range(0, 9, 2)]
+    node.pause()
+    try:
+        with pytest.raises(BrokerUnavailable):
+            admin.groups(f"{query.prefix}-")
+        tokens = query.tokens
+        assert sorted(tokens.of_tasks_from(4)) == [4, 6, 8]
+        tokens.close()
+    finally:
+        node.resume()
 
 
 def test_the_coordinator_of_a_token_and_of_a_transaction_dies_between_and_within_tasks(brokers: Brokers, query: Query) -> None:

@@ -21,7 +21,10 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/spark/test_package.py::test_a_stream_reads_with_either_reader_in_an_empty_environment",
         "tests/spark/test_package.py::test_the_command_line_is_an_extra",
     ),
-    "make broker BROKER='--port 9092'": ("tests/spark/test_readme.py::test_make_broker_runs_the_broker",),
+    "make broker BROKER='--port 9092'": (
+        "tests/spark/test_readme.py::test_make_broker_runs_the_broker",
+        "tests/kafka/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
+    ),
     "groupkafka check --conf conf/orders.properties": (
         "tests/kafka/check/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
@@ -60,4 +63,4 @@ def test_both_pages_have_commands() -> None:
 @pytest.mark.parametrize("name", [name for names in RUN_BY.values() for name in names])
 def test_each_named_test_exists(name: str) -> None:
     path, _, function = name.partition("::")
-    assert re.search(rf"^def {function}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
+    assert re.search(rf"^ *def {function}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)

@@ -102,14 +102,14 @@ PORT_PATIENCE_S = 15.0
 POLL_INTERVAL_S = 0.05
 """Longest time between two polls when no command comes. Commands are served at once."""
 
+JOIN_INTERVAL_S = 0.005
+"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
+
 MEMBER_LIVES_EVERY_S = 0.5
 """How often a caller that waits for the consumer's thread asks whether that still lives."""
 
 LEAVE_S = 10.0
 """How long a member that is closed may take to leave its group. The process ends afterwards, and its session runs out."""
-
-JOIN_INTERVAL_S = 0.005
-"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
 
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
@@ -181,7 +181,7 @@ RECENTLY_CLAIMED_S = 60.0
 """For so long after a claim the reports are looked at often. A micro-batch that takes longer can wait a second more."""
 
 LOOKED_EVERY_S = 0.02
-"""How often a thread that waits for such a look asks whether it is over. Nobody calls it: it may run in a signal handler."""
+"""How often a thread that waits for the next look asks whether there was one. It may be a signal handler, so nothing wakes it."""
 
 AT_STOP_S = 2.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""

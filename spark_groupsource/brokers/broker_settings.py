@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
+from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[attr-defined]
 
+from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.client import LastError
 from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 
@@ -26,10 +27,8 @@ def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
         BrokerUnavailable: No broker answers, or they refuse the request as some hosted clusters do.
         AuthenticationFailed: The brokers refuse the login.
     """
-    settings = dict(client_settings)
-    settings.pop("isolation.level", None)  # a consumer's setting; librdkafka would log a warning for an AdminClient
     last_error = LastError()
-    admin = make_client(AdminClient, settings, last_error.record, librdkafka_log)
+    admin = make_admin_client(client_settings, last_error)
     try:
         broker = min(admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers)
         resource = ConfigResource(ResourceType.BROKER, str(broker))

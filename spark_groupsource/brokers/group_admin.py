@@ -14,10 +14,11 @@ from confluent_kafka import (
     TopicCollection,
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
+from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
@@ -40,13 +41,11 @@ class GroupAdmin:
             client_settings: librdkafka settings that every client needs.
 
         Raises:
-            OptionError: As `make_client` does.
-            AuthenticationFailed: As `make_client` does.
+            OptionError: As `make_admin_client` does.
+            AuthenticationFailed: As `make_admin_client` does.
         """
         self._last_error = LastError()
-        settings = dict(client_settings)
-        settings.pop("isolation.level", None)  # a consumer's setting; librdkafka would log a warning for an AdminClient
-        self._admin = make_client(AdminClient, settings, self._last_error.record, librdkafka_log)
+        self._admin = make_admin_client(client_settings, self._last_error)
 
     def describe(self, group: str) -> GroupView:
         """Describe the group as it is now. Each request waits 10 s at most.

@@ -19,10 +19,11 @@ from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
-from confluent_kafka.admin import AclOperation, AdminClient, OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]
 
+from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.client import UNANSWERED, LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.client import UNANSWERED, LastError
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
@@ -79,13 +80,11 @@ class Topics:
             clock: Returns seconds, monotonic.
 
         Raises:
-            OptionError: As `make_client` does.
-            AuthenticationFailed: As `make_client` does.
+            OptionError: As `make_admin_client` does.
+            AuthenticationFailed: As `make_admin_client` does.
         """
         self._last_error = LastError()
-        settings = dict(client_settings)
-        settings.pop("isolation.level", None)  # a consumer's setting; librdkafka would log a warning for an AdminClient
-        self._admin = make_client(AdminClient, settings, self._last_error.record, librdkafka_log)
+        self._admin = make_admin_client(client_settings, self._last_error)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s

@@ -71,7 +71,7 @@ class NativeProducer(NativeClient):
         while self._kept_bytes > self._most_bytes and len(self._kept) > 1:
             # One slow partition is enough to keep record batches whose other rows are delivered.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
-            self._let_go()
+            self._refuse_undelivered()
             self._kept = deque(one for one in self._kept if one[0].value)
             self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
         # librdkafka does not copy the values.

@@ -67,12 +67,13 @@ class Tokens:
         found = {}
         listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
         for name in listed:
-            number = name.removeprefix(f"{self._prefix}-")
-            if _NUMBER.fullmatch(number) and int(number) >= first:
-                token = self.of_task(int(number))
-                if token is not None:
-                    found[int(number)] = token
-                self._close(name)
+            text = name.removeprefix(f"{self._prefix}-")
+            if not _NUMBER.fullmatch(text) or (number := int(text)) < first:
+                continue
+            token = self.of_task(number)
+            if token is not None:
+                found[number] = token
+            self._close(name)
         return found
 
     def of_driver(self) -> BatchToken | None:

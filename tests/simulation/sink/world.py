@@ -79,8 +79,10 @@ class World:
         """Tries that still run, of drivers that are dead or of tasks that are done."""
         self.processes: list[Steps] = []
         self.expiry = expiry
-        self.uneven = uneven or fewer
+        self.uneven = uneven
         self.fewer = fewer
+        self.differs = uneven or fewer
+        """Whether a replay may have the rows in other tasks."""
         self.pauses: set[int] = set()
         """When nothing of the query ran."""
         self.trace: list[str] = []
@@ -88,20 +90,20 @@ class World:
 
     def rows_of(self, batch: int, task: int, run: int = 0) -> list[str]:
         """The rows of a task. The last task of each second micro-batch has none; in an uneven one, that of each second run."""
-        if self.fewer and run % 2 == 0 and run:
+        if self.tasks_of(run) < self.tasks:
             return [row for each in range(self.tasks) for row in self.rows_of(batch, each)]
-        if self.uneven and not self.fewer:
+        if self.uneven:
             task = (task + run) % self.tasks
-        count = 0 if task == self.tasks - 1 and not self.fewer and (self.uneven or batch % 2) else self.rows
+        count = 0 if task == self.tasks - 1 and (self.uneven or batch % 2) else self.rows
         return [f"{batch}.{task}.{number}" for number in range(count)]
 
     def expected(self, batches: int) -> set[str]:
         """Every row of the first micro-batches."""
         return {row for batch in range(batches) for task in range(self.tasks) for row in self.rows_of(batch, task)}
 
-    def tasks_of(self, driver: Driver) -> int:
-        """How many tasks a micro-batch has."""
-        return 1 if self.fewer and int(driver.run, 16) % 2 == 0 else self.tasks
+    def tasks_of(self, run: int) -> int:
+        """How many tasks a micro-batch has: with `fewer` one in each second run. Run 0 is what there is to write."""
+        return 1 if self.fewer and run and run % 2 == 0 else self.tasks
 
     # What can happen.
 
@@ -125,7 +127,7 @@ class World:
                     yield "speculate", partial(self._try, driver, task)
                     yield "lose a request", partial(setattr, tries[0], "loses", "request")
                     yield "lose an answer", partial(setattr, tries[0], "loses", "answer")
-        if len(self.drivers) < (1 if self.uneven else 2):
+        if len(self.drivers) < (1 if self.differs else 2):
             yield "second driver", self.start
         for orphan in self.orphans:
             yield "kill orphan", partial(self._end_orphan, orphan)
@@ -148,14 +150,14 @@ class World:
             self.drivers.remove(driver)
         elif driver.finishing is not None:
             self._step_finish(driver, driver.finishing)
-        elif len(driver.done) == self.tasks_of(driver):
+        elif len(driver.done) == self.tasks_of(int(driver.run, 16)):
             rows = sum(one.written + one.skipped for one in driver.done.values())
             empty = frozenset(task for task, one in driver.done.items() if not one.written and not one.skipped)
-            tasks = finishing.Tasks(self.tasks_of(driver), rows, (TOPIC,), empty)
+            tasks = finishing.Tasks(self.tasks_of(int(driver.run, 16)), rows, (TOPIC,), empty)
             work = partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, tasks)
             driver.finishing = self._process(work)
         else:
-            waiting = [task for task in range(self.tasks_of(driver)) if task not in driver.done]
+            waiting = [task for task in range(self.tasks_of(int(driver.run, 16))) if task not in driver.done]
             self._step_task(driver, self.random.choice(waiting))
 
     def _step_task(self, driver: Driver, task: int) -> None:
@@ -233,7 +235,7 @@ class World:
         if driver in self.drivers:
             self.drivers.remove(driver)
         tries = [one for each in driver.running.values() for one in each]
-        if self.uneven:
+        if self.differs:
             # A try that outlives its driver, and that the replay has no rows to fence it with, is not noticed: docs/sink.md.
             for one in tries:
                 one.kill()
@@ -256,7 +258,7 @@ class World:
     def check(self) -> None:
         """Check that no row is there twice, and that a micro-batch in Spark's commit log is there."""
         finished = self.expected(self.checkpoint.committed + 1)
-        doubled = sorted(row for row, count in self.broker.visible.items() if count > 1 and (not self.uneven or row in finished))
+        doubled = sorted(row for row, count in self.broker.visible.items() if count > 1 and (not self.differs or row in finished))
         if doubled:
             raise Violation(f"doubled: {doubled}")
         lost = sorted(finished - set(self.broker.visible))
@@ -315,7 +317,7 @@ class World:
                 ended.append(self.drivers[0])
                 if self.expiry and len(ended) > 1 and isinstance(ended[-2].error, BatchUnknown):
                     return
-                if self.uneven and len(ended) > 1 and isinstance(ended[-2].error, ReplayDiffers):
+                if self.differs and len(ended) > 1 and isinstance(ended[-2].error, ReplayDiffers):
                     return
                 if len(ended) > MOST_FAILURES:
                     raise Violation(f"the query stops each time: {ended[-2].error}")

@@ -81,6 +81,10 @@ SHORT_SESSIONS = {
     "group.consumer.heartbeat.interval.ms": "500",
 }
 
+# A machine that stands still for some seconds must not fence the broker: with no other to name, it tells clients that there is no
+# controller, and an AdminClient that heard this waits for one, and does not ask again. Nobody kills a broker that tests share.
+NOT_FENCED = {"broker.session.timeout.ms": "120000"}
+
 # Records with old timestamps are not deleted.
 KEEP_ALL = {"log.retention.ms": "-1"}
 
@@ -88,7 +92,7 @@ KEEP_ALL = {"log.retention.ms": "-1"}
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
     """Start a single node of the newest Kafka, shared by all tests: they use topics and groups of their own."""
-    with Cluster(config={**SHORT_SESSIONS, **KEEP_ALL}) as running:
+    with Cluster(config={**SHORT_SESSIONS, **NOT_FENCED, **KEEP_ALL}) as running:
         yield running
 
 
@@ -137,7 +141,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     """Start a broker with TLS, SASL and ACLs, shared by all tests that need one."""
     from tests.support.secured import secured_broker
 
-    with secured_broker(tmp_path_factory.mktemp("secured")) as running:
+    with secured_broker(tmp_path_factory.mktemp("secured"), NOT_FENCED) as running:
         yield running
 
 

@@ -164,7 +164,7 @@ def test_a_leader_that_does_not_answer_is_left_out_soon_and_waited_for_when_it_h
     partition = TopicPartition(name, 0)
     assert known.ends([partition]) == {partition: 0}
     node.pause()
-    back = threading.Timer(3, node.resume)  # its session, 9 s, does not end
+    back = threading.Timer(3, node.resume)  # its session does not end (tests/conftest.py, NOT_FENCED)
     back.start()
     try:
         assert known.ends([partition]) == {}

@@ -126,8 +126,8 @@ class Secured:
 
 
 @contextmanager
-def secured_broker(folder: Path) -> Iterator[Secured]:
-    """Start the broker and the token server; certificates and keys go to `folder`."""
+def secured_broker(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Secured]:
+    """Start the broker, with `more` settings, and the token server; certificates and keys go to `folder`."""
     authority = trustme.CA()
     broker = authority.issue_cert("127.0.0.1")
     client = authority.issue_cert("reader@wonderland.example", common_name=USER)
@@ -136,7 +136,7 @@ def secured_broker(folder: Path) -> Iterator[Secured]:
     with token_server({USER: CLIENT_SECRET}) as tokens:
         (folder / "jwks.json").write_text(tokens.jwks())
         keys = (folder / "jwks.json").as_uri()
-        config = {**_tls(authority, broker), **_sasl(keys), **_ACCESS}
+        config = {**_tls(authority, broker), **_sasl(keys), **_ACCESS, **(more or {})}
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"
         with Cluster(config=config, protocols=("SSL", "SASL_SSL"), jvm_options=(allowed,)) as cluster:
             _add_user(AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}))

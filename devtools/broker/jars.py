@@ -33,8 +33,7 @@ from devtools.errors import BrokerStartError
 KAFKA = "org.apache.kafka"
 """The organisation of Apache Kafka's modules in the Maven repository."""
 
-_RELEASE_MODULES = ("kafka_2.13", "kafka-clients", "kafka-server", "kafka-tools", "kafka-tools-api")
-"""Modules of a release. They reach the repository one by one, so the oldest of their newest versions is tried first."""
+_BROKER = "kafka_2.13"
 
 _MOST_ATTEMPTS = 6
 """How many releases of a series are tried."""
@@ -170,7 +169,7 @@ def _newest(series: str, resolution: _Resolution, cache: Path) -> str:
         refusal = resolution.exact(chosen)
         if refusal.succeeded:
             return chosen
-        # An older release is tried only if this one is incomplete in the repository, not after a network error.
+        # A release's modules reach the repository one by one: if one is missing, an older release is tried.
         if not refusal.missing_in_repository:
             raise _not_resolved(name, refusal, cache)
     raise BrokerStartError(
@@ -197,20 +196,18 @@ class _Resolution:
         return self._folder / version
 
     def newest_below(self, lower: str, upper: str) -> str | IvyAnswer:
-        """Return the newest version in [lower, upper) that all modules seem to have, or Ivy's answer if there is none."""
+        """Return the newest version of the broker in [lower, upper), or Ivy's answer if there is none."""
         self._progress(f"looking for the newest Apache Kafka from {lower}, below {upper}")
-        probes = [Dependency(KAFKA, module, f"[{lower},{upper}[", transitive=False) for module in _RELEASE_MODULES]
-        answer = run_ivy(self._java, probes, self._folder, None, self._log, self._progress)
-        if not answer.chosen:
-            return answer
-        return min(answer.chosen.values(), key=_sort_key)
+        probe = Dependency(KAFKA, _BROKER, f"[{lower},{upper}[", transitive=False)
+        answer = run_ivy(self._java, [probe], self._folder, None, self._log, self._progress)
+        return answer.chosen.get(_BROKER, answer)
 
     def exact(self, version: str) -> IvyAnswer:
         """Resolve the broker with all its dependencies, then Kafka's tools and a logging backend for its SLF4J."""
         self._progress(f"resolving Apache Kafka {version}")
         jars = self.jars_of(version)
         jars.mkdir(exist_ok=True)
-        broker = [Dependency(KAFKA, "kafka_2.13", version)]
+        broker = [Dependency(KAFKA, _BROKER, version)]
         answer = run_ivy(self._java, broker, self._folder, jars, self._log, self._progress)
         if not answer.succeeded:
             return answer
@@ -223,17 +220,12 @@ class _Resolution:
         return run_ivy(self._java, extras, self._folder, jars, self._log, self._progress)
 
 
-def _sort_key(version: str) -> tuple[list[int], bool]:
-    numbers = re.match(r"\d+(?:\.\d+)*", version)
-    return [int(part) for part in numbers[0].split(".")] if numbers else [], numbers is not None and numbers[0] == version
-
-
 def _check_jars(folder: Path, cache: Path) -> Path:
     jars = sorted(folder.glob("*.jar"))
     damaged = [jar.name for jar in jars if not _opens(jar)]
     if damaged:
         raise BrokerStartError(f"These jars are incomplete: {', '.join(damaged)}. Try again. Ivy's log: {cache / 'ivy.log'}")
-    if not any(jar.name.startswith("kafka_2.13-") for jar in jars):
+    if not any(jar.name.startswith(f"{_BROKER}-") for jar in jars):
         raise BrokerStartError(f"Ivy succeeded, but there is no jar of the broker. Ivy's log: {cache / 'ivy.log'}")
     return folder
 

@@ -117,7 +117,9 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> MakeTopic:
 
 @pytest.fixture(scope="session")
 def produce(cluster: Cluster) -> Produce:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+    # A request that is sent again, because a new topic has no leader yet, must not come after later ones.
+    in_order = {"max.in.flight.requests.per.connection": 1}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **in_order})
 
     def produce(topic: str, records: Sequence[Record], partition: int | None = None) -> None:
         errors: list[KafkaError] = []

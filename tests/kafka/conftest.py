@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
@@ -50,6 +52,10 @@ class Query:
     def finish(self) -> None:
         """The sink and the commit log."""
         self.done = self.logged
+
+    def store(self) -> None:
+        """What Spark does with an offset: it writes JSON, and reads it again."""
+        self.done = self.logged = PlanOffset.parse(json.loads(json.dumps(self.done.to_json())), self.done.group)
 
     def run_batch(self) -> Claimed:
         until(self.plan, "something to read")

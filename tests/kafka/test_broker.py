@@ -11,7 +11,7 @@ import sys
 import textwrap
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,18 +23,12 @@ from confluent_kafka.admin._config import ConfigResource
 from devtools.broker import BrokerStartError, Cluster, jars
 from devtools.broker import cluster as cluster_module
 from devtools.broker.addresses import Identity, choose_identity
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.conftest import MakeTopic, Produce
 
 LIMIT_S = 60.0
-
-
-def wait_until(condition: Callable[[], bool], what: str) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < limit, f"still not after {LIMIT_S:.0f} s: {what}"
-        time.sleep(0.05)
 
 
 def lives(pid: int) -> bool:
@@ -169,7 +163,7 @@ def test_three_nodes_go_on_without_one_of_them_and_take_it_back() -> None:
         others = ",".join(f"127.0.0.1:{node.port}" for node in cluster.nodes)
         assert others == cluster.bootstrap_servers
         client = AdminClient({"bootstrap.servers": others, "log_level": 0})
-        wait_until(lambda: set(client.list_topics(timeout=10).brokers) == {1, 2, 3}, "three brokers")
+        until(lambda: set(client.list_topics(timeout=10).brokers) == {1, 2, 3}, "three brokers")
         values = records_of(cluster.bootstrap_servers, "orders", 120)
         assert sorted(int(value or b"") for value in values) == list(range(120))
 
@@ -272,8 +266,8 @@ class TestTheParentsEnd:
             if number is not None:
                 parent.send_signal(number)
             parent.wait(LIMIT_S)
-            wait_until(lambda: not lives(int(pid)), "the JVM has ended")
-            wait_until(lambda: not Path(folder).exists(), "the folder is deleted")
+            until(lambda: not lives(int(pid)), "the JVM has ended")
+            until(lambda: not Path(folder).exists(), "the folder is deleted")
             if int(copy):
                 os.kill(int(copy), signal.SIGKILL)
 
@@ -283,7 +277,7 @@ def test_no_jvm_is_left_when_its_watcher_is_killed(own: Cluster) -> None:
     node = own.nodes[0]
     assert node._watcher is not None
     os.kill(node._watcher.pid, signal.SIGKILL)
-    wait_until(lambda: not lives(node.pid), "the JVM has ended")
+    until(lambda: not lives(node.pid), "the JVM has ended")
     assert not node.running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -30,8 +30,16 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from tests.conftest import MakeTopic
+from tests.kafka.conftest import Query
 from tests.support.group_reader import NothingHeld
 from tests.support.waiting import until
+
+
+@pytest.fixture(scope="module")
+def three() -> Iterator[Cluster]:
+    """Three nodes. One that was killed is missed after some seconds, and may come back then."""
+    with Cluster(nodes=3) as cluster:
+        yield cluster
 
 
 def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
@@ -41,48 +49,70 @@ def fill(cluster: Cluster, topic: str, partitions: int, count: int) -> None:
     assert producer.flush(60) == 0
 
 
-def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+def led_apart(cluster: Cluster, topic: str) -> Node:
+    """Create a topic of three partitions with ten records each, every one on another node; return the node of the last."""
+    cluster.create_topic(topic, 3, replication=1)
+    fill(cluster, topic, 3, 30)
+    found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics(topic, timeout=60)
+    leaders = {number: partition.leader for number, partition in found.topics[topic].partitions.items()}
+    assert len(set(leaders.values())) == 3, leaders
+    return next(node for node in cluster.nodes if node.id == leaders[2])
+
+
+def latest(cluster: Cluster, topic: str) -> dict[str, str]:
+    return {
+        "kafka.bootstrap.servers": cluster.bootstrap_servers,
+        "kafka.group.id": f"group-of-{topic}",
+        "subscribe": topic,
+        "startingOffsets": "latest",
+    }
+
+
+def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch, three: Cluster) -> None:
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
-    with Cluster(nodes=3) as cluster:
-        cluster.create_topic("orders", 3, replication=1)
-        fill(cluster, "orders", 3, 30)
-        found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=60)
-        leaders = {number: partition.leader for number, partition in found.topics["orders"].partitions.items()}
-        assert len(set(leaders.values())) == 3, leaders
-        down = leaders[2]
-        node = next(one for one in cluster.nodes if one.id == down)
-        node.kill()
-        cycle = Cycle(
-            Options.parse(
-                {
-                    "kafka.bootstrap.servers": cluster.bootstrap_servers,
-                    "kafka.group.id": "billing",
-                    "subscribe": "orders",
-                    "startingOffsets": "latest",
-                }
-            )
-        )
+    node = led_apart(three, "waits")
+    node.kill()
+    cycle = Cycle(Options.parse(latest(three, "waits")))
 
-        def positions() -> Mapping[TopicPartition, int]:
-            return cycle._joined.positions if cycle._joined is not None else {}
+    def positions() -> Mapping[TopicPartition, int]:
+        return cycle._joined.positions if cycle._joined is not None else {}
 
-        try:
-            member = cycle.first()
-            until(lambda: cycle.plan(member, limited=True) is None and len(positions()) == 2, "two of three partitions")
-            assert dict(positions()) == {TopicPartition("orders", 0): 10, TopicPartition("orders", 1): 10}
-            describer = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
-            ends = {one.partition.partition: one.end for one in describer.describe("billing").partitions}
-            assert ends == {0: 10, 1: 10, 2: None}
-            with pytest.raises(BrokerUnavailable, match=r"orders-2(:.* Leader not available| does not answer)"):
-                describer.offsets_at([TopicPartition("orders", 1), TopicPartition("orders", 2)], EARLIEST_OFFSET)
-            fill(cluster, "orders", 2, 4)
-            until(lambda: cycle.plan(member, limited=True), "records of the partitions that are there")
-            node.start()
-            until(lambda: len(positions()) == 3, "the third partition")
-            assert positions()[TopicPartition("orders", 2)] == 10
-        finally:
-            cycle.stop()
+    try:
+        member = cycle.first()
+        until(lambda: cycle.plan(member, limited=True) is None and len(positions()) == 2, "two of three partitions")
+        assert dict(positions()) == {TopicPartition("waits", 0): 10, TopicPartition("waits", 1): 10}
+        describer = GroupAdmin({"bootstrap.servers": three.bootstrap_servers})
+        ends = {one.partition.partition: one.end for one in describer.describe("group-of-waits").partitions}
+        assert ends == {0: 10, 1: 10, 2: None}
+        with pytest.raises(BrokerUnavailable, match=r"waits-2(:.* Leader not available| does not answer)"):
+            describer.offsets_at([TopicPartition("waits", 1), TopicPartition("waits", 2)], EARLIEST_OFFSET)
+        fill(three, "waits", 2, 4)
+        until(lambda: cycle.plan(member, limited=True), "records of the partitions that are there")
+        node.start()
+        until(lambda: len(positions()) == 3, "the third partition")
+        assert positions()[TopicPartition("waits", 2)] == 10
+    finally:
+        cycle.stop()
+
+
+def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back(three: Cluster) -> None:
+    node = led_apart(three, "begins")
+    node.kill()
+    a = Query(latest(three, "begins"))
+    try:
+        assert a.done.starts == {"begins": {"0": (10, 10, -1)}}
+        a.until_planning(2)
+        fill(three, "begins", 2, 2)
+        a.run_batch()
+        assert a.done.starts == {"begins": {"2": (-1,)}}
+        a.store()
+        a.restart()
+        node.start()
+        a.until_planning(3)
+        assert a.positions[TopicPartition("begins", 2)] == 10
+    finally:
+        a.cycle.stop()
 
 
 def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving() -> None:

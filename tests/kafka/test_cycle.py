@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
@@ -18,6 +18,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedR
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.support.consumers import commit_as_another_client
 from tests.support.waiting import in_background, until
 
 
@@ -228,9 +229,7 @@ def test_another_clients_commit_is_where_the_query_goes_on(
 ) -> None:
     name = topic()
     produce(name, [(None, b"x")] * 10)
-    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
-    outsider.commit(offsets=[TopicPartition(name, 0, 7, metadata='{"v":1,"s":"evil","n":99}')], asynchronous=False)
-    outsider.close()
+    commit_as_another_client(cluster, f"group-of-{name}", name, 7, '{"v":1,"s":"evil","n":99}')
     assert record_of(name, 0) == Foreign(7)
     assert query(name).run_batch() == {0: (7, 10)}
 
@@ -241,10 +240,7 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     name = topic()
     owed = tuple(OwedRange(f"stream-that-never-came-back-{number:03}", 0, number, number + 1) for number in range(100))
     full = CommitRecord(stream="b", logged=0, done=0, next=100, owed=owed[:80])
-    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
-    committed = TopicPartition(name, 0, full.offset, metadata=full.metadata())
-    outsider.commit(offsets=[committed], asynchronous=False)
-    outsider.close()
+    commit_as_another_client(cluster, f"group-of-{name}", name, full.offset, full.metadata())
     assert len(full.metadata()) < 4095
     longer = full.model_copy(update={"owed": owed})
     a = query(name)

@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import KafkaError
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import GenerationChanged, MemberFenced, MemberUnknown
 from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import SHORT_SESSIONS
+from tests.support.group_offsets import committed_offsets
 from tests.support.raw_member import RawMember
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until
@@ -56,12 +56,6 @@ def options(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., d
         }
 
     return make_options
-
-
-def committed(cluster: Cluster, group: str) -> dict[int, int]:
-    admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-    answer = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)])[group].result(30)
-    return {one.partition: one.offset for one in answer.topic_partitions}
 
 
 def test_a_member_that_the_group_has_removed_commits_nothing(cluster: Cluster, options: Callable[..., dict[str, str]]) -> None:
@@ -129,10 +123,10 @@ def test_a_commit_with_an_earlier_epoch(cluster: Cluster, epochs: tuple[RawMembe
     assert a.commit({kept: 1}, before) == {kept: 0 if counts else STALE}
     assert a.commit({moved: 1}, before) == {moved: STALE}, "it has moved to the other member"
     assert a.commit({kept: 1}, a.epoch + 1) == {kept: STALE}
-    assert committed(cluster, a.group) == ({kept: 1} if counts else {})
+    assert committed_offsets(cluster, a.group, a.topic) == ({kept: 1} if counts else {})
     # No version accepts a commit in part: Kafka 4.3.1 looks at each partition, and refuses all of them for one.
     assert a.commit({kept: 2, moved: 2}, before) == {kept: STALE, moved: STALE}
-    assert committed(cluster, a.group) == ({kept: 1} if counts else {})
+    assert committed_offsets(cluster, a.group, a.topic) == ({kept: 1} if counts else {})
 
 
 def test_a_commit_with_the_members_epoch_is_accepted_whoever_has_the_partition(
@@ -141,7 +135,7 @@ def test_a_commit_with_the_members_epoch_is_accepted_whoever_has_the_partition(
     a, b, _ = epochs
     (kept,), (moved,) = a.owned, b.owned
     assert a.commit({kept: 3, moved: 3}, a.epoch) == {kept: 0, moved: 0}
-    assert committed(cluster, a.group) == {kept: 3, moved: 3}
+    assert committed_offsets(cluster, a.group, a.topic) == {kept: 3, moved: 3}
 
 
 def test_a_commit_after_the_session_is_over(cluster: Cluster, epochs: tuple[RawMember, RawMember, int]) -> None:
@@ -156,4 +150,4 @@ def test_a_commit_after_the_session_is_over(cluster: Cluster, epochs: tuple[RawM
     assert until(has_all, "the other member has everything") < 3 * SESSION_S
     for epoch in (a.epoch, before):
         assert set(a.commit({0: 4, 1: 4}, epoch).values()) == {KafkaError.UNKNOWN_MEMBER_ID}
-    assert committed(cluster, a.group) == {}
+    assert committed_offsets(cluster, a.group, a.topic) == {}

@@ -6,8 +6,6 @@ import logging
 import time
 
 import pytest
-from confluent_kafka import Consumer
-from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding, CommitRecordTooNew
@@ -15,17 +13,10 @@ from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, RecordOf
+from tests.support.consumers import commit_as_another_client
 from tests.support.waiting import until
 
 ANOTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
-
-
-def commit_as_another_client(cluster: Cluster, topic: str, record: CommitRecord | str, offset: int) -> None:
-    """Commit while the group has no member."""
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{topic}"})
-    metadata = record if isinstance(record, str) else record.metadata()
-    consumer.commit(offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False)
-    consumer.close()
 
 
 def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
@@ -96,7 +87,7 @@ def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = topic()
     produce(name, [(None, b"x")] * 10)
-    commit_as_another_client(cluster, name, '{"v":3,"s":"0123456789abcdef","unheard":"of"}', 5)
+    commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":3,"s":"0123456789abcdef","unheard":"of"}')
     with pytest.raises(CommitRecordTooNew, match=f"{name}-0: .*format 3"):
         query(name).plan()
 
@@ -115,7 +106,7 @@ def test_a_record_of_another_cluster_is_where_the_query_goes_on_and_its_claims_a
         topic_id="A" * 22,
         cluster_id=ANOTHER_CLUSTER,
     )
-    commit_as_another_client(cluster, name, claimed, 3)
+    commit_as_another_client(cluster, f"group-of-{name}", name, 3, claimed.metadata())
     with caplog.at_level(logging.WARNING, "spark_groupsource"):
         assert query(name).run_batch() == {0: (3, 10)}
     assert any("were written in another Kafka cluster" in message for message in caplog.messages)
@@ -129,7 +120,7 @@ def test_a_checkpoint_of_another_cluster_goes_on_at_the_group_s_commits(
 ) -> None:
     name = topic()
     produce(name, [(None, b"x")] * 10)
-    commit_as_another_client(cluster, name, "", 6)
+    commit_as_another_client(cluster, f"group-of-{name}", name, 6)
     moved = query(name)
     here = moved.done
     assert here.cluster is not None

@@ -8,15 +8,13 @@ from contextlib import contextmanager
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import OptionError
-from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query
+from tests.kafka.conftest import MakeQuery
 from tests.support.consumers import plain_member
 from tests.support.waiting import until
 
@@ -47,11 +45,6 @@ def plain_consumer(cluster: Cluster, name: str) -> Iterator[None]:
     with plain_member(cluster, f"group-of-{name}", name, settings) as plain:
         until(lambda: plain.owned == 2, "the plain consumer has both partitions")
         yield
-
-
-def stored(one: Query) -> None:
-    """What Spark does with an offset: it writes JSON, and reads it again."""
-    one.done = one.logged = PlanOffset.parse(json.loads(json.dumps(one.done.to_json())), one.done.group)
 
 
 def by_offset(name: str) -> str:
@@ -97,7 +90,7 @@ class TestAPartitionThatAnIdleConsumerHolds:
                 produce(name, [(None, b"y")] * 5, partition)
             assert a.run_batch() == {mine: (begins, 15)}
             for number in range(restarts):
-                stored(a)
+                a.store()
                 a.restart()
                 produce(name, [(None, b"y")], mine)
                 assert a.run_batch() == {mine: (15 + number, 16 + number)}
@@ -113,7 +106,7 @@ class TestAPartitionThatAnIdleConsumerHolds:
             a.until_planning(1)
             (mine,) = (partition.partition for partition in a.positions)
             assert a.claim() == {}
-            stored(a)
+            a.store()
             a.cycle.stop()
         produce(name, [(None, b"y")] * 5, 1 - mine)
         a.restart()
@@ -152,7 +145,7 @@ class TestAPartitionThatAnIdleConsumerHolds:
             if planned:
                 produce(name, [(None, b"y")] * 5, mine)
                 a.run_batch()
-            stored(a)
+            a.store()
             a.cycle.stop()
         kept = {option: value for option, value in a.given.items() if option not in first}
         a._options = Options.parse(kept | of(name, then))
@@ -224,40 +217,3 @@ class TestMistakesOfTheOptions:
             a = query(name, startingOffsets=json.dumps({name: {str(1 - partition): 3}}))
             with pytest.raises(OptionError, match=rf"startingOffsets does not name {name}-{partition}"):
                 until(a.plan, "the first plan")
-
-
-def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back() -> None:
-    with Cluster(nodes=3) as cluster:
-        cluster.create_topic("orders", 3, replication=1)
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for number in range(30):
-            producer.produce("orders", b"x", partition=number % 3)
-        assert producer.flush(60) == 0
-        found = AdminClient({"bootstrap.servers": cluster.bootstrap_servers}).list_topics("orders", timeout=60)
-        leaders = {number: partition.leader for number, partition in found.topics["orders"].partitions.items()}
-        assert len(set(leaders.values())) == 3, leaders
-        node = next(one for one in cluster.nodes if one.id == leaders[2])
-        node.kill()
-        a = Query(
-            {
-                "kafka.bootstrap.servers": cluster.bootstrap_servers,
-                "kafka.group.id": "billing",
-                "subscribe": "orders",
-                "startingOffsets": "latest",
-            }
-        )
-        try:
-            assert a.done.starts == {"orders": {"0": (10, 10, -1)}}
-            a.until_planning(2)
-            for partition in range(2):
-                producer.produce("orders", b"y", partition=partition)
-            assert producer.flush(60) == 0
-            a.run_batch()
-            assert a.done.starts == {"orders": {"2": (-1,)}}
-            stored(a)
-            a.restart()
-            node.start()
-            a.until_planning(3)
-            assert a.positions[TopicPartition("orders", 2)] == 10
-        finally:
-            a.cycle.stop()

@@ -8,26 +8,17 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from pyspark.sql import DataFrame, Row
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
+from tests.support.fetching import delete_before, delete_topic
 from tests.support.queries import Pipeline, Queries
 from tests.support.waiting import until
 
 GOES_ON = {"failOnDataLoss": "false"}
-
-
-def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
-    for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        done.result(30)
-
-
-def delete(admin: AdminClient, topic: str) -> None:
-    admin.delete_topics([topic])[topic].result(30)
-    until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic is gone")
 
 
 def test_what_expired_between_two_runs_is_an_error_or_is_passed_over_and_nothing_is_there_twice(
@@ -53,7 +44,7 @@ def test_a_topic_that_was_made_anew_between_two_runs_is_an_error_with_both_offse
     name = topic()
     produce(name, [(None, b"old")] * 10)
     queries("a", name).run()
-    delete(admin, name)
+    delete_topic(admin, name)
     cluster.create_topic(name, 1)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     for _ in range(10):
@@ -76,7 +67,7 @@ def test_a_query_survives_a_topic_that_is_deleted_under_its_pattern(
         produce(each, [(None, b"x")] * 10)
     pipeline = queries("a", name, **GOES_ON, subscribePattern=f"{name}.*").start()
     pipeline.until_rows(20)
-    delete(admin, going)
+    delete_topic(admin, going)
     produce(name, [(None, b"x")] * 5)
     pipeline.until_rows(25)
     assert pipeline.running.isActive
@@ -161,7 +152,7 @@ def test_a_topic_that_is_deleted_while_a_task_reads_is_survived(
 ) -> None:
     reader, pipeline = slow("false")
     name = pipeline.options["subscribe"]
-    delete(admin, name)
+    delete_topic(admin, name)
     reader.goes_on.touch()
     until_read(pipeline, lambda: bool(reader.offsets), "the batch ends")
     before = list(reader.offsets)

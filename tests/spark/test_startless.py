@@ -20,6 +20,7 @@ from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.startless_reader import StartlessReader
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
+from tests.support.producing import numbered
 from tests.support.queries import Pipeline, Queries
 from tests.support.spark_conf import setting
 from tests.support.waiting import until
@@ -83,10 +84,6 @@ class Batches:
         if self.is_down:
             raise RuntimeError("the sink is down")
         self.offsets[batch] = read
-
-
-def numbered(count: int) -> list[tuple[bytes, bytes]]:
-    return [(b"key", b"%d" % number) for number in range(count)]
 
 
 def test_each_micro_batch_keeps_to_the_limit_and_a_restart_goes_on_behind_them(

@@ -15,12 +15,9 @@ from pyspark.sql import DataFrame, SparkSession
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets, total_lag
+from tests.support.producing import numbered
 from tests.support.queries import Queries, needs_admission_control
 from tests.support.waiting import until
-
-
-def numbered(count: int, start: int = 0) -> list[tuple[bytes, bytes]]:
-    return [(b"k%d" % number, b"v%d" % number) for number in range(start, start + count)]
 
 
 def test_a_query_reads_every_record_with_sparks_kafka_schema(queries: Queries, topic: MakeTopic, produce: Produce) -> None:

@@ -29,6 +29,13 @@ def commit(consumer: Consumer, topic: str, partition: int, offset: int, metadata
     consumer.commit(offsets=[KafkaTopicPartition(topic, partition, offset, metadata)], asynchronous=False)
 
 
+def commit_as_another_client(cluster: Cluster, group: str, topic: str, offset: int, metadata: str = "") -> None:
+    """Commit for partition 0 while the group has no member: any client may."""
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    commit(consumer, topic, 0, offset, metadata)
+    consumer.close()
+
+
 def records_for_a_plain_consumer(bootstrap_servers: str, group: str, topic: str, partitions: int, protocol: str) -> int:
     """Return how many records it reads until it owns every partition and stands at the end of each."""
     # With the classic protocol queries and other clients of one group share the cooperative strategy.

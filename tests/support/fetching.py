@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.native_api import why_unavailable
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
+from tests.support.waiting import until
 
 Row = dict[str, Any]
 
@@ -41,21 +41,14 @@ def offsets(read: Reader, what: FetchRange, how: FetchSettings) -> list[int]:
     return [row["offset"] for row in rows(read, what, how)]
 
 
-def numbered(count: int) -> list[tuple[bytes, bytes]]:
-    return [(b"k%d" % number, b"v%d" % number) for number in range(count)]
-
-
-def delete_before(admin: AdminClient, topic: str, offset: int) -> None:
-    for done in admin.delete_records([TopicPartition(topic, 0, offset)]).values():
-        done.result()
+def delete_before(admin: AdminClient, topic: str, offset: int, partition: int = 0) -> None:
+    for done in admin.delete_records([TopicPartition(topic, partition, offset)]).values():
+        done.result(30)
 
 
 def delete_topic(admin: AdminClient, topic: str) -> None:
-    for done in admin.delete_topics([topic]).values():
-        done.result()
-    limit = time.monotonic() + 20
-    while topic in admin.list_topics(timeout=5).topics and time.monotonic() < limit:
-        time.sleep(0.05)
+    admin.delete_topics([topic])[topic].result(30)
+    until(lambda: topic not in admin.list_topics(timeout=30).topics, "the topic is deleted")
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> str:

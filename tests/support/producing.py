@@ -11,6 +11,11 @@ from tests.support.waiting import until
 Delivered = Callable[[KafkaError | None, Message], None]
 
 
+def numbered(count: int, start: int = 0) -> list[tuple[bytes, bytes]]:
+    """Return keys and values of so many records, each with its number."""
+    return [(b"k%d" % number, b"v%d" % number) for number in range(start, start + count)]
+
+
 def send(
     producer: Producer,
     topic: str,

@@ -60,7 +60,7 @@ class RawMember:
     def __init__(self, address: str, group: str, topic: str) -> None:
         host, port = address.rsplit(":", 1)
         self._socket = socket.create_connection((host, int(port)), timeout=30)
-        self.group, self._topic = group, topic
+        self.group, self.topic = group, topic
         self._topic_id = b""
         self.member_id = ""
         self.epoch = JOINING
@@ -85,7 +85,7 @@ class RawMember:
             + NOTHING  # instance id
             + NOTHING  # rack
             + struct.pack(">i", 60_000)
-            + several([text(self._topic)])
+            + several([text(self.topic)])
             + NOTHING  # assignor
             + several(has)
             + NO_TAGS,
@@ -122,7 +122,7 @@ class RawMember:
             + struct.pack(">i", epoch)
             + text(self.member_id)
             + NOTHING  # instance id
-            + several([text(self._topic) + several(partitions) + NO_TAGS])
+            + several([text(self.topic) + several(partitions) + NO_TAGS])
             + NO_TAGS,
         )
         answer.number("i")

@@ -14,7 +14,8 @@ from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
-from tests.support.fetching import MakeSettings, numbered, offsets, rows
+from tests.support.fetching import MakeSettings, offsets, rows
+from tests.support.producing import numbered
 
 
 def test_one_consumer_reads_range_after_range_without_a_stale_record(

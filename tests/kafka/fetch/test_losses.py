@@ -24,11 +24,11 @@ from tests.support.fetching import (
     MakeSettings,
     delete_before,
     delete_topic,
-    numbered,
     offsets,
     rows,
     warnings_of,
 )
+from tests.support.producing import numbered
 
 
 def test_deleted_records_are_an_error_that_names_them(

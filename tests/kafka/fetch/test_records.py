@@ -28,10 +28,10 @@ from tests.support.fetching import (
     NOWHERE,
     Headers,
     MakeSettings,
-    numbered,
     offsets,
     rows,
 )
+from tests.support.producing import numbered
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
@@ -11,6 +11,8 @@ from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.query import loss_watch
 from tests.kafka.conftest import Query
+from tests.support.consumers import commit_as_another_client
+from tests.support.fetching import delete_before, delete_topic
 from tests.support.waiting import until
 
 GOES_ON = {"failOnDataLoss": "false"}
@@ -29,12 +31,10 @@ class Brokers:
 
     def expire(self, topic: str, offset: int, partition: int = 0) -> None:
         """Delete the records below the offset."""
-        for done in self._admin.delete_records([TopicPartition(topic, partition, offset)]).values():
-            done.result(30)
+        delete_before(self._admin, topic, offset, partition)
 
     def delete(self, topic: str) -> None:
-        self._admin.delete_topics([topic])[topic].result(30)
-        until(lambda: topic not in self._admin.list_topics(timeout=30).topics, "the topic is deleted")
+        delete_topic(self._admin, topic)
 
     def recreate(self, topic: str, records: int, partitions: int = 1) -> None:
         """Delete the topic and create it again, with so many records in each partition."""
@@ -52,9 +52,7 @@ class Brokers:
 
     def restore_commit(self, topic: str, record: CommitRecord) -> None:
         """As if the coordinator had not yet forgotten the group's commit of a deleted topic."""
-        outsider = Consumer({"bootstrap.servers": self._cluster.bootstrap_servers, "group.id": f"group-of-{topic}"})
-        outsider.commit(offsets=[TopicPartition(topic, 0, record.offset, metadata=record.metadata())], asynchronous=False)
-        outsider.close()
+        commit_as_another_client(self._cluster, f"group-of-{topic}", topic, record.offset, record.metadata())
 
 
 @pytest.fixture

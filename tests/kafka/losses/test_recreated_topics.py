@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import DataLossError
@@ -13,6 +12,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, RecordOf
 from tests.kafka.losses.conftest import EITHER, GOES_ON, QUICK, Brokers, ended
+from tests.support.consumers import commit_as_another_client
 from tests.support.waiting import until
 
 
@@ -133,9 +133,7 @@ def test_offsets_that_were_reset_for_a_topic_that_was_made_anew_are_believed(
     a.plan()
     a.cycle.stop()
     brokers.recreate(name, 10)
-    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
-    outsider.commit(offsets=[TopicPartition(name, 0, 4)], asynchronous=False)
-    outsider.close()
+    commit_as_another_client(cluster, f"group-of-{name}", name, 4)
     a.restart()
     assert a.run_batch() == {0: (4, 10)}
 

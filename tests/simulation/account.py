@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation.checkpoint import Checkpoint
 from tests.simulation.group import partition
+from tests.simulation.twins import twin_of
 
 
 class Violation(Exception):
@@ -45,7 +45,7 @@ class Account:
 
     def clone(self) -> Account:
         """An independent copy."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin.output = [list(written) for written in self.output]
         twin.durable = [set(offsets) for offsets in self.durable]
         twin.reread = [set(offsets) for offsets in self.reread]

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from dataclasses import dataclass, field
 
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import Ranges
+from tests.simulation.twins import twin_of
 
 GROUP_ID = "orders-to-lake"
 
@@ -43,7 +43,7 @@ class Checkpoint:
 
     def clone(self) -> Checkpoint:
         """An independent copy."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin.offset_log = list(self.offset_log)
         twin.granted, twin.sink = dict(self.granted), dict(self.sink)
         return twin

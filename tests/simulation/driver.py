@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,6 +22,7 @@ from tests.simulation.commits import FakeCommits
 from tests.simulation.group import Register, partition
 from tests.simulation.looks import FakeReader, HeldLooks
 from tests.simulation.membership import Membership, named
+from tests.simulation.twins import twin_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -75,17 +75,17 @@ class Driver(Membership):
 
     def clone(self, world: World) -> Driver:
         """An independent copy that lives in `world`."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin.world = world
         twin.untold, twin.held, twin.draining = set(self.untold), set(self.held), set(self.draining)
-        twin.ledger = copy.copy(self.ledger)
+        twin.ledger = twin_of(self.ledger)
         for attribute, value in vars(self.ledger).items():
             if isinstance(value, set | dict):
-                setattr(twin.ledger, attribute, copy.copy(value))
-        twin.ledger._held_ranges = copy.copy(self.ledger._held_ranges)
+                setattr(twin.ledger, attribute, value.copy())
+        twin.ledger._held_ranges = twin_of(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
-        twin.ledger._adoption = copy.copy(self.ledger._adoption)
-        twin.ledger._closing = copy.copy(self.ledger._closing)
+        twin.ledger._adoption = twin_of(self.ledger._adoption)
+        twin.ledger._closing = twin_of(self.ledger._closing)
         twin.reports = self.reports.clone()
         twin.ledger._commits = FakeCommits(world, twin)
         twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())

@@ -403,7 +403,8 @@ def _go_on(world: World, limit: int | None) -> None:
     taken: Counter[Action] = Counter()
     while steps := [
         action
-        for action in world.actions()[0]
+        for driver in world.drivers.values()
+        for action in driver.due()
         if action[0] in at_once and (action[0] != "plan" or action[2] == limit) and taken[action] < AT_ONCE_AT_MOST
     ]:
         for action in steps:

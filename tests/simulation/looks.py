@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from spark_groupsource.handoff.rules import evidence
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import as_commit, as_commit_of_any_version
 from tests.simulation.survey import waiting_in
+from tests.simulation.twins import twin_of
 
 if TYPE_CHECKING:
     from tests.simulation.driver import Driver
@@ -51,7 +51,7 @@ class HeldLooks(ConfirmedPlans):
 
     def clone(self, reader: GroupReader) -> HeldLooks:
         """An independent copy that asks elsewhere."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         if isinstance(reader, FakeReader) and isinstance(self._reader, FakeReader):
             reader.showed = self._reader.showed
         twin._reader, twin._answers = reader, SimpleQueue()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import copy
 from typing import TYPE_CHECKING
+
+from tests.simulation.twins import twin_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -21,7 +22,7 @@ class OtherClient:
 
     def clone(self, world: World) -> OtherClient:
         """An independent copy that lives in `world`."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin.world, twin.positions, twin.committed = world, dict(self.positions), dict(self.committed)
         return twin
 

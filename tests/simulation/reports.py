@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.account import Violation
+from tests.simulation.twins import twin_of
 
 PlanOf = tuple[str, int]
 """A stream and the number of one of its plans."""
@@ -27,7 +27,7 @@ class Reports:
 
     def clone(self) -> Reports:
         """An independent copy."""
-        return copy.copy(self)
+        return twin_of(self)
 
     def come(self, stream: str, plan: int) -> None:
         """A report comes."""

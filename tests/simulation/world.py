@@ -9,7 +9,6 @@ step may come between any two. After each commit, and at the end, the account (a
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, TypeAlias
@@ -32,6 +31,7 @@ from tests.simulation.other_client import OtherClient
 from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
 from tests.simulation.setting import Setting
 from tests.simulation.survey import HeldSurvey
+from tests.simulation.twins import twin_of
 
 Action: TypeAlias = tuple[Any, ...]
 
@@ -74,7 +74,7 @@ class World:
 
     def clone(self) -> World:
         """An independent copy."""
-        twin = copy.copy(self)
+        twin = twin_of(self)
         twin.group = self.group.clone()
         twin.account = self.account.clone()
         twin.ends = list(self.ends)

@@ -1,0 +1,14 @@
+"""Copies of what a history may go on from in several ways."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def twin_of(original: T) -> T:
+    """Return a shallow copy, as `copy.copy` does, in less time. The object has attributes and nothing else."""
+    twin = object.__new__(type(original))
+    vars(twin).update(vars(original))
+    return twin

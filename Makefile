@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -52,11 +52,11 @@ broker: $(DEMO_STAMP)
 # with `::name` after the path, one test.
 # All tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
-test: lint docs $(DELTA_STAMP)
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not versions and not wheels'
+test: lint docs
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not versions and not wheels and not notebooks'
 else
-test: $(STAMP) $(if $(filter tests tests/ tests/notebooks%,$(TESTS)),$(DELTA_STAMP))
-	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions and not wheels') $(TESTS)
+test: $(STAMP)
+	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions and not wheels and not notebooks') $(TESTS)
 endif
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
@@ -93,6 +93,10 @@ notebooks: $(STAMP) $(DELTA_STAMP)
 # The demo and `groupkafka top` as docs/pictures shows them, from a real run.
 pictures: $(STAMP)
 	@$(BIN)/python -m tools.pictures
+
+# The notebooks from top to bottom, each with queries and most with a broker of its own; their outputs stay as they are.
+test-notebooks: $(STAMP) $(DELTA_STAMP)
+	$(BIN)/python -m pytest -n 2 -m notebooks tests/notebooks
 
 # The development broker and the group's life on Kafka 3.9, 4.1 and the newest that resolves.
 test-versions: $(STAMP)

@@ -79,19 +79,23 @@ def runs_as_checked_in(name: str, python: Path, folder: Path, bootstrap: str = "
         all_have_ended(mark)
 
 
+@pytest.mark.notebooks
 def test_the_quickstart_runs_from_top_to_bottom_with_a_broker_of_its_own(tmp_path: Path) -> None:
     runs_as_checked_in("quickstart", Path(sys.executable), tmp_path)
 
 
+@pytest.mark.notebooks
 def test_the_copy_that_is_killed_half_way_runs_from_top_to_bottom(cluster: Cluster, tmp_path: Path) -> None:
     runs_as_checked_in("exactly_once", Path(sys.executable), tmp_path, cluster.bootstrap_servers)
 
 
+@pytest.mark.notebooks
 def test_the_delta_pipeline_runs_from_top_to_bottom_on_the_spark_of_delta(cluster: Cluster, tmp_path: Path) -> None:
-    assert DELTA_PYTHON.exists(), f"{DELTA_PYTHON} is missing: `make test` installs it, and so does `make .venv-delta/.installed`"
+    assert DELTA_PYTHON.exists(), f"{DELTA_PYTHON} is missing: `make test-notebooks` installs it"
     runs_as_checked_in("delta_pipeline", DELTA_PYTHON, tmp_path, cluster.bootstrap_servers)
 
 
+@pytest.mark.notebooks
 @pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
 def test_nothing_outlives_a_kernel_that_is_killed(tmp_path: Path) -> None:
     notebook = read("quickstart")

@@ -48,9 +48,9 @@ demo: $(DEMO_STAMP)
 broker: $(DEMO_STAMP)
 	@$(BIN)/python -m devtools.broker $(BROKER)
 
-# Without TESTS everything: lint, docs and all tests. `make test TESTS=tests/unit/handoff/test_planner.py` runs a file, a folder or,
-# with `::name` after the path, one test.
-# All tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
+# Without TESTS lint, docs and all tests that have no target of their own below. `make test TESTS=tests/unit/handoff/test_planner.py`
+# runs a file, a folder or, with `::name` after the path, one test.
+# The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: lint docs
 	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not versions and not wheels and not notebooks'
@@ -94,7 +94,7 @@ notebooks: $(STAMP) $(DELTA_STAMP)
 pictures: $(STAMP)
 	@$(BIN)/python -m tools.pictures
 
-# The notebooks from top to bottom, each with queries and most with a broker of its own; their outputs stay as they are.
+# Runs the notebooks, and leaves what is checked in of them as it is.
 test-notebooks: $(STAMP) $(DELTA_STAMP)
 	$(BIN)/python -m pytest -n 2 -m notebooks tests/notebooks
 

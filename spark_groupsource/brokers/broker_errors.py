@@ -91,7 +91,7 @@ REFUSED_LOGIN = "a refused login or certificate"
 
 HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
-        Handling(ENDS, "about 10 s", None, "no answer to the first requests of a start"),
+        Handling(ENDS, "6 to 10 s", None, "no answer to the first requests of a start"),
         Handling("asks again", "2 min, each request", "assignmentTimeout", "no answer to a later one, or any other error"),
         Handling(
             "reads the other partitions",
@@ -123,7 +123,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     MembershipError: (Handling(ENDS, AT_ONCE, None),),
 }
 """For the page: how each of these errors is borne, in one or more cases. An error that passes ends the query when the time of
-its option is over. The first requests of a start are made once (`Cycle.first`, `Topics.cluster_id`)."""
+its option is over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
 
 
 ErrorTable = Mapping[int, type[GroupKafkaError]]

@@ -94,6 +94,7 @@ def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch:
         assert positions()[TopicPartition("waits", 2)] == 10
     finally:
         cycle.stop()
+        node.start()
 
 
 def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back(three: Cluster) -> None:
@@ -113,6 +114,7 @@ def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back(t
         assert a.positions[TopicPartition("begins", 2)] == 10
     finally:
         a.cycle.stop()
+        node.start()
 
 
 def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving() -> None:

@@ -79,7 +79,7 @@ for name, version in unresolved:
     print(f"\\t\\t:: org.apache.kafka#{{name}};{{version}}: not found")
 sys.exit(1 if unresolved else 0)
 """
-MODULES = ("kafka_2.13", "kafka-clients", "kafka-server", "kafka-tools", "kafka-tools-api")
+MODULES = ("kafka_2.13", "kafka-tools", "kafka-tools-api")
 
 
 class FakeIvy:

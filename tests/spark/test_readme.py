@@ -30,9 +30,9 @@ def blocks(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
-def make(target: str) -> str:
+def make(*target: str) -> str:
     """What make would run for a target once everything is installed."""
-    shown = subprocess.run(["make", "-n", target], cwd=ROOT, check=True, capture_output=True, text=True)
+    shown = subprocess.run(["make", "-n", *target], cwd=ROOT, check=True, capture_output=True, text=True)
     return shown.stdout
 
 
@@ -49,6 +49,13 @@ def test_make_test_runs_the_whole_suite() -> None:
     assert "ruff check" in commands
     assert "mypy" in commands
     assert ".venv/bin/python -m pytest" in commands
+
+
+def test_make_test_with_a_test_runs_it_alone() -> None:
+    (one,) = re.findall("TESTS=(.*)", README)
+    name = one.rpartition("::")[2]
+    assert f".venv/bin/python -m pytest  {one}\n" in make("test", f"TESTS={one}")
+    assert f"def {name}(" in (ROOT / one.partition("::")[0]).read_text()
 
 
 def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:

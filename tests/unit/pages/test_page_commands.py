@@ -17,6 +17,9 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/spark/test_demo.py::test_the_demo_hands_over_and_counts_every_record_once",
     ),
     "make test": ("tests/spark/test_readme.py::test_make_test_runs_the_whole_suite",),
+    "make test TESTS=tests/kafka/test_cycle.py::test_a_stream_starts_at_a_time": (
+        "tests/spark/test_readme.py::test_make_test_with_a_test_runs_it_alone",
+    ),
     "pip install '.[cli]'": (
         "tests/spark/test_package.py::test_a_stream_reads_with_either_reader_in_an_empty_environment",
         "tests/spark/test_package.py::test_the_command_line_is_an_extra",

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import re
 import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -29,6 +32,30 @@ from tests.support.fetching import (
     warnings_of,
 )
 from tests.support.producing import numbered
+
+HALF_MEGABYTES = [(None, bytes(MEGABYTE // 2))] * 60
+
+
+@dataclass
+class Begun:
+    """A task that has read the first records of [0, 60), half a megabyte each, and fetches little ahead."""
+
+    topic: str
+    found: list[int]
+    batches: Iterator[pa.RecordBatch]
+
+    def all(self) -> list[int]:
+        """Read the rest; the offsets of everything."""
+        return self.found + [offset for batch in self.batches for offset in batch.column("offset").to_pylist()]
+
+
+@pytest.fixture
+def begun(fail: bool, read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> Begun:
+    name = topic()
+    produce(name, HALF_MEGABYTES, 0)
+    little = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
+    batches = iter(read(FetchRange(name, 0, 0, 60), using(little, fail_on_data_loss=fail)))
+    return Begun(name, next(batches).column("offset").to_pylist(), batches)
 
 
 def test_deleted_records_are_an_error_that_names_them(
@@ -59,32 +86,21 @@ def test_deleted_records_are_a_warning_if_asked_for(
 
 @pytest.mark.parametrize("fail", [True, False])
 def test_records_deleted_while_the_range_is_read(
-    fail: bool,
-    read: Reader,
-    using: MakeSettings,
-    topic: MakeTopic,
-    produce: Produce,
-    admin: AdminClient,
-    caplog: pytest.LogCaptureFixture,
+    fail: bool, begun: Begun, admin: AdminClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, bytes(MEGABYTE // 2))] * 80, 0)
-    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = read(FetchRange(name, 0, 0, 80), using(small_prefetch, fail_on_data_loss=fail))
-    found = next(batches).column("offset").to_pylist()
-    delete_before(admin, name, 75)
+    delete_before(admin, begun.topic, 55)
 
     if fail:
-        with pytest.raises(DataLossError, match=r"\[\d+, 75\)"):
-            list(batches)
+        with pytest.raises(DataLossError, match=r"\[\d+, 55\)"):
+            begun.all()
         return
-    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
-    lost = [offset for offset in range(80) if offset not in found]
+    found = begun.all()
+    lost = [offset for offset in range(60) if offset not in found]
     assert found == sorted(set(found))
-    assert found[-5:] == [75, 76, 77, 78, 79]
+    assert found[-5:] == [55, 56, 57, 58, 59]
     assert lost
-    assert f"[{lost[0]}, 75)" in warnings_of(caplog)
-    assert lost == list(range(lost[0], 75))
+    assert f"[{lost[0]}, 55)" in warnings_of(caplog)
+    assert lost == list(range(lost[0], 55))
 
 
 def test_an_end_beyond_the_log_is_loss(
@@ -169,61 +185,34 @@ def test_a_missing_topic_or_partition_is_loss(
     assert "[3, 9)" in warnings_of(caplog)
 
 
+@pytest.mark.parametrize("fail", [True, False])
 def test_a_topic_deleted_while_it_is_read_is_loss(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+    fail: bool, begun: Begun, admin: AdminClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
-    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch))
-    next(batches)
-    delete_topic(admin, name)
+    delete_topic(admin, begun.topic)
 
-    with pytest.raises(DataLossError, match="does not exist"):
-        list(batches)
-
-
-def test_a_topic_deleted_while_it_is_read_is_a_warning_if_asked_for(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = topic()
-    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
-    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=False))
-    found = next(batches).column("offset").to_pylist()
-    delete_topic(admin, name)
-
-    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    if fail:
+        with pytest.raises(DataLossError, match="does not exist"):
+            begun.all()
+        return
+    found = begun.all()
     assert found == list(range(len(found)))
-    assert f"{name}-0 are lost, offsets [{len(found)}, 60): the topic or the partition does not exist any more" in warnings_of(
-        caplog
-    )
+    lost = f"{begun.topic}-0 are lost, offsets [{len(found)}, 60)"
+    assert f"{lost}: the topic or the partition does not exist any more" in warnings_of(caplog)
 
 
 @pytest.mark.parametrize("fail", [True, False])
 def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(
-    fail: bool,
-    read: Reader,
-    using: MakeSettings,
-    topic: MakeTopic,
-    produce: Produce,
-    admin: AdminClient,
-    cluster: Cluster,
-    caplog: pytest.LogCaptureFixture,
+    fail: bool, begun: Begun, admin: AdminClient, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
-    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=fail))
-    found = next(batches).column("offset").to_pylist()
-    delete_topic(admin, name)
-    cluster.create_topic(name)
+    delete_topic(admin, begun.topic)
+    cluster.create_topic(begun.topic)
 
     if fail:
         with pytest.raises(DataLossError, match=r"\[\d+, 60\)"):
-            list(batches)
+            begun.all()
         return
-    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    found = begun.all()
     assert found == list(range(len(found)))
     assert f"[{len(found)}, 60)" in warnings_of(caplog)
 
@@ -264,35 +253,21 @@ def test_an_end_that_comes_back_is_no_loss(
 
 @pytest.mark.parametrize("fail", [True, False])
 def test_an_end_that_comes_back_while_the_range_is_read_is_no_loss(
-    fail: bool,
-    read: Reader,
-    using: MakeSettings,
-    topic: MakeTopic,
-    produce: Produce,
-    admin: AdminClient,
-    cluster: Cluster,
-    patient: None,
-    caplog: pytest.LogCaptureFixture,
+    patient: None, begun: Begun, admin: AdminClient, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The only way to lower the end of a real log in the middle is another log: its records have other values.
-    name = topic()
-    half_megabytes = [(None, bytes(MEGABYTE // 2))] * 60
-    produce(name, half_megabytes, 0)
-    small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = read(FetchRange(name, 0, 0, 60), using(small_prefetch, fail_on_data_loss=fail))
-    found = next(batches).column("offset").to_pylist()
-    delete_topic(admin, name)
-    cluster.create_topic(name)
+    delete_topic(admin, begun.topic)
+    cluster.create_topic(begun.topic)
 
     def fill_again() -> None:
         producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for _, value in half_megabytes:
-            producer.produce(name, value, partition=0)
+        for _, value in HALF_MEGABYTES:
+            producer.produce(begun.topic, value, partition=0)
         assert producer.flush(30) == 0
 
     later = threading.Timer(4, fill_again)
     later.start()
-    found += [offset for batch in batches for offset in batch.column("offset").to_pylist()]
+    found = begun.all()
     later.join()
 
     assert found == list(range(60))

@@ -6,6 +6,7 @@ in install.log in the folder, and is printed if the installation fails.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -22,6 +23,9 @@ LONG_S = 5.0
 LOOK_EVERY_S = 0.2
 
 WIDTH = 78
+
+BUILD_CONFIG = Path(__file__).resolve().with_name("build.cfg")
+"""PySpark has no wheel, so pip builds one. Most of the time went into compressing jars, which are compressed."""
 
 _STEPS = (
     (re.compile(r"Collecting ([\w.-]+)"), "looking for {}"),
@@ -89,7 +93,8 @@ def _install(folder: Path, requirements: list[str], progress: Progress) -> int:
     if not (folder / "bin" / "python").exists():
         venv.create(folder, with_pip=True)
     command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--progress-bar", "off", *requirements]
-    pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    environment = {"DIST_EXTRA_CONFIG": str(BUILD_CONFIG), **os.environ}
+    pip = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment)
     assert pip.stdout is not None  # noqa: S101 -- it is a pipe
     with open(folder / "install.log", "w", encoding="utf-8") as log:
         for line in pip.stdout:

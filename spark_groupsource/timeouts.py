@@ -52,6 +52,9 @@ STABLE_INTERVAL_S = 0.02
 TRANSACTION_S = 120.0
 """How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""
 
+INIT_TRY_S = 5.0
+"""How long a task of the sink waits for its transactional id before it looks whether the brokers have refused the login."""
+
 ABORT_S = 10.0
 """The same for the end of a transaction that failed: the next try of the task ends it otherwise."""
 

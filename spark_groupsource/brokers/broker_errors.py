@@ -170,12 +170,13 @@ _MEMBER_ADVICE: Mapping[int, str] = {
 }
 """What to check when an error ends a member, where its class does not say enough."""
 
-_ADVICE: Mapping[type[GroupKafkaError], str] = {
+ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
     MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads what the group has, and goes on.",
 }
+"""What to check, by the error of this package."""
 
 
 def _cause(error: KafkaError) -> KafkaError:
@@ -192,7 +193,7 @@ def explain(
     error: KafkaError,
     doing: str,
     table: Mapping[int, type[GroupKafkaError]] = REQUEST_ERRORS,
-    advice_of: Mapping[type[GroupKafkaError], str] = _ADVICE,
+    advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
     missing_acl: Mapping[int, str] = MISSING_ACL,
 ) -> GroupKafkaError:
     """Return this package's error for one of a broker or of librdkafka. Its text says what to check.

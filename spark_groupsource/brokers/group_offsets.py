@@ -7,16 +7,16 @@ ends its process when that one answers that it is no coordinator any more (librd
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.offsets import metadata_of
-from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown
+from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown, GroupKafkaError
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S, GROUP_OFFSETS_TRY_S
@@ -30,6 +30,7 @@ def read_offsets(
     partitions: Iterable[TopicPartition],
     timeout_s: float,
     missing_acl: Mapping[int, str] = MISSING_ACL,
+    advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Return the group's offset of each partition, with its metadata; below 0 if there is none. Sends one request.
 
@@ -39,6 +40,7 @@ def read_offsets(
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
         missing_acl: which ACL is missing, by the code of the refusal.
+        advice_of: what to check, by the error of this package.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
@@ -49,11 +51,12 @@ def read_offsets(
     try:
         answer = consumer.committed(asked, timeout=timeout_s)
     except KafkaException as raised:
-        raise explain(raised.args[0], _reading(group), missing_acl=missing_acl) from None
+        raise explain(raised.args[0], _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
     offsets = {}
     for found in answer:
         if found.error is not None:
-            raise explain(found.error, f"{_reading(group)} ({found.topic}-{found.partition})", missing_acl=missing_acl)
+            where = f"{_reading(group)} ({found.topic}-{found.partition})"
+            raise explain(found.error, where, REQUEST_ERRORS, advice_of, missing_acl)
         offsets[TopicPartition(found.topic, found.partition)] = found.offset, metadata_of(found)
     return offsets
 
@@ -64,6 +67,7 @@ def read_polled(
     partitions: Iterable[TopicPartition],
     timeout_s: float,
     missing_acl: Mapping[int, str] = MISSING_ACL,
+    advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
@@ -72,30 +76,37 @@ def read_polled(
     """
     consumer.poll(0)
     try:
-        return read_offsets(consumer, group, partitions, timeout_s, missing_acl)
+        return read_offsets(consumer, group, partitions, timeout_s, missing_acl, advice_of)
     except BrokerUnavailable:
         event = consumer.poll(0)
         if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
-            raise explain(refused, _reading(group), missing_acl=missing_acl) from None
+            raise explain(refused, _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
         raise
 
 
 class GroupOffsets:
     """The offsets of one group that has no members. To be used by one thread, and closed."""
 
-    def __init__(self, client_settings: Mapping[str, str], group: str, missing_acl: Mapping[int, str] = MISSING_ACL) -> None:
+    def __init__(
+        self,
+        client_settings: Mapping[str, str],
+        group: str,
+        missing_acl: Mapping[int, str] = MISSING_ACL,
+        advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
+    ) -> None:
         """Make the client, which begins to look for the coordinator.
 
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the group.
             missing_acl: which ACL is missing, by the code of a refusal.
+            advice_of: what to check, by the error of this package.
 
         Raises:
             OptionError, AuthenticationFailed: as `make_client` does.
         """
         self._group = group
-        self._missing_acl = missing_acl
+        self._advice: dict[str, Any] = {"advice_of": advice_of, "missing_acl": missing_acl}
         self._reported = LastError()
         settings = {**client_settings, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": "false"}
         self._consumer = make_client(Consumer, settings, self._reported.record, librdkafka_log)
@@ -112,7 +123,7 @@ class GroupOffsets:
             AuthenticationFailed: the brokers refuse the login.
         """
         partitions = [TopicPartition(topic, 0) for topic in topics]
-        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s, self._missing_acl))
+        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s, **self._advice))
         return {partition.topic: kept for partition, kept in found.items() if kept[0] >= 0}
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
@@ -131,10 +142,10 @@ class GroupOffsets:
                     offsets=[KafkaTopicPartition(topic, 0, offset, metadata=metadata)], asynchronous=False
                 )
             except KafkaException as raised:
-                raise explain(raised.args[0], doing, COMMIT_ERRORS, missing_acl=self._missing_acl) from None
+                raise explain(raised.args[0], doing, COMMIT_ERRORS, **self._advice) from None
             for one in written or ():
                 if one.error is not None:
-                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS, missing_acl=self._missing_acl)
+                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS, **self._advice)
 
         self._tried(commit)
 
@@ -151,7 +162,7 @@ class GroupOffsets:
             reason = self._reported.newest(self._consumer)
             if reason is None:
                 raise
-            raise explain(reason, f"asking for the offsets of group {self._group}") from unanswered
+            raise explain(reason, f"asking for the offsets of group {self._group}", **self._advice) from unanswered
 
 
 def _passes(error: Exception) -> bool:

@@ -15,6 +15,8 @@ from spark_groupsource.sink.checksum import ANY_PARTITION
 
 KEY, VALUE, TOPIC, PARTITION, HEADERS = "key", "value", "topic", "partition", "headers"
 
+_PLAIN = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
+
 _TEXT_OR_BYTES = "STRING or BINARY"
 _HEADERS_DDL = "ARRAY<STRUCT<key: STRING, value: BINARY>>"
 _ALLOWED = {KEY: _TEXT_OR_BYTES, VALUE: _TEXT_OR_BYTES, TOPIC: "STRING", PARTITION: "INT", HEADERS: _HEADERS_DDL}
@@ -96,11 +98,17 @@ def rows_of(batch: pa.RecordBatch, topic: str | None) -> pa.RecordBatch:
         keys = by_name[HEADERS].flatten().flatten()[0]
         if keys.null_count:
             raise RecordRefused("A row has a header without a key. Kafka has no such headers: leave it out.")
+        by_name[HEADERS] = _plain_headers(by_name[HEADERS])
     for name in (KEY, VALUE):
         if name in by_name:
             by_name[name] = _plain(by_name[name])
     names = [name for name in _ALLOWED if name in by_name]
     return pa.RecordBatch.from_arrays([by_name[name] for name in names], names=names)
+
+
+def topics_of(rows: pa.RecordBatch) -> tuple[str, ...]:
+    """Return the topics that rows of `rows_of` name; none with the option `topic`."""
+    return tuple(pc.unique(rows.column(TOPIC)).to_pylist()) if TOPIC in rows.schema.names else ()
 
 
 def _topics(column: pa.Array) -> pa.Array:
@@ -122,5 +130,13 @@ def _topics(column: pa.Array) -> pa.Array:
 
 def _plain(column: pa.Array) -> pa.Array:
     """Return a column of texts or bytes whose buffers are offsets and data. A platform may send views or dictionaries."""
-    kinds = (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
-    return column if column.type in kinds else column.cast(pa.large_binary())
+    return column if column.type in _PLAIN else column.cast(pa.large_binary())
+
+
+def _plain_headers(column: pa.Array) -> pa.Array:
+    """Return the headers of the rows as lists whose keys are such texts, and whose values are such bytes."""
+    kind = column.type
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and all(part.type in _PLAIN for part in kind.value_type):
+        return column
+    key, value = kind.value_type
+    return column.cast(pa.list_(pa.struct([(key.name, pa.large_string()), (value.name, pa.large_binary())])))

@@ -38,6 +38,9 @@ class Producer(Protocol):
     def connect(self, timeout_s: float) -> None:
         """Wait for a connection to a broker, as well as that goes: other calls would wait longer for it."""
 
+    def hear(self) -> None:
+        """Note in `errors` what librdkafka has reported so far."""
+
     def init_transactions(self, timeout_s: float) -> None:
         """Take the transactional id: end its open transaction, and fence every earlier producer of it.
 

@@ -102,7 +102,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     ),
     WriterFenced: (Handling(ENDS, AT_ONCE, None),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
-    AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
+    AuthenticationFailed: (Handling("takes the step again once", "10 to 15 s", None, REFUSED_LOGIN),),
     TopicNotFound: (Handling(ENDS, AT_ONCE, None),),
     RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
@@ -145,6 +145,15 @@ SINK_ACL: Mapping[int, str] = {
     ),
 }
 """Which ACL a query that writes is missing, by the code of the refusal."""
+
+TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
+    TopicNotFound: "Create the topic, or check its name.",
+    BrokerUnavailable: (
+        "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier try of the task left "
+        "a transaction open: it ends after kafka.transaction.timeout.ms (15 minutes by default)."
+    ),
+}
+"""What to check if a token cannot be read or committed."""
 
 _CHECK: Mapping[type[GroupKafkaError], str] = {
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this executor and the brokers."

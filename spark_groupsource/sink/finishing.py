@@ -49,9 +49,11 @@ def _finish(tokens: Tokens, batch: int, run: str, tasks: Tasks, accepted: int | 
     before = tokens.of_driver()
     replayed = may_be_a_replay(before, run)
     asked = tasks.empty if replayed else tasks.empty & tasks.retried
-    silent = {number: token for number in sorted(asked) if (token := tokens.of_task(number)) is not None}
-    if replayed:
-        silent |= tokens.of_tasks_from(tasks.number)
+    silent = {}
+    if accepted != batch:
+        silent = tokens.of_tasks(sorted(asked), tasks.topics)
+        if replayed:
+            silent |= tokens.of_tasks_from(tasks.number)
     check_batch(batch, tasks.number, tasks.rows, before, silent, accepted)
     if before is None or before.batch != batch:
         tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, tasks.empty), tasks.topics)

@@ -58,6 +58,10 @@ class NativeProducer(NativeClient):
         """See `Producer`."""
         self._check(self._kafka.init_transactions(self._handle, _ms(timeout_s)))
 
+    def hear(self) -> None:
+        """See `Producer`."""
+        self._kafka.poll(self._handle, 0)
+
     def begin_transaction(self) -> None:
         """See `Producer`."""
         self._check(self._kafka.begin_transaction(self._handle))

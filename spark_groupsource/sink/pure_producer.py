@@ -69,6 +69,10 @@ class PureProducer:
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(self._topic, timeout=timeout_s)
 
+    def hear(self) -> None:
+        """See `Producer`."""
+        self._producer.poll(0)
+
     def init_transactions(self, timeout_s: float) -> None:
         """See `Producer`."""
         self._producer.init_transactions(timeout_s)

@@ -6,19 +6,22 @@ offset of any of them: then all offsets of a group are asked for.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotFound
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.failures import SINK_ACL
+from spark_groupsource.sink.failures import SINK_ACL, TOKEN_ADVICE
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
 from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
+
+log = logging.getLogger(__name__)
 
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
 """What `task_id` ends with. Spark has no million tasks, and other groups may end with a date."""
@@ -45,15 +48,36 @@ class Tokens:
         self._groups: dict[str, GroupOffsets] = {}
         self._of_driver: list[str] = []
 
-    def of_task(self, task: int) -> Token | None:
+    def of_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
+
+        Args:
+            task: The task's number.
+            topics: Topics that an unfinished transaction may have written to, if rows name theirs. A broker that is asked for all
+                offsets of a group passes over one that a transaction commits on a topic for the first time (KAFKA-17507).
 
         Raises:
             TokenUnreadable: Something else committed to its group.
             BrokerError: See `GroupOffsets.read`.
         """
         group = task_id(self._prefix, task)
+        if self._topic is None and topics:
+            self._group(group).read(topics)
         return newest_token(_committed(self._read(group)), group)
+
+    def of_tasks(self, numbers: Iterable[int], topics: Collection[str] = ()) -> dict[int, Token]:
+        """Return what each of these tasks has written last, if anything. One after the other: each needs a client.
+
+        Raises:
+            TokenUnreadable, BrokerError: See `of_task`.
+        """
+        found = {}
+        for number in numbers:
+            token = self.of_task(number, topics)
+            self._close(task_id(self._prefix, number))
+            if token is not None:
+                found[number] = token
+        return found
 
     def of_tasks_from(self, first: int) -> dict[int, Token]:
         """Return what tasks with this number or a higher one have written last.
@@ -64,17 +88,9 @@ class Tokens:
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
-        found = {}
         listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
-        for name in listed:
-            text = name.removeprefix(f"{self._prefix}-")
-            if not _NUMBER.fullmatch(text) or (number := int(text)) < first:
-                continue
-            token = self.of_task(number)
-            if token is not None:
-                found[number] = token
-            self._close(name)
-        return found
+        numbers = [name.removeprefix(f"{self._prefix}-") for name in listed]
+        return self.of_tasks(int(text) for text in numbers if _NUMBER.fullmatch(text) and int(text) >= first)
 
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.
@@ -97,7 +113,15 @@ class Tokens:
             BrokerError, CommitError: See `GroupOffsets.commit`. The last refusal, if no topic takes it.
         """
         refused: NotAuthorized | TopicNotFound | None = None
-        for topic in self._carriers(topics):
+        carriers = self._carriers(topics)
+        if not carriers:
+            log.warning(
+                "%s: no topic can keep the offset of micro-batch %d: the query has written no row yet, and its user may describe "
+                "no topic. Set the option topic, or give the user DESCRIBE on a topic. Otherwise the first micro-batch with rows "
+                "ends with BatchUnknown",
+                *(self._prefix, token.batch),
+            )
+        for topic in carriers:
             try:
                 self._group(self._prefix).commit(topic, token.offset, token.metadata())
             except (NotAuthorized, TopicNotFound) as error:
@@ -116,7 +140,7 @@ class Tokens:
         if group in self._groups:
             self._groups.pop(group).close()
 
-    def _carriers(self, topics: Iterable[str]) -> Iterable[str]:
+    def _carriers(self, topics: Iterable[str]) -> list[str]:
         """Return topics that may carry the driver's token, the best first: it should stay where it is."""
         if self._topic is not None:
             return [self._topic]
@@ -132,7 +156,7 @@ class Tokens:
         return self._groups[group]
 
     def _make(self, group: str) -> GroupOffsets:
-        return GroupOffsets(self._client, group, SINK_ACL)
+        return GroupOffsets(self._client, group, SINK_ACL, TOKEN_ADVICE)
 
     def _all_of(self, group: str) -> Mapping[str, tuple[int, str | None]]:
         # A client of its own each time: it keeps the coordinator that it has found, even when that has moved.

@@ -5,15 +5,16 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
+from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink.columns import rows_of
+from spark_groupsource.sink.columns import rows_of, topics_of
 from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.producers import make_producer
@@ -21,7 +22,7 @@ from spark_groupsource.sink.rules import is_same, may_be_a_replay, written_befor
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens, task_id
-from spark_groupsource.timeouts import ABORT_S, CONNECT_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +67,7 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
     tokens = Tokens(settings.requests, prefix, settings.topic)
     writer = _Writer(settings, attempt, name, producer)
     try:
-        return writer.write(tokens, rows)
+        return writer.write(tokens, topics_of(first), rows)
     except KafkaException as failed:
         raise failure(failed.args[0], writer.doing, producer.errors) from None
     except NotDelivered as failed:
@@ -117,15 +118,16 @@ class _Writer:
         self._id = name
         self._producer = producer
         self._open = False
+        self._refusals = 0
         self.doing = f"beginning to write as {name}"
 
-    def write(self, tokens: Tokens, rows: Iterator[pa.RecordBatch]) -> Report:
-        """Take the transactional id, and write what is not written yet."""
+    def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
+        """Take the transactional id, and write what is not written yet. `topics` are those of the first rows."""
         accepted, batch = self._settings.accept_batch, self._attempt.batch
         self._producer.connect(CONNECT_S)
-        self._retried(self._producer.init_transactions)
+        self._retried(self._producer.init_transactions, INIT_TRY_S)
         # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
-        token = tokens.of_task(self._attempt.task)
+        token = tokens.of_task(self._attempt.task, topics)
         driver = tokens.of_driver() if may_be_a_replay(token, self._attempt.run) else None
         before = written_before(self._id, self._attempt.task, batch, token, driver, accepted)
         return self._written(rows) if before is None else self._compared(before, rows)
@@ -188,13 +190,19 @@ class _Writer:
             )
         return Report(skipped=now.rows, topics=tuple(sorted(self._producer.topics)))
 
-    def _retried(self, step: Callable[[float], None]) -> None:
+    def _retried(self, step: Callable[[float], None], most_s: float = TRANSACTION_S) -> None:
         """Take a step of a transaction again while its outcome is not known: coordinators move, and brokers restart."""
         deadline = Deadline(TRANSACTION_S)
-        for _ in deadline.attempts():
-            try:
-                return step(max(deadline.left, 1.0))
-            except KafkaException as failed:
-                if not failed.args[0].retriable() or deadline.over:
-                    raise
-        return None
+        deadline.retry(lambda: step(min(most_s, max(deadline.left, 1.0))), self._passes)
+
+    def _passes(self, error: Exception) -> bool:
+        if not isinstance(error, KafkaException) or not error.args[0].retriable():
+            return False
+        self._producer.hear()
+        if any(map(is_refused, self._producer.errors.values())):
+            self._refusals += 1
+            if self._refusals > 1:
+                return False
+            # A broker that stops may interrupt a handshake, which looks like a refusal. Only a later one is accepted.
+            self._producer.errors.clear()
+        return True

@@ -36,6 +36,7 @@ ARROW_WRITERS = hasattr(spark, "DataSourceStreamArrowWriter")
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 
 _ROWS_AT_ONCE = 10_000
+_BYTES_AT_ONCE = 16 * 1024 * 1024
 
 _BATCH_ID = "streaming.sql.batchId"
 _QUERY_ID = "sql.streaming.queryId"
@@ -83,13 +84,11 @@ class _Writer(PromptlyAcknowledged):
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Make record batches of the rows of Spark 4.0."""
-        from itertools import islice
-
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
         schema = to_arrow_schema(self._schema)
-        while chunk := list(islice(rows, _ROWS_AT_ONCE)):
+        for chunk in _chunks(rows):
             columns = [[_plain(row[at]) for row in chunk] for at in range(len(schema))]
             arrays = [pa.array(column, type=field.type) for column, field in zip(columns, schema, strict=True)]
             yield pa.RecordBatch.from_arrays(arrays, names=schema.names)
@@ -202,6 +201,19 @@ def _run_of(context: TaskContext) -> str:
     """Return the run of the query, its runId; empty if the platform names the group of its jobs in another way."""
     group = context.getLocalProperty(_RUN_ID) or ""
     return group if _RUN.fullmatch(group) else ""
+
+
+def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
+    """Yield rows that become one record batch: up to 10,000, or until they have 16 MiB of texts and bytes."""
+    chunk, size = [], 0
+    for row in rows:
+        chunk.append(row)
+        size += sum(len(value) for value in row if isinstance(value, str | bytes | bytearray))
+        if len(chunk) == _ROWS_AT_ONCE or size >= _BYTES_AT_ONCE:
+            yield chunk
+            chunk, size = [], 0
+    if chunk:
+        yield chunk
 
 
 def _plain(value: Any) -> Any:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import (
+    AuthenticationFailed,
     BatchUnknown,
     CheckpointBehindSink,
     GroupKafkaError,
@@ -30,10 +35,13 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import producers
 from spark_groupsource.sink.finishing import Tasks, finish
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Attempt, Report, write_at_least_once, write_once
+from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
+from tests.support.secured import Secured
 
 RUN = "00000000-0000-0000-0000-000000000001"
 LATER_RUN = "00000000-0000-0000-0000-000000000002"
@@ -146,6 +154,46 @@ def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:
     assert read_committed(query.cluster, query.topic) == ["a"]
     with pytest.raises(KafkaException):
         dead.commit_transaction(60)
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["the option topic", "the column topic"])
+def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: Cluster, topic: MakeTopic, named: bool) -> None:
+    """It may be the first one on this topic: a broker that is asked for all offsets of the group does not know of it yet."""
+    name = topic()
+    query = Query(cluster, name if named else None)
+    group = f"{query.prefix}-0"
+    earlier = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": group})
+    earlier.init_transactions(60)
+    earlier.begin_transaction()
+    token = Token(0, Written(1, 7), RUN)
+    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
+    position = KafkaTopicPartition(name, 0, token.offset, metadata=token.metadata())
+    earlier.send_offsets_to_transaction([position], outsider.consumer_group_metadata(), 60)
+    outsider.close()
+    ends = threading.Timer(2, lambda: earlier.commit_transaction(60))
+    ends.start()
+    with closing(query.tokens) as tokens:
+        assert tokens.of_task(0, [] if named else [name]) == token
+    ends.join()
+
+
+def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Query) -> None:
+    query.write(0, ["a"], task=3)
+    with closing(query.tokens) as tokens:
+        assert tokens.of_tasks(range(5)).keys() == tokens.of_tasks_from(1).keys() == {3}
+        assert tokens._groups == {}
+
+
+def test_a_wrong_password_is_named_soon(secured: Secured, secured_topic: Callable[[str], str]) -> None:
+    name = secured_topic("open-")
+    options = {**secured.login("SCRAM-SHA-512", "wrong-secret"), "topic": name, "transactionalIdPrefix": "open-billing"}
+    settings = SinkOptions.parse({**options, "kafka.log_level": "0"}, "stream").sink_settings("stream")
+    rows = iter([pa.RecordBatch.from_pydict({"value": ["a"]})])
+    began = time.monotonic()
+    with pytest.raises(AuthenticationFailed) as refused:
+        write_once(settings, "open-billing", Attempt(0, 0, RUN), rows)
+    assert time.monotonic() - began < TRANSACTION_S / 2
+    assert "wrong-secret" not in str(refused.value)
 
 
 def test_a_failing_source_leaves_nothing(query: Query) -> None:

@@ -30,10 +30,10 @@ def _token_is_ignored() -> AbstractContextManager[object]:
 def _read_before_the_id_is_taken() -> AbstractContextManager[object]:
     write = writing._Writer.write
 
-    def early(self: Any, tokens: Any, rows: Any) -> Report:
-        token = tokens.of_task(self._attempt.task)
-        with patch.object(tokens, "of_task", lambda _: token):
-            return write(self, tokens, rows)
+    def early(self: Any, tokens: Any, topics: Any, rows: Any) -> Report:
+        token = tokens.of_task(self._attempt.task, topics)
+        with patch.object(tokens, "of_task", lambda *_: token):
+            return write(self, tokens, topics, rows)
 
     return patch.object(writing._Writer, "write", early)
 
@@ -69,7 +69,7 @@ def _token_after_the_rows() -> AbstractContextManager[object]:
 
 
 def _an_answer_that_is_lost_is_taken_for_a_yes() -> AbstractContextManager[object]:
-    def hopeful(self: Any, step: Any) -> None:
+    def hopeful(self: Any, step: Any, _most_s: float = 0.0) -> None:
         try:
             step(1.0)
         except KafkaException as failed:

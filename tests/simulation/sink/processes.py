@@ -38,6 +38,9 @@ class FakeProducer:
     def connect(self, timeout_s: float) -> None:
         pass
 
+    def hear(self) -> None:
+        pass
+
     def init_transactions(self, timeout_s: float) -> None:  # noqa: ARG002
         self._epoch = cast("int", request(lambda: self._broker.take(self.name)))
 

@@ -48,15 +48,18 @@ demo: $(DEMO_STAMP)
 broker: $(DEMO_STAMP)
 	@$(BIN)/python -m devtools.broker $(BROKER)
 
+# What has a target of its own.
+SUITE := -m 'not versions and not wheels and not notebooks'
+
 # Without TESTS lint, docs and all tests that have no target of their own below. `make test TESTS=tests/unit/handoff/test_planner.py`
 # runs a file, a folder or, with `::name` after the path, one test.
 # The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: lint docs
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m 'not versions and not wheels and not notebooks'
+	$(BIN)/python -m pytest -n 3 --dist loadfile $(SUITE)
 else
 test: $(STAMP)
-	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,-m 'not versions and not wheels and not notebooks') $(TESTS)
+	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,$(SUITE)) $(TESTS)
 endif
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.

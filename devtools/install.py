@@ -25,7 +25,7 @@ LOOK_EVERY_S = 0.2
 WIDTH = 78
 
 BUILD_CONFIG = Path(__file__).resolve().with_name("build.cfg")
-"""PySpark has no wheel, so pip builds one. Most of the time went into compressing jars, which are compressed."""
+"""PySpark has no wheel, so pip builds one. Half of that is compressing jars again, without this."""
 
 _STEPS = (
     (re.compile(r"Collecting ([\w.-]+)"), "looking for {}"),

@@ -102,7 +102,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     ),
     WriterFenced: (Handling(ENDS, AT_ONCE, None),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
-    AuthenticationFailed: (Handling("takes the step again once", "10 to 15 s", None, REFUSED_LOGIN),),
+    AuthenticationFailed: (Handling("takes the step again once", "about 15 s", None, REFUSED_LOGIN),),
     TopicNotFound: (Handling(ENDS, AT_ONCE, None),),
     RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),

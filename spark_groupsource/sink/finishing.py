@@ -53,7 +53,7 @@ def _finish(tokens: Tokens, batch: int, run: str, tasks: Tasks, accepted: int | 
     if accepted != batch:
         silent = tokens.of_tasks(sorted(asked), tasks.topics)
         if replayed:
-            silent |= tokens.of_tasks_from(tasks.number)
+            silent |= tokens.of_tasks_from(tasks.number, tasks.topics)
     check_batch(batch, tasks.number, tasks.rows, before, silent, accepted)
     if before is None or before.batch != batch:
         tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, tasks.empty), tasks.topics)

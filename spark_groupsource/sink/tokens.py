@@ -79,7 +79,7 @@ class Tokens:
                 found[number] = token
         return found
 
-    def of_tasks_from(self, first: int) -> dict[int, Token]:
+    def of_tasks_from(self, first: int, topics: Collection[str] = ()) -> dict[int, Token]:
         """Return what tasks with this number or a higher one have written last.
 
         An earlier try may have had any number of tasks, and only some of them may have written. So all brokers list their
@@ -90,7 +90,7 @@ class Tokens:
         """
         listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
         numbers = [name.removeprefix(f"{self._prefix}-") for name in listed]
-        return self.of_tasks(int(text) for text in numbers if _NUMBER.fullmatch(text) and int(text) >= first)
+        return self.of_tasks((int(text) for text in numbers if _NUMBER.fullmatch(text) and int(text) >= first), topics)
 
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.

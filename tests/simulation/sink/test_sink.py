@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from unittest.mock import patch
 
 import pytest
@@ -82,8 +82,8 @@ def test_the_simulation_notices_that_nobody_asks_for_tasks_without_rows() -> Non
 def test_the_simulation_notices_that_nobody_asks_for_tasks_behind_one_that_has_not_written() -> None:
     everything = FakeTokens.of_tasks_from
 
-    def up_to_the_first_gap(tokens: FakeTokens, first: int) -> dict[int, Token]:
-        found = everything(tokens, first)
+    def up_to_the_first_gap(tokens: FakeTokens, first: int, topics: Collection[str]) -> dict[int, Token]:
+        found = everything(tokens, first, topics)
         return {number: token for number, token in found.items() if all(one in found for one in range(first, number))}
 
     with patch.object(FakeTokens, "of_tasks_from", up_to_the_first_gap):

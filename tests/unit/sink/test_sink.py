@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, KafkaException
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
@@ -32,15 +30,12 @@ from spark_groupsource.errors import (
     TokenUnreadable,
 )
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.patience import Deadline
-from spark_groupsource.sink import writing
 from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
 from spark_groupsource.sink.columns import check_columns, rows_of
 from spark_groupsource.sink.native_producer import NativeProducer
 from spark_groupsource.sink.pure_producer import PureProducer
 from spark_groupsource.sink.rules import NOTHING, after_batch, check_batch, is_same, may_be_a_replay, written_before
 from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, newest_batch_token, newest_token
-from spark_groupsource.spark.sink_writers import _chunks
 
 RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
 ROWS = Written(10, 0xABC)
@@ -380,7 +375,7 @@ class TestColumns:
         )
         assert counted(views) == counted(plain) == counted(views, native=False)
 
-    def test_views_and_dictionaries_in_headers_are_written_as_what_they_hold(self) -> None:
+    def test_views_in_headers_are_written_as_what_they_hold(self) -> None:
         def rows(key: pa.DataType, value: pa.DataType) -> pa.RecordBatch:
             headers = [[{"Key": "k", "value": b"v"}, {"Key": "a key of more than twelve bytes", "value": None}], None, []]
             kind = pa.list_(pa.struct([("Key", key), ("value", value)]))
@@ -388,36 +383,6 @@ class TestColumns:
 
         plain, views = rows(pa.string(), pa.binary()), rows(pa.string_view(), pa.binary_view())
         assert counted(views) == counted(plain) == counted(views, native=False)
-
-
-class TestAStepOfATransaction:
-    @pytest.mark.parametrize("looks", range(1, 8))
-    def test_whose_outcome_stays_unknown_is_an_error_whenever_its_time_is_over(
-        self, monkeypatch: pytest.MonkeyPatch, looks: int
-    ) -> None:
-        """A commit that got no answer must not pass for one that succeeded: its rows would be lost."""
-        seen = itertools.count()
-        clock = partial(Deadline, clock=lambda: 0.0 if next(seen) < looks else 1000.0, sleep=lambda _: None)
-        monkeypatch.setattr(writing, "Deadline", clock)
-        settings = SinkOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, "stream").sink_settings("stream")
-        producer = PureProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "t")
-        writer = writing._Writer(settings, writing.Attempt(0, 0, ""), "q-0", producer)
-
-        def commit(_timeout_s: float) -> None:
-            raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
-
-        with pytest.raises(KafkaException, match="no answer"):
-            writer._retried(commit)
-        producer.close()
-
-
-class TestRowsOfSpark40:
-    def test_become_record_batches_of_so_many_rows_or_so_many_bytes(self) -> None:
-        small = [("k", b"v")] * 25_000
-        assert [len(chunk) for chunk in _chunks(iter(small))] == [10_000, 10_000, 5_000]
-        large = [(None, bytearray(6 * 1024 * 1024))] * 7
-        assert [len(chunk) for chunk in _chunks(iter(large))] == [3, 3, 1]
-        assert list(_chunks(iter([]))) == []
 
 
 class TestOptions:

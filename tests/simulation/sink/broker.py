@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from confluent_kafka import KafkaError, KafkaException
@@ -15,8 +16,8 @@ class Transaction:
     """What an open transaction has so far."""
 
     rows: list[str] = field(default_factory=list)
-    offset: tuple[str, Committed] | None = None
-    """For which group, and what."""
+    offsets: dict[tuple[str, str], Committed] = field(default_factory=dict)
+    """By group and topic."""
 
 
 @dataclass
@@ -32,10 +33,10 @@ class Broker:
 
     def __init__(self) -> None:
         self.ids: dict[str, TransactionalId] = {}
-        self.offsets: dict[str, tuple[int, Committed]] = {}
-        """By group: when it was committed, and what."""
-        self.pending: dict[str, Committed] = {}
-        """Offsets of committed transactions that the group's coordinator has still to read from its log."""
+        self.offsets: dict[tuple[str, str], tuple[int, Committed]] = {}
+        """By group and topic: when it was committed, and what."""
+        self.pending: dict[str, dict[str, Committed]] = {}
+        """Offsets of committed transactions that the group's coordinator has still to read from its log, by group and topic."""
         self.visible: Counter[str] = Counter()
         """How often a reader of committed records finds each row."""
         self.now = 0
@@ -51,9 +52,9 @@ class Broker:
         """Write rows within the transaction."""
         self._transaction(name, epoch).rows.extend(rows)
 
-    def send_offset(self, name: str, epoch: int, group: str, offset: Committed) -> None:
+    def send_offset(self, name: str, epoch: int, group: str, topic: str, offset: Committed) -> None:
         """Commit an offset within the transaction."""
-        self._transaction(name, epoch).offset = (group, offset)
+        self._transaction(name, epoch).offsets[group, topic] = offset
 
     def end(self, name: str, epoch: int, *, commit: bool) -> None:
         """Commit or abort the transaction."""
@@ -61,32 +62,42 @@ class Broker:
         self.ids[name].open = None
         if commit:
             self.visible.update(transaction.rows)
-            if transaction.offset is not None:
-                group, offset = transaction.offset
-                self.pending[group] = offset
+            for (group, topic), offset in transaction.offsets.items():
+                self.pending.setdefault(group, {})[topic] = offset
 
     def settle(self, group: str) -> None:
-        """Let the group's coordinator show the offset of the last committed transaction."""
-        self.commit(group, self.pending.pop(group))
+        """Let the group's coordinator show the offsets of the last committed transaction, all at once."""
+        for topic, offset in self.pending.pop(group).items():
+            self.commit(group, topic, offset)
 
     def time_out(self, name: str) -> None:
         """Abort the open transaction, as its coordinator does after `transaction.timeout.ms`."""
         self.ids[name].open = None
         self.ids[name].epoch += 1
 
-    def commit(self, group: str, offset: Committed) -> None:
+    def commit(self, group: str, topic: str, offset: Committed) -> None:
         """Commit an offset of a group."""
         self.now += 1
-        self.offsets[group] = (self.now, offset)
+        self.offsets[group, topic] = (self.now, offset)
 
-    def is_unstable(self, group: str) -> bool:
-        """Whether a transaction commits an offset for the group that is not visible yet."""
-        still_open = (found.open for found in self.ids.values() if found.open is not None)
-        return group in self.pending or any(one.offset is not None and one.offset[0] == group for one in still_open)
+    def offsets_of(self, group: str, topics: Collection[str] | None) -> dict[str, Committed]:
+        """Return the offsets of a group that are visible, by topic. `None`: on all topics."""
+        found = {topic: kept[1] for (of, topic), kept in self.offsets.items() if of == group}
+        return found if topics is None else {topic: found[topic] for topic in topics if topic in found}
+
+    def is_unstable(self, group: str, topics: Collection[str] | None) -> bool:
+        """Whether a transaction commits an offset for the group on these topics that is not visible yet.
+
+        `None`: on all topics. Then brokers look only at those that the group has an offset of (KAFKA-17507).
+        """
+        asked = self.offsets_of(group, None).keys() if topics is None else topics
+        still_open = (found.open.offsets for found in self.ids.values() if found.open is not None)
+        pending = {(group, topic) for topic in self.pending.get(group, ())}
+        return any((group, topic) in each for topic in asked for each in (pending, *still_open))
 
     def expire(self, until: int) -> None:
         """Forget every offset that was committed until then."""
-        self.offsets = {group: kept for group, kept in self.offsets.items() if kept[0] > until}
+        self.offsets = {place: kept for place, kept in self.offsets.items() if kept[0] > until}
 
     def _transaction(self, name: str, epoch: int) -> Transaction:
         found = self.ids.setdefault(name, TransactionalId())

@@ -12,7 +12,7 @@ from spark_groupsource.errors import WriterFenced
 from spark_groupsource.sink import rules, token, writing
 from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.writing import Report
-from tests.simulation.sink.processes import FakeOffsets, FakeProducer
+from tests.simulation.sink.processes import TOPIC, FakeOffsets, FakeProducer
 
 
 class Fault(NamedTuple):
@@ -61,7 +61,7 @@ def _token_after_the_rows() -> AbstractContextManager[object]:
         self._retried(producer.commit_transaction)
         mark = Token(self._attempt.batch, producer.written, self._attempt.run)
         producer.begin_transaction()
-        self._retried(lambda left: producer.send_offset(self._id, "out", mark.offset, mark.metadata(), left))
+        self._retried(lambda left: producer.send_offset(self._id, TOPIC, mark.offset, mark.metadata(), left))
         self._retried(producer.commit_transaction)
         return Report(producer.written.rows)
 
@@ -77,6 +77,21 @@ def _an_answer_that_is_lost_is_taken_for_a_yes() -> AbstractContextManager[objec
                 raise
 
     return patch.object(writing._Writer, "_retried", hopeful)
+
+
+def _time_that_is_over_is_taken_for_a_yes() -> AbstractContextManager[object]:
+    def impatient(self: Any, step: Any, _most_s: float = 0.0) -> None:
+        deadline = writing.Deadline(writing.TRANSACTION_S)
+        while not deadline.over:
+            try:
+                step(1.0)
+            except KafkaException as failed:
+                if not self._passes(failed):
+                    raise
+            else:
+                return
+
+    return patch.object(writing._Writer, "_retried", impatient)
 
 
 def _fenced_is_taken_for_written() -> AbstractContextManager[object]:
@@ -115,6 +130,7 @@ FAULTS = (
     Fault("offsets of open transactions are not waited for", _offsets_of_open_transactions_are_not_waited_for),
     Fault("the token is committed after the rows", _token_after_the_rows),
     Fault("an answer that is lost is taken for a yes", _an_answer_that_is_lost_is_taken_for_a_yes),
+    Fault("time that is over is taken for a yes", _time_that_is_over_is_taken_for_a_yes),
     Fault("fenced is taken for written", _fenced_is_taken_for_written),
     Fault("the number of the micro-batch before", _the_number_of_the_batch_before),
     Fault("the driver's token is of the next micro-batch", _the_drivers_token_is_of_the_next_batch),

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaError, KafkaException
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import tokens
 from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
 from spark_groupsource.sink.token import Committed, Written
@@ -19,6 +20,9 @@ from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.steps import request
 
 TOPIC = "out"
+"""The option `topic`, where it is set."""
+TOPICS = ("even", "odd")
+"""The topics that rows name in turn, where it is not."""
 
 
 class FakeProducer:
@@ -33,7 +37,7 @@ class FakeProducer:
         """The epoch of the transaction that has ended: asking again gives the same answer."""
         self._rows: list[str] = []
         self.written = Written(0, 0)
-        self.topics = frozenset({TOPIC})
+        self.topics: frozenset[str] = frozenset()
 
     def connect(self, timeout_s: float) -> None:
         pass
@@ -48,8 +52,10 @@ class FakeProducer:
         self._ended = 0
 
     def count(self, rows: pa.RecordBatch) -> None:
-        for value in rows["value"].to_pylist():
-            one = row_hash(TOPIC, ANY_PARTITION, None, value.encode())
+        topics = rows["topic"].to_pylist() if "topic" in rows.schema.names else [TOPIC] * rows.num_rows
+        self.topics |= set(topics)
+        for topic, value in zip(topics, rows["value"].to_pylist(), strict=True):
+            one = row_hash(topic, ANY_PARTITION, None, value.encode())
             self.written = Written(self.written.rows + 1, added(self.written.checksum, one))
             self._rows.append(value)
 
@@ -62,8 +68,7 @@ class FakeProducer:
         pass
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:  # noqa: ARG002
-        assert topic == TOPIC
-        request(lambda: self._broker.send_offset(self.name, self._epoch, group, Committed(offset, metadata)))
+        request(lambda: self._broker.send_offset(self.name, self._epoch, group, topic, Committed(offset, metadata)))
 
     def commit_transaction(self, timeout_s: float) -> None:  # noqa: ARG002
         def commit() -> None:
@@ -87,22 +92,18 @@ class FakeOffsets:
         self._broker = broker
         self._group = group
 
-    def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
-        assert list(topics) == [TOPIC]
-
+    def read(self, topics: Collection[str] | None) -> dict[str, tuple[int, str | None]]:
         def read() -> dict[str, tuple[int, str | None]] | None:
-            if self._waits() and self._broker.is_unstable(self._group):
+            if self._waits() and self._broker.is_unstable(self._group, topics):
                 return None
-            found = self._broker.offsets.get(self._group)
-            return {} if found is None else {TOPIC: (found[1].offset, found[1].metadata)}
+            return dict(self._broker.offsets_of(self._group, topics))
 
         while (answer := _asked(read)) is None:
             pass
         return cast("dict[str, tuple[int, str | None]]", answer)
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
-        assert topic == TOPIC
-        _asked(lambda: self._broker.commit(self._group, Committed(offset, metadata)))
+        _asked(lambda: self._broker.commit(self._group, topic, Committed(offset, metadata)))
 
     def close(self) -> None:
         pass
@@ -113,14 +114,22 @@ class FakeOffsets:
 
 
 class FakeAdmin:
-    """Lists groups."""
+    """Lists groups, topics and all offsets of a group."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
     def groups(self, prefix: str) -> list[str]:
-        found = _asked(lambda: sorted(self._broker.offsets.keys() | self._broker.pending.keys()))
+        found = _asked(lambda: sorted({group for group, _ in self._broker.offsets} | self._broker.pending.keys()))
         return [group for group in cast("list[str]", found) if group.startswith(prefix)]
+
+    def topics(self) -> list[str]:
+        return list(TOPICS)
+
+    def offsets(self, group: str, *, stable: bool) -> dict[TopicPartition, tuple[int, str | None]]:
+        assert stable
+        found = FakeOffsets(self._broker, group).read(None)
+        return {TopicPartition(topic, 0): kept for topic, kept in found.items()}
 
 
 def _asked(effect: Callable[[], object]) -> object:
@@ -151,7 +160,9 @@ class FakeTokens(tokens.Tokens):
         return cast("GroupAdmin", FakeAdmin(Process.here.broker))
 
 
-def record_batches(rows: list[str]) -> Iterator[pa.RecordBatch]:
+def record_batches(rows: list[str], *, name_topics: bool) -> Iterator[pa.RecordBatch]:
     """The rows of a task, in two record batches."""
-    for part in (rows[:1], rows[1:]):
-        yield pa.record_batch({"value": pa.array(part, pa.string())})
+    topics = [TOPICS[at % 2] for at in range(len(rows))]
+    for part in (slice(0, 1), slice(1, None)):
+        batch = pa.record_batch({"value": pa.array(rows[part], pa.string())})
+        yield batch.append_column("topic", pa.array(topics[part], pa.string())) if name_topics else batch

@@ -27,6 +27,8 @@ class Steps(threading.Thread):
         self.done = False
         self.loses = ""
         """What is lost next: a `request`, or the `answer` to one."""
+        self.late_s = 0.0
+        """How much time has passed for it."""
         self.start()
         self._waits.acquire()
 

@@ -45,6 +45,12 @@ def test_every_row_is_there_once_where_nearly_everything_goes_wrong(first: int) 
 
 
 @in_parts
+def test_every_row_is_there_once_where_rows_name_their_topics(first: int) -> None:
+    for seed in seeds(first):
+        assert run(seed, trouble=0.15, name_topics=True) is None
+
+
+@in_parts
 def test_nothing_is_doubled_after_the_tokens_have_expired(first: int) -> None:
     for seed in seeds(first):
         assert run(seed, trouble=0.15, expiry=True) is None
@@ -72,6 +78,16 @@ def test_exhaustive_every_two_troubles_of_one_task() -> None:
     found = list(every_trouble(2, steps=30, tasks=1, batches=1, rows=1))
     assert [one for one in found if one is not None] == []
     assert len(found) > 1000
+
+
+def test_the_simulation_notices_that_brokers_pass_over_an_open_transaction_on_a_new_topic() -> None:
+    of_task = FakeTokens.of_task
+
+    def of_all_topics(tokens: FakeTokens, task: int, topics: Collection[str] = ()) -> Token | None:
+        return of_task(tokens, task)
+
+    with patch.object(FakeTokens, "of_task", of_all_topics):
+        assert any(run(seed, trouble=0.15, name_topics=True) for seed in range(1500))
 
 
 def test_the_simulation_notices_that_nobody_asks_for_tasks_without_rows() -> None:

@@ -23,6 +23,8 @@ PREFIX = "q"
 MOST_FAILURES = 4
 """`spark.task.maxFailures`."""
 SETTLED_AFTER = 4000
+LATE_S = 3600.0
+"""More than any step of the sink may take."""
 
 
 class Violation(AssertionError):
@@ -68,12 +70,15 @@ class World:
         expiry: bool = False,
         uneven: bool = False,
         fewer: bool = False,
+        name_topics: bool = False,
     ) -> None:
         self.random = random.Random(seed)
         self.tasks, self.batches, self.rows = tasks, batches, rows
         self.broker = Broker()
         self.checkpoint = Checkpoint()
-        self.settings = SinkSettings({}, {}, TOPIC, exactly_once=True, prefix=PREFIX)
+        self.name_topics = name_topics
+        """Whether rows name their topics, in turn."""
+        self.settings = SinkSettings({}, {}, None if name_topics else TOPIC, exactly_once=True, prefix=PREFIX)
         self.drivers: list[Driver] = []
         self.orphans: list[Steps] = []
         """Tries that still run, of drivers that are dead or of tasks that are done."""
@@ -127,6 +132,7 @@ class World:
                     yield "speculate", partial(self._try, driver, task)
                     yield "lose a request", partial(setattr, tries[0], "loses", "request")
                     yield "lose an answer", partial(setattr, tries[0], "loses", "answer")
+                    yield "run out of time", partial(self._run_out_of_time, tries[0])
         if len(self.drivers) < (1 if self.differs else 2):
             yield "second driver", self.start
         for orphan in self.orphans:
@@ -153,7 +159,8 @@ class World:
         elif len(driver.done) == self.tasks_of(int(driver.run, 16)):
             rows = sum(one.written + one.skipped for one in driver.done.values())
             empty = frozenset(task for task, one in driver.done.items() if not one.written and not one.skipped)
-            tasks = finishing.Tasks(self.tasks_of(int(driver.run, 16)), rows, (TOPIC,), empty)
+            topics = tuple(sorted({topic for one in driver.done.values() for topic in one.topics}))
+            tasks = finishing.Tasks(self.tasks_of(int(driver.run, 16)), rows, topics, empty)
             work = partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, tasks)
             driver.finishing = self._process(work)
         else:
@@ -208,7 +215,7 @@ class World:
             self.settings,
             PREFIX,
             attempt,
-            record_batches(self.rows_of(driver.batch, task, int(driver.run, 16))),
+            record_batches(self.rows_of(driver.batch, task, int(driver.run, 16)), name_topics=self.name_topics),
         )
         driver.running.setdefault(task, []).append(self._process(work))
 
@@ -225,6 +232,11 @@ class World:
         one.kill()
         driver.running[task].remove(one)
         self._failed(driver, task, Killed())
+
+    def _run_out_of_time(self, one: Steps) -> None:
+        """Lose the next request or its answer, until after all that the process waits for."""
+        one.loses = self.random.choice(["request", "answer"])
+        one.late_s += LATE_S
 
     def _kill_driver(self, driver: Driver) -> None:
         self._end(driver, None)
@@ -350,8 +362,14 @@ def simulated() -> Iterator[None]:
         patches.enter_context(patch.object(writing, "make_producer", make_producer))
         patches.enter_context(patch.object(writing, "Tokens", FakeTokens))
         patches.enter_context(patch.object(finishing, "Tokens", FakeTokens))
-        patches.enter_context(patch.object(writing, "Deadline", partial(Deadline, sleep=lambda _: None)))
+        patches.enter_context(patch.object(writing, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))
         yield
+
+
+def clock() -> float:
+    """The time in the current process, which passes only when something is too late."""
+    process: Steps = Steps.here.steps
+    return process.late_s
 
 
 def every_trouble(most: int, steps: int = 60, **setting: Any) -> Iterator[str | None]:

@@ -91,6 +91,10 @@ CLOSE_AGAIN_AFTER_S = 1.0
 TROUBLE_INTERVAL_S = 30.0
 """How often the same error of the brokers is logged while it lasts."""
 
+LAST_ERROR_KEPT_S = 180.0
+"""For how long an error that a client reported in the background explains requests that nobody answers. A lasting one is reported
+again, after half a minute or more; an older one may be of a broker that was restarting."""
+
 REPEATED_LINE_LOCK_S = 0.1
 """After so long without the lock of the repeated lines a line is written. Its holder may be interrupted by a signal handler."""
 

@@ -10,6 +10,7 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import LastError
+from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 
@@ -30,8 +31,10 @@ def settings_of_a_broker(client_settings: Mapping[str, str]) -> dict[str, str]:
     last_error = LastError()
     admin = make_admin_client(client_settings, last_error)
     try:
-        broker = min(admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers)
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        brokers = admin.list_topics(timeout=REQUEST_TIMEOUT_S).brokers
+        if not brokers:
+            raise BrokerUnavailable("The cluster names no broker, as when its only one has just started. Try again.")
+        resource = ConfigResource(ResourceType.BROKER, str(min(brokers)))
         (answer,) = admin.describe_configs([resource], request_timeout=REQUEST_TIMEOUT_S).values()
         entries = answer.result()
     except KafkaException as failed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -14,7 +15,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
-from spark_groupsource.timeouts import EARLY_TIMEOUT_S
+from spark_groupsource.timeouts import EARLY_TIMEOUT_S, LAST_ERROR_KEPT_S
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -102,21 +103,23 @@ class LastError:
     A refused login, for example, is reported only there. The requests themselves fail with a time-out.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._newest: KafkaError | None = None
+        self._at = 0.0
 
     def record(self, error: KafkaError) -> None:
         """Keep an error. This is librdkafka's error callback.
 
         `_ALL_BROKERS_DOWN` does not replace an earlier error, because the earlier error says more.
         """
-        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._newest is None:
-            self._newest = error
+        if error.code() != KafkaError._ALL_BROKERS_DOWN or self._kept() is None:
+            self._newest, self._at = error, self._clock()
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
-        """Return the last reported error, or `None`."""
+        """Return the last reported error, or `None`. One that was not reported again for long is over."""
         client.poll(0)
-        return self._newest
+        return self._kept()
 
     def reason(self, error: KafkaError, client: AdminClient) -> KafkaError:
         """Return why a request failed: the last reported error if no broker answered the request, else `error` itself."""
@@ -129,6 +132,9 @@ class LastError:
         """
         client.poll(0)
         self._newest = None
+
+    def _kept(self) -> KafkaError | None:
+        return self._newest if self._clock() - self._at < LAST_ERROR_KEPT_S else None
 
 
 def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:

@@ -6,10 +6,10 @@ ends its process when that one answers that it is no coordinator any more (librd
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaException
+from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUEST_ERRORS, explain
@@ -72,16 +72,23 @@ def read_polled(
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
     It is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for this user.
-    The request itself goes on waiting for one.
+    The request itself goes on waiting for one. librdkafka reports this once, perhaps before the request is sent.
     """
-    consumer.poll(0)
+    heard = list(_heard(consumer))
     try:
         return read_offsets(consumer, group, partitions, timeout_s, missing_acl, advice_of)
     except BrokerUnavailable:
-        event = consumer.poll(0)
-        if event is not None and (refused := event.error()) is not None and refused.code() in REQUEST_ERRORS:
-            raise explain(refused, _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
+        for error in (*heard, *_heard(consumer)):
+            if error.code() in REQUEST_ERRORS:
+                raise explain(error, _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
         raise
+
+
+def _heard(consumer: Consumer) -> Iterator[KafkaError]:
+    """Yield the errors that a consumer without partitions has to report."""
+    while (event := consumer.poll(0)) is not None:
+        if (error := event.error()) is not None:
+            yield error
 
 
 class GroupOffsets:

@@ -6,7 +6,6 @@ A client tries to connect again and again while a broker is away, and librdkafka
 from __future__ import annotations
 
 import atexit
-import contextlib
 import copy
 import logging
 import os
@@ -219,9 +218,11 @@ class RepeatFilter(logging.Filter):
         if self._timer is None and left_s is not None:
             self._timer = threading.Timer(left_s, self.write_due)
             self._timer.daemon = True
-            # Near its exit a process starts no threads. Then `end` writes the counts.
-            with contextlib.suppress(RuntimeError):
+            try:
                 self._timer.start()
+            except RuntimeError:
+                # Near its exit a process starts no threads: then `end` writes the counts. If it has too many, a later line tries.
+                self._timer = None
 
     def _write_counts(self, counts: list[Repeated[logging.LogRecord]]) -> None:
         for one in counts:

@@ -17,9 +17,10 @@ from typing import Any, TypeVar
 import confluent_kafka
 import confluent_kafka.cimpl
 
-_OLDEST = 0x02000000
+_OLDEST = 0x02100000
 _BELOW = 0x03000000
-"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI."""
+"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. Between 2.2 and 2.11 one
+at least moves a consumer's position too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
 _OUR_ABI = 6
 """`GS_ABI` of _native.c."""

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import cast
 
 import pyarrow as pa
 from confluent_kafka import Message
 
+from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, column_names
+
+_headers_of = methodcaller("headers")
+"""Of a key that is not UTF-8 confluent-kafka 2.16 returns a broken list **and** sets an error. Python looks at both only where it
+calls through a function in C, as here: elsewhere the process would die of the list."""
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
 """In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
@@ -59,6 +65,18 @@ def _timestamps(times_ms: list[int]) -> pa.Array:
 
 
 def _headers(message: Message) -> list[tuple[str, bytes | None]] | None:
-    """Return the headers in their order, duplicated keys included. If there are none, return None as Spark does."""
+    """Return the headers in their order, duplicated keys included. If there are none, return None as Spark does.
+
+    Raises:
+        SchemaError: A key is not UTF-8, which confluent-kafka cannot say. The native reader replaces what is not.
+    """
+    try:
+        headers = _headers_of(message)
+    except (SystemError, UnicodeDecodeError):
+        raise SchemaError(
+            f"{message.topic()}-{message.partition()}: the record at offset {message.offset()} has a header whose key is not "
+            "UTF-8. The pure reader cannot read such headers, and the native reader can: install the package with its native "
+            "library on the executors, or read without headers."
+        ) from None
     # The type also allows a dict, which only a message to be produced may have.
-    return cast("list[tuple[str, bytes | None]] | None", message.headers() or None)
+    return cast("list[tuple[str, bytes | None]] | None", headers or None)

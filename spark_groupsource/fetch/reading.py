@@ -120,6 +120,8 @@ class _Reading:
         timeout_ms = self._settings.poll_timeout_ms
         if self._partition not in self._consumer.answered:
             self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
+            # The leader had as long for its answer. The records have their own time.
+            self._progress()
         self._assign()
         while self._next < self._end:
             before = self._next
@@ -252,6 +254,7 @@ class _Reading:
             elif not overdue:
                 self._consumer.errors.clear()
         else:
+            self._silences = 0
             if self._leave_out_lost(bounds):
                 self._progress()
                 self._assign()

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import refuse_active
@@ -17,15 +19,19 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
-from spark_groupsource.handoff.losses import Cause, LogState, partition_losses, record_after, refuse, warn
+from spark_groupsource.handoff.losses import Cause, CutDoubts, LogState, partition_losses, record_after, refuse, warn
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.handoff.rules import too_new
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.patience import Deadline, cut_believed_after_s
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 
 @dataclass(frozen=True)
@@ -145,13 +151,16 @@ def _still_true(
 ) -> Mapping[TopicPartition, GroupCommit]:
     """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
-    for _ in Deadline(cut_believed_after_s(options.poll_timeout_ms)).attempts():
+    doubts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
+    while True:
         starts = _of_all(records, logs.starts, options)
         ends = _of_all(records, logs.ends, options)
-        ids = logs.ids({partition.topic for partition in records})
-        found = partition_losses(records, LogState(ids, starts, ends), {})
-        if not any(loss.cause is Cause.CUT for loss in found):
+        ids = _of_all({partition.topic for partition in records}, logs.ids, options)
+        state = LogState(ids, starts, ends)
+        found = partition_losses(records, state, {})
+        if not doubts.about(found, state):
             break
+        time.sleep(RETRY_INTERVAL_S)
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:
         refuse(losses)
@@ -162,20 +171,16 @@ def _still_true(
     return {**commits, **read_on}
 
 
-def _of_all(
-    partitions: Collection[TopicPartition],
-    ask: Callable[[Collection[TopicPartition]], dict[TopicPartition, int]],
-    options: Options,
-) -> dict[TopicPartition, int]:
-    """Return the offsets of all partitions. They are asked for again while a leader does not answer."""
+def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], options: Options) -> dict[K, V]:
+    """Return the answers for all partitions, or topics. They are asked for again while a broker does not answer."""
     for _ in Deadline(options.poll_timeout_ms / 1000).attempts():
-        found = ask(partitions)
-        missing = set(partitions) - found.keys()
+        found = ask(asked)
+        missing = set(asked) - found.keys()
         if not missing:
             return found
     raise BrokerUnavailable(
-        f"The leader of {min(missing)} has not answered for {options.poll_timeout_ms} ms "
-        "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its broker is up and can be reached from the driver."
+        f"No broker has answered for {min(missing, key=str)} for {options.poll_timeout_ms} ms "
+        "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its leader is up and can be reached from the driver."
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.brokers import topics
+from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.fetch import pure_consumer as pure
@@ -205,6 +207,19 @@ def test_a_missing_acl_on_the_group_is_reported_as_such(
         assert type(error) is NotAuthorized
         assert "closed" in str(error)
         assert "READ on the group (kafka.group.id)" in str(error)
+
+
+def test_a_missing_acl_on_the_group_that_is_heard_before_the_request_is_not_forgotten(
+    secured: Secured, secured_topic: MakeTopic
+) -> None:
+    topic = secured_topic("open-")
+    options = Options.parse(reading(topic, secured.login("SCRAM-SHA-256"), kafka_group_id="closed"), "stream")
+    offsets = GroupOffsets(options.client_settings(), "closed")
+    # librdkafka reports it once. It need not have by now: then the request hears it.
+    time.sleep(1.0)
+    with pytest.raises(NotAuthorized, match="READ on the group"):
+        offsets.read([topic])
+    offsets.close()
 
 
 def first_plan(options: Mapping[str, str]) -> object:

@@ -16,11 +16,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from devtools.broker import Cluster
+from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import BATCH_BYTES, BATCH_ROWS, FetchSettings
+from spark_groupsource.sink.native_producer import NativeProducer
 from tests.conftest import MakeTopic, Produce
 from tests.support.fetching import (
     MEGABYTE,
@@ -119,6 +121,24 @@ def test_headers(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: C
     expected = [None if each is None else [{"key": key, "value": value} for key, value in each] for each in all_headers]
     assert [row["headers"] for row in found] == expected
     assert "headers" not in rows(read, what, using())[0]
+
+
+@NATIVE
+def test_a_header_whose_key_is_not_utf_8(using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    name = topic()
+    raw = pa.list_(pa.struct([("key", pa.binary()), ("value", pa.binary())]))
+    headers = pa.array([None, [{"key": b"a\xff", "value": b"1"}]], raw)
+    producer = NativeProducer({"bootstrap.servers": cluster.bootstrap_servers, "queue.buffering.max.kbytes": "1024"}, name)
+    producer.write(pa.record_batch({"value": pa.array([b"v", b"w"]), "headers": headers}))
+    producer.flush()
+    producer.close()
+    what = FetchRange(name, 0, 0, 2)
+
+    found = rows(native.read, what, using(include_headers=True))
+    assert [row["headers"] for row in found] == [None, [{"key": "a\N{REPLACEMENT CHARACTER}", "value": b"1"}]]
+    with pytest.raises(SchemaError, match=rf"{name}-0: the record at offset 1 has a header.*native"):
+        rows(pure.read, what, using(include_headers=True))
+    assert [row["value"] for row in rows(pure.read, what, using())] == [b"v", b"w"]
 
 
 def test_create_time(read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:

@@ -158,6 +158,24 @@ def test_the_filter_of_a_logger_writes_the_count_by_itself(log: logging.Logger) 
     assert shown.lines[1] == "down after 4 ms (repeated 4 times in 0 s)"
 
 
+def test_a_timer_that_could_not_be_started_is_started_by_a_later_line(
+    log: logging.Logger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log.addFilter(RepeatFilter(log.handle, repeats=Repeats(0.3)))
+    log.addHandler(shown := Shown())
+
+    def refused(_: threading.Timer) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Timer, "start", refused)
+        log.error("down")
+        log.error("down")
+    log.error("down")
+    until(lambda: len(shown.lines) == 2, "the count")
+    assert shown.lines[1] == "down (repeated 2 times in 0 s)"
+
+
 def test_a_line_is_checked_once_by_the_filters_of_a_logger_and_of_a_handler(log: logging.Logger) -> None:
     shown = Shown()
     own = RepeatFilter(shown.handle)

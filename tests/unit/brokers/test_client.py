@@ -1,0 +1,30 @@
+"""How long an error of the background explains requests that nobody answers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+from confluent_kafka import KafkaError
+from confluent_kafka.admin import AdminClient
+
+from spark_groupsource.brokers.client import LastError
+from spark_groupsource.timeouts import LAST_ERROR_KEPT_S
+
+CLIENT = cast(AdminClient, SimpleNamespace(poll=lambda _: 0))
+
+
+def test_an_error_that_is_not_reported_again_is_over() -> None:
+    now = 100.0
+    last = LastError(clock=lambda: now)
+    refused, silent = KafkaError(KafkaError._SSL), KafkaError(KafkaError._TIMED_OUT)
+    last.record(refused)
+    now += LAST_ERROR_KEPT_S - 1
+    assert last.reason(silent, CLIENT) is refused
+    last.record(KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert last.newest(CLIENT) is refused, "which says more"
+    now += 1
+    assert last.newest(CLIENT) is None
+    assert last.reason(silent, CLIENT) is silent
+    last.record(down := KafkaError(KafkaError._ALL_BROKERS_DOWN))
+    assert last.newest(CLIENT) is down

@@ -1,0 +1,98 @@
+"""The times of a task that reads a range: which of them begin when."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import KafkaError
+
+from spark_groupsource.errors import BrokerError
+from spark_groupsource.fetch import reading
+from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.bounds import NoAnswer
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.intake import FetchConsumer, Taken
+from spark_groupsource.fetch.lost_ranges import LogBounds
+from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.partition import TopicPartition
+
+RANGE = FetchRange("orders", 0, 0, 10)
+SCHEMA = arrow_schema(False)
+
+
+class Consumer:
+    """Has its records from a certain time on, and nothing before."""
+
+    def __init__(self, clock: SimpleNamespace, there_at_s: float) -> None:
+        self._clock = clock
+        self._there_at_s = there_at_s
+        self.errors: dict[int, KafkaError] = {}
+        self.answered: set[TopicPartition] = set()
+
+    def intake(self, *_: object) -> Consumer:
+        return self
+
+    def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
+        self._clock.s += wait_s
+        return Taken(next_offset, end) if self._clock.s >= self._there_at_s else Taken(None, next_offset)
+
+    def batch(self) -> pa.RecordBatch:
+        return pa.RecordBatch.from_pylist([], SCHEMA)
+
+    def position(self, _: TopicPartition) -> int:
+        return -1001
+
+    def nothing(self, *_: object) -> None:
+        pass
+
+    assign = unassign = forget_fetched = serve = close = nothing
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
+    now = SimpleNamespace(s=0.0)
+
+    def sleep(seconds: float) -> None:
+        now.s += seconds
+
+    monkeypatch.setattr(reading, "time", SimpleNamespace(monotonic=lambda: now.s, sleep=sleep))
+    return now
+
+
+def read(consumer: Consumer, poll_timeout_ms: int) -> list[pa.RecordBatch]:
+    settings = FetchSettings({}, SCHEMA, poll_timeout_ms=poll_timeout_ms)
+    return list(reading._Reading(cast(FetchConsumer, consumer), RANGE, settings).batches())
+
+
+def test_a_leader_that_is_back_just_in_time_has_time_for_the_records(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def back_after_a_while(*_: object) -> LogBounds:
+        clock.s += 2.9
+        return LogBounds(0, 10)
+
+    monkeypatch.setattr(reading, "wait_for_bounds", back_after_a_while)
+    monkeypatch.setattr(reading, "ask_bounds", lambda *_: LogBounds(0, 10))
+    assert len(read(Consumer(clock, there_at_s=5.5), 3000)) == 1
+    with pytest.raises(BrokerError, match="3000 ms"):
+        read(Consumer(clock, there_at_s=float("inf")), 3000)
+
+
+def test_only_two_silences_in_a_row_make_a_refusal_of_an_interrupted_handshake(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumer = Consumer(clock, there_at_s=40.0)
+    answers = iter([False, True, False, True, True, True])
+
+    def ask(*_: object) -> LogBounds:
+        if next(answers, True):
+            return LogBounds(0, 10)
+        consumer.errors[KafkaError._SSL] = KafkaError(KafkaError._SSL, "interrupted")
+        raise NoAnswer(KafkaError(KafkaError._TIMED_OUT))
+
+    monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
+    monkeypatch.setattr(reading, "ask_bounds", ask)
+    assert len(read(consumer, 120_000)) == 1

@@ -9,10 +9,13 @@ from unittest.mock import patch
 from confluent_kafka import KafkaException
 
 from spark_groupsource.errors import WriterFenced
+from spark_groupsource.patience import Deadline
 from spark_groupsource.sink import rules, token, writing
 from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.writing import Report
+from spark_groupsource.timeouts import TRANSACTION_S
 from tests.simulation.sink.processes import TOPIC, FakeOffsets, FakeProducer
+from tests.simulation.sink.steps import clock
 
 
 class Fault(NamedTuple):
@@ -81,7 +84,7 @@ def _an_answer_that_is_lost_is_taken_for_a_yes() -> AbstractContextManager[objec
 
 def _time_that_is_over_is_taken_for_a_yes() -> AbstractContextManager[object]:
     def impatient(self: Any, step: Any, _most_s: float = 0.0) -> None:
-        deadline = writing.Deadline(writing.TRANSACTION_S)
+        deadline = Deadline(TRANSACTION_S, clock=clock)
         while not deadline.over:
             try:
                 step(1.0)

@@ -72,3 +72,9 @@ def request(effect: Callable[[], object]) -> object:
         process.loses = ""
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
     return result
+
+
+def clock() -> float:
+    """Return the time in the current process, which passes only when something is too late."""
+    process: Steps = Steps.here.steps
+    return process.late_s

@@ -17,7 +17,7 @@ from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeTokens, Process, make_producer, record_batches
-from tests.simulation.sink.steps import Killed, Steps
+from tests.simulation.sink.steps import Killed, Steps, clock
 
 PREFIX = "q"
 MOST_FAILURES = 4
@@ -364,12 +364,6 @@ def simulated() -> Iterator[None]:
         patches.enter_context(patch.object(finishing, "Tokens", FakeTokens))
         patches.enter_context(patch.object(writing, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))
         yield
-
-
-def clock() -> float:
-    """The time in the current process, which passes only when something is too late."""
-    process: Steps = Steps.here.steps
-    return process.late_s
 
 
 def every_trouble(most: int, steps: int = 60, **setting: Any) -> Iterator[str | None]:

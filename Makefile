@@ -56,6 +56,7 @@ SUITE := -m 'not versions and not wheels and not notebooks'
 # The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
 test: lint docs
+	@$(BIN)/python -m tests.harness.classes
 	$(BIN)/python -m pytest -n 3 --dist loadfile $(SUITE)
 else
 test: $(STAMP)

@@ -31,6 +31,11 @@ START_LIMIT_S = 120.0
 STOP_LIMIT_S = 60.0
 
 
+def shared_classes(archive: Path) -> list[str]:
+    """Return the JVM's options for an archive of classes, if there is one. It does without one of other jars, and is silent."""
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=off"] if archive.exists() else []
+
+
 class Node:
     """A broker that is also a controller. Not to be used by two threads at once."""
 
@@ -95,7 +100,8 @@ class Node:
             return
         self._forget()
         self._pid = 0
-        command = [self._java, "-Xms128m", "-Xmx512m", *JVM_OPTIONS, *_LOG_OPTIONS, *self._jvm_options]
+        command = [self._java, "-Xms128m", "-Xmx512m", *JVM_OPTIONS, *_LOG_OPTIONS, *shared_classes(self._jars.classes)]
+        command += self._jvm_options
         command += ["-cp", self._jars.classpath, "kafka.Kafka", str(self._folder / "server.properties")]
         remove = str(self._folder) if self._temporary else "-"
         with open(self.log, "ab") as log:

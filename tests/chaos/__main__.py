@@ -21,7 +21,7 @@ from tests.chaos.cases import CASES
 from tests.chaos.lanes import Lane, Result, jobs
 from tests.chaos.report import as_json, line, markdown, print_table
 from tests.chaos.ways import Way
-from tests.harness.classes import share_classes
+from tests.harness.classes import make_archives, share_spark_classes
 from tests.support.processes import CAN_LOOK
 
 
@@ -54,7 +54,8 @@ def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, kee
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="groupkafka-chaos-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        share_classes(folder / "classes", output, console.print)
+        make_archives(console.print)
+        share_spark_classes()
         queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds, [Way(way) for way in ways])
         lock = threading.Lock()
 

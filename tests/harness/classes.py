@@ -1,53 +1,94 @@
-"""An archive of the classes that a warm Spark has loaded (JDK's class data sharing): the next ones start in half the time.
+"""Archives of the classes that a broker and a warm Spark have loaded (class data sharing): later ones start in half the time.
 
-As a command, `python -m tests.harness.classes FOLDER ARCHIVE`, it makes one: a Spark starts, warms up and ends.
+`python -m tests.harness.classes` makes them, unless there are some of this Java and these jars. A JVM that is started with other
+ones does without.
 """
 
 from __future__ import annotations
 
-import hashlib
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyspark
+from confluent_kafka import Consumer, Producer
 
+from devtools.broker import Cluster
+from devtools.broker.ivy import Progress
+from devtools.broker.jars import kafka_jars
 from devtools.broker.java import find_java
+from devtools.broker.node import shared_classes
 
 LIMIT_S = 600.0
 OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark takes options of its JVM."""
 
+BUILD = Path(__file__).parents[2] / "build"
+OF_SPARK = BUILD / "spark-classes.jsa"
 
-def share_classes(folder: Path, cache: Path, progress: Callable[[str], object]) -> None:
-    """Make every Spark that is started from now on use the archive in `cache`; create it there first if needed."""
+
+def make_archives(progress: Progress) -> None:
+    """Make the archives that are missing, or that are of another Java or other jars: half a minute each."""
+    BUILD.mkdir(exist_ok=True)
+    jars = kafka_jars(find_java(), None, progress)
+    _make(jars.classes, jars.folder, _run_broker, progress)
+    _make(OF_SPARK, Path(pyspark.__file__).parent / "jars", _run_spark, progress)
+
+
+def share_spark_classes() -> None:
+    """Make every Spark that is started from now on use the archive, if there is one. Brokers do so by themselves."""
+    os.environ[OPTIONS] = " ".join(shared_classes(OF_SPARK))
+
+
+def _make(archive: Path, jars: Path, run: Callable[[Path], None], progress: Progress) -> None:
     version = subprocess.run([find_java(), "-version"], check=True, capture_output=True, text=True).stderr
-    jars = Path(pyspark.__file__).parent / "jars"
-    # The JVM itself refuses an archive of other jars or of another Java; this deletes one that is useless.
-    identity = hashlib.sha256(f"{version} {pyspark.__version__} {jars}".encode()).hexdigest()[:16]
-    archive = cache / f"chaos-classes-{identity}.jsa"
-    if not archive.exists():
-        progress("writing an archive of Spark's classes, once: it makes every later start two or three times as fast")
-        partial = archive.with_suffix(".partial")
-        with (cache / "chaos-classes.log").open("wb") as log:
-            argv = [sys.executable, "-m", "tests.harness.classes", str(folder), str(partial)]
-            subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, timeout=LIMIT_S)
-        partial.rename(archive)
-    os.environ[OPTIONS] = f"-XX:SharedArchiveFile={archive}"
+    identity = "\n".join([version, *sorted(f"{jar} {jar.stat().st_size}" for jar in jars.glob("*.jar"))])
+    note = archive.with_suffix(".txt")
+    if archive.exists() and note.exists() and note.read_text(encoding="utf-8") == identity:
+        return
+    progress(f"writing {archive.name}, once: later starts take half the time")
+    archive.unlink(missing_ok=True)
+    partial = archive.with_suffix(f".{os.getpid()}")
+    run(partial)
+    note.write_text(identity, encoding="utf-8")
+    partial.rename(archive)
 
 
-def main() -> None:
-    """Create the archive: the JVM writes it when it ends."""
+def _run_broker(archive: Path) -> None:
+    """Run a broker for a transaction and a member of a group. It writes the archive when it ends."""
+    options = (f"-XX:ArchiveClassesAtExit={archive}",)
+    with tempfile.TemporaryDirectory() as data, Cluster(data_dir=data, jvm_options=options) as cluster:
+        cluster.create_topic("classes")
+        client = {"bootstrap.servers": cluster.bootstrap_servers}
+        consumer = Consumer({**client, "group.id": "classes", "auto.offset.reset": "earliest"})
+        consumer.subscribe(["classes"])
+        producer = Producer({**client, "transactional.id": "classes"})
+        producer.init_transactions()
+        producer.begin_transaction()
+        producer.produce("classes", "value")
+        producer.commit_transaction()
+        assert consumer.poll(LIMIT_S) is not None
+        consumer.close()
+
+
+def _run_spark(archive: Path) -> None:
+    """Run a Spark, in a process of its own, until it is warm. It writes the archive when it ends."""
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder, (BUILD / "spark-classes.log").open("wb") as log:
+        argv = [sys.executable, "-m", "tests.harness.classes", folder, str(archive)]
+        subprocess.run(argv, check=True, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=BUILD.parent, timeout=LIMIT_S)
+
+
+def _warm_up(folder: Path, archive: Path) -> None:
     from devtools.demo.query import session
     from tests.harness.driver import MASTER
     from tests.harness.warm_up import warm_up
 
-    folder, archive = Path(sys.argv[1]), Path(sys.argv[2]).absolute()
     os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
-    (folder / "tmp").mkdir(parents=True)
+    (folder / "tmp").mkdir()
     spark = session("classes", folder, MASTER)
     warm_up(spark, folder)
     gateway: Any = spark.sparkContext._gateway
@@ -58,4 +99,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        _warm_up(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        make_archives(print)

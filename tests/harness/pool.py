@@ -20,6 +20,9 @@ START_LIMIT_S = 400.0
 PATIENCE_S = 180.0
 """After this time something is stuck. How long a stall may be is up to the verdict."""
 
+MOST_STARTS = 3
+"""How many starts may fail in a row: Spark gives up on a Python process that has not connected within 10 s."""
+
 TERMINATE_LIMIT_S = 30.0
 
 STARTING = threading.Semaphore(2)
@@ -190,13 +193,19 @@ class Pool:
         return len(self._idle) >= count
 
     def _make(self) -> None:
-        try:
-            while not self._closing.wait(0.1):
-                if len(self._idle) < self._wanted:
-                    with STARTING:
-                        self._make_one()
-        except Exception as error:  # noqa: BLE001 -- whoever waits for a driver has to know
-            self._failure = error
+        failed = 0
+        while failed < MOST_STARTS and not self._closing.wait(0.1):
+            if len(self._idle) >= self._wanted:
+                continue
+            try:
+                with STARTING:
+                    self._make_one()
+            except Exception as error:  # noqa: BLE001 -- whoever waits for a driver has to know
+                failed += 1
+                if failed == MOST_STARTS:
+                    self._failure = error
+            else:
+                failed = 0
 
     def _make_one(self) -> None:
         name = f"{self._lane}{next(self._numbers)}"

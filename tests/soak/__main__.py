@@ -23,7 +23,7 @@ import click
 from rich.console import Console
 
 from benchmarks.environment import environment
-from tests.harness.classes import share_classes
+from tests.harness.classes import make_archives, share_spark_classes
 from tests.soak.probe import PROBE
 from tests.soak.report import failures, judge, markdown, plot
 from tests.soak.run import Result, play
@@ -60,7 +60,8 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="groupkafka-soak-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
-        share_classes(folder / "classes", output, console.print)
+        make_archives(console.print)
+        share_spark_classes()
         source = PROBE if probe else SOURCE
         result = play(plan, folder, source, lambda line: console.print(line, markup=False), into_topics=into_topics)
         wrong = _write(result, folder, output)

@@ -13,8 +13,10 @@ def until(condition: Callable[[], object], what: str, timeout_s: float = GENEROU
     """Wait until `condition` is true, and return the seconds it took; fail with `what` at the time limit."""
     begin = time.monotonic()
     while not condition():
-        assert time.monotonic() - begin < timeout_s, f"still waiting after {timeout_s} s: {what}"
-        time.sleep(0.02)
+        passed = time.monotonic() - begin
+        assert passed < timeout_s, f"still waiting after {timeout_s} s: {what}"
+        # The longer it takes, the less often it looks: a look may be as dear as all progress of a query.
+        time.sleep(min(0.02 + passed / 20, 0.2))
     return time.monotonic() - begin
 
 

@@ -107,6 +107,7 @@ class LastError:
         self._clock = clock
         self._newest: KafkaError | None = None
         self._at = 0.0
+        self._polled_at = clock()
 
     def record(self, error: KafkaError) -> None:
         """Keep an error. This is librdkafka's error callback.
@@ -118,7 +119,7 @@ class LastError:
 
     def newest(self, client: AdminClient | Consumer) -> KafkaError | None:
         """Return the last reported error, or `None`. One that was not reported again for long is over."""
-        client.poll(0)
+        self._poll(client)
         return self._kept()
 
     def reason(self, error: KafkaError, client: AdminClient) -> KafkaError:
@@ -130,8 +131,16 @@ class LastError:
 
         librdkafka repeats a lasting error only after half a minute or more, so an error that is cleared too early is lost.
         """
-        client.poll(0)
+        self._poll(client)
         self._newest = None
+
+    def _poll(self, client: AdminClient | Consumer) -> None:
+        """Hear what the client has to report. Nobody knows how old that is if it was not asked for long."""
+        unheard_s = self._clock() - self._polled_at
+        client.poll(0)
+        self._polled_at = self._clock()
+        if unheard_s >= LAST_ERROR_KEPT_S:
+            self._newest = None
 
     def _kept(self) -> KafkaError | None:
         return self._newest if self._clock() - self._at < LAST_ERROR_KEPT_S else None

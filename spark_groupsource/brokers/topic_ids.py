@@ -53,6 +53,8 @@ class TopicIds:
             NotAuthorized, AuthenticationFailed: at once.
         """
         ids = self._ask(expected)
+        # What is not true any more has to be said as often again, should it come back.
+        self._believed = frozenset(known for known in self._believed if ids.get(known[0], known[1]) == known[1])
         for _ in range(BELIEVE_AFTER):
             if _changes(expected, ids) <= self._believed:
                 return ids

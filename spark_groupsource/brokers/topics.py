@@ -216,6 +216,13 @@ class Topics:
         brief = self._all_answered and all(now - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
+        overdue = [one for one, since in self._unknown_since.items() if one not in known and now - since > self._patience_s]
+        if overdue:
+            # Perhaps nobody has asked since then, as with a trigger of an hour, and the leader has moved in between: librdkafka
+            # knows the new one only now, since `_offsets` looked it up.
+            asked_again = set(partitions).intersection(overdue)
+            known |= self._offsets(dict.fromkeys(asked_again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+            now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }

@@ -66,12 +66,13 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
     State.NEW: frozenset(),
     State.JOINING: frozenset({State.NEW, State.MEMBER, State.JOINING}),
     State.MEMBER: frozenset({State.JOINING, State.MEMBER, State.DRAINING}),
-    State.DRAINING: frozenset({State.MEMBER}),
+    State.DRAINING: frozenset({State.JOINING, State.MEMBER}),
     State.LEAVING: frozenset({State.NEW, State.JOINING, State.MEMBER, State.DRAINING}),
     State.LEFT: frozenset({State.LEAVING}),
     State.FAILED: frozenset({State.LEAVING}),
 }
-"""The states that each state may follow. A member that loses its partitions goes from MEMBER back to JOINING."""
+"""The states that each state may follow. A member that loses partitions goes from MEMBER back to JOINING. It may keep others, as
+of topics that still exist, and have to release them while it rejoins."""
 
 
 class RecordKeeper(Protocol):

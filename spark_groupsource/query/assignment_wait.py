@@ -37,11 +37,13 @@ class AssignmentWait:
         self._is_first = True
         self._seen = Assignment()
         self._seen_at = clock()
+        self._had_any = False
 
     def note(self, assignment: Assignment) -> None:
         """Note since when the assignment has been what it is."""
         if assignment != self._seen:
             self._seen, self._seen_at = assignment, self._clock()
+        self._had_any |= bool(assignment.partitions)
 
     def await_partitions(self, joined: Joined, stream: Stream, *, topics_exist: Callable[[], bool]) -> None:
         """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
@@ -86,8 +88,22 @@ class AssignmentWait:
             target: the partitions that the run is to read.
         """
         self.note(assignment)
-        if not assignment.partitions or set(read) >= set(target):
+        if set(read) >= set(target):
             return True
+        if not assignment.partitions:
+            # A member that rejoins has nothing for a moment.
+            return not self._had_any or self._lost_all()
         if (assignment.partitions - assignment.draining).intersection(target) - set(read):
             return False
         return self._clock() - self._seen_at >= QUIET_S
+
+    def _lost_all(self) -> bool:
+        """Return whether this run has had no partition for so long that the group will give it none; say so."""
+        if self._clock() - self._seen_at < REBALANCE_S:
+            return False
+        log.warning(
+            "group %s has taken all partitions from this run, which ends now: what it has not read is for their new owners, "
+            "or for its next run",
+            self._options.group_id,
+        )
+        return True

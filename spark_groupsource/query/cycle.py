@@ -101,8 +101,9 @@ class Cycle:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
+        topics = self._topics.without_patience()  # here it is assignmentTimeout
         for _ in self._deadline().attempts():
-            ends = self._topics.ends(partitions)
+            ends = topics.ends(partitions)
             if len(ends) == len(partitions):
                 break
         else:

@@ -11,7 +11,14 @@ from types import MappingProxyType
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import AssignmentTimeout, GroupKafkaError, MemberFenced, OptionError, TopicNotFound
+from spark_groupsource.errors import (
+    AssignmentTimeout,
+    BrokerUnavailable,
+    GroupKafkaError,
+    MemberFenced,
+    OptionError,
+    TopicNotFound,
+)
 from spark_groupsource.group.adoption import look_up
 from spark_groupsource.group.fenced_commits import FencedCommits, fetch_commits
 from spark_groupsource.group.group_reader import GroupReader
@@ -304,7 +311,16 @@ class Joining:
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble
+        owned = member.assignment.partitions
         member.close()
+        if owned:
+            raise BrokerUnavailable(
+                f"The group {self._options.group_id} gave this driver {listed(sorted(owned), 20)}, and within "
+                f"{self._options.assignment_timeout_ms} ms (assignmentTimeout) no broker said where to read "
+                + ("it" if len(owned) == 1 else "them")
+                + (f"; {explain(trouble, 'the Kafka client says')}" if trouble is not None else ".")
+                + " Nothing was read. Check that the partitions' leaders and the group's coordinator are up."
+            )
         raise AssignmentTimeout(
             f"The group {self._options.group_id} gave this driver no assignment within "
             f"{self._options.assignment_timeout_ms} ms (assignmentTimeout)"

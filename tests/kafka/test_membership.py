@@ -246,3 +246,5 @@ def test_eager_assignors_share_the_partitions_too(topic: MakeTopic, cluster: Clu
 def test_every_state_can_be_reached_and_only_the_first_has_no_predecessor() -> None:
     assert set(PREDECESSORS) == set(State)
     assert [state for state, before in PREDECESSORS.items() if not before] == [State.NEW]
+    # A topic is deleted, and the group is balanced anew: its partitions are lost, and others are to be released.
+    assert PREDECESSORS[State.DRAINING] == {State.MEMBER, State.JOINING}

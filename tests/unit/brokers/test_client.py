@@ -28,3 +28,21 @@ def test_an_error_that_is_not_reported_again_is_over() -> None:
     assert last.reason(silent, CLIENT) is silent
     last.record(down := KafkaError(KafkaError._ALL_BROKERS_DOWN))
     assert last.newest(CLIENT) is down
+
+
+def test_what_waited_in_a_client_that_nobody_asked_for_long_is_of_no_known_time() -> None:
+    now = 100.0
+    last = LastError(clock=lambda: now)
+    waiting = [KafkaError(KafkaError._AUTHENTICATION)]
+
+    def poll(_: float) -> int:
+        while waiting:
+            last.record(waiting.pop())
+        return 0
+
+    client = cast(AdminClient, SimpleNamespace(poll=poll))
+    now += LAST_ERROR_KEPT_S
+    assert last.newest(client) is None
+    waiting.append(again := KafkaError(KafkaError._AUTHENTICATION))
+    now += 30
+    assert last.newest(client) is again

@@ -72,3 +72,10 @@ def test_what_is_believed_is_replaced_and_never_edited() -> None:
     broker.ids.now({"orders": WAS})
     assert before == frozenset()
     assert broker.ids._believed == {("orders", IS)}
+
+
+def test_a_change_that_was_undone_is_doubted_again() -> None:
+    broker = Broker(*[{"orders": None}] * (1 + BELIEVE_AFTER), {"orders": WAS}, {"orders": None}, {"orders": WAS})
+    assert broker.ids.now({"orders": WAS}) == {"orders": None}
+    assert broker.ids.now({"orders": WAS}) == {"orders": WAS}
+    assert broker.ids.now({"orders": WAS}) == {"orders": WAS}, "one broker was late"

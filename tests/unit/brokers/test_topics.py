@@ -40,3 +40,19 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
         topics.ends([PLANNED])
     now = 500.0
     assert start([ADOPTED]) == {}  # the ledger has the patience for adoptions
+
+
+def test_a_leader_is_asked_once_more_before_its_silence_ends_the_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    options = parse()
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
+    answers = iter([{}, {}, {PLANNED: 7}, {}, {}, {}])
+    monkeypatch.setattr(Topics, "_offsets", lambda *_: dict(next(answers)))
+    assert topics.ends([PLANNED]) == {}
+    now = 3600.0  # the next trigger
+    assert topics.ends([PLANNED]) == {PLANNED: 7}
+    now = 7200.0
+    assert topics.ends([PLANNED]) == {}
+    now = 10800.0
+    with pytest.raises(BrokerUnavailable, match="for 3600 s"):
+        topics.ends([PLANNED])

@@ -7,7 +7,7 @@ import pytest
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.assignment_wait import AssignmentWait
-from spark_groupsource.timeouts import QUIET_S
+from spark_groupsource.timeouts import QUIET_S, REBALANCE_S
 from tests.support.options import parse
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -33,6 +33,17 @@ def test_a_run_that_has_read_its_whole_target_ends_at_once(run: Run) -> None:
 
 def test_a_run_that_has_nothing_ends_at_once(run: Run) -> None:
     assert run.may_end(Assignment(), (), BOTH)
+
+
+def test_a_run_that_has_lost_everything_waits_until_it_has_rejoined(run: Run, caplog: pytest.LogCaptureFixture) -> None:
+    assert not run.may_end(Assignment(BOTH), {ONE}, BOTH)
+    run.now += 100.0
+    assert not run.may_end(Assignment(), (), BOTH)
+    run.now += REBALANCE_S - 1
+    assert not run.may_end(Assignment(), (), BOTH)
+    run.now += 1
+    assert run.may_end(Assignment(), (), BOTH)
+    assert "has taken all partitions from this run" in caplog.text
 
 
 def test_a_run_waits_for_a_partition_that_it_has_and_cannot_read_yet(run: Run) -> None:

@@ -2,26 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.cycle import Cycle
 from tests.support.options import parse
 
 READABLE, WITHOUT_LEADER = TopicPartition("orders", 0), TopicPartition("orders", 2)
+ID = "a" * 22
+
+OPTIONS = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
 
 
 def test_partitions_without_a_leader_are_left_out_with_a_warning(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
-    monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": "a" * 22})
+    monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
     monkeypatch.setattr(Topics, "ends", lambda *_: {READABLE: 10})
-    cycle = Cycle(parse(**{"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms"}))
+    cycle = Cycle(parse(**OPTIONS))
 
     cycle.fix_target()
 
     assert "this run does not read 1 partitions, whose leader did not answer within assignmentTimeout: orders-2." in caplog.text
     assert cycle._watch.target is not None
     assert cycle._watch.target.ends == {READABLE: 10}
+
+
+def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither while the target is fixed, nor at a plan, in which its silence is longer than the patience already."""
+
+    def without_leader(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+        return dict.fromkeys(specs.keys() - {WITHOUT_LEADER}, 10)
+
+    monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
+    monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
+    monkeypatch.setattr(Topics, "_offsets", without_leader)
+    cycle = Cycle(parse(**OPTIONS))
+    cycle.fix_target()
+    records = dict.fromkeys([READABLE, WITHOUT_LEADER], CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=ID))
+    for _ in Deadline(0.5).attempts():
+        assert cycle._watch._logs(records, (), again=False).ends == {READABLE: 10}

@@ -19,8 +19,8 @@ import confluent_kafka.cimpl
 
 _OLDEST = 0x02100000
 _BELOW = 0x03000000
-"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. Between 2.2 and 2.11 one
-at least moves a consumer's position too far at the end of a partition (librdkafka #4844), which would lose a record."""
+"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
+2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
 _OUR_ABI = 6
 """`GS_ABI` of _native.c."""

@@ -72,7 +72,8 @@ def read_polled(
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
     It is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for this user.
-    The request itself goes on waiting for one. librdkafka reports this once, perhaps before the request is sent.
+    The request itself goes on waiting for one. librdkafka reports it only once, and may do so before the request
+    is sent.
     """
     heard = list(_heard(consumer))
     try:

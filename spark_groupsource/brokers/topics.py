@@ -218,8 +218,7 @@ class Topics:
         now = self._clock()
         overdue = [one for one, since in self._unknown_since.items() if one not in known and now - since > self._patience_s]
         if overdue:
-            # Perhaps nobody has asked since then, as with a trigger of an hour, and the leader has moved in between: librdkafka
-            # knows the new one only now, since `_offsets` looked it up.
+            # With a long trigger the leader may have moved since the last question. `_offsets` has just looked up the new one.
             asked_again = set(partitions).intersection(overdue)
             known |= self._offsets(dict.fromkeys(asked_again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
             now = self._clock()

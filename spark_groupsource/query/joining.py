@@ -311,21 +311,20 @@ class Joining:
                 if member.call(ledger.ready):
                     return
         trouble = member.last_trouble
+        said = "." if trouble is None else f"; {explain(trouble, 'the Kafka client says')}"
         owned = member.assignment.partitions
         member.close()
         if owned:
             raise BrokerUnavailable(
                 f"The group {self._options.group_id} gave this driver {listed(sorted(owned), 20)}, and within "
                 f"{self._options.assignment_timeout_ms} ms (assignmentTimeout) no broker said where to read "
-                + ("it" if len(owned) == 1 else "them")
-                + (f"; {explain(trouble, 'the Kafka client says')}" if trouble is not None else ".")
-                + " Nothing was read. Check that the partitions' leaders and the group's coordinator are up."
+                f"{'it' if len(owned) == 1 else 'them'}{said} Nothing was read. "
+                "Check that the partitions' leaders and the group's coordinator are up."
             )
         raise AssignmentTimeout(
             f"The group {self._options.group_id} gave this driver no assignment within "
-            f"{self._options.assignment_timeout_ms} ms (assignmentTimeout)"
-            + (f"; {explain(trouble, 'the Kafka client says')}" if trouble is not None else ".")
-            + " Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
+            f"{self._options.assignment_timeout_ms} ms (assignmentTimeout){said} "
+            "Nothing was read. Another member may delay the rebalance until its session or max.poll.interval.ms times out. "
             f"`groupkafka describe --group {self._options.group_id}` shows the members."
         )
 

@@ -8,7 +8,6 @@ from typing import cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch import bounds
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
@@ -36,17 +35,6 @@ class Leaders:
         if not self.reachable:
             raise KafkaException(KafkaError(KafkaError._TRANSPORT))
         self.end = self.end_after_look_up
-
-
-@pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    now = SimpleNamespace(s=0.0)
-
-    def sleep(seconds: float) -> None:
-        now.s += seconds
-
-    monkeypatch.setattr(bounds, "time", SimpleNamespace(monotonic=lambda: now.s, sleep=sleep))
-    return now
 
 
 def ask(leaders: Leaders, end: int) -> LogBounds | None:

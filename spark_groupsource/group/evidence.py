@@ -161,21 +161,22 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
 
     def take(self) -> bool:
-        """Take the answer, or the error, if it has come. Return whether it has."""
+        """Take the answer, or the error, if it has come. Return whether it says how things are now."""
         try:
             answer = self._answers.get_nowait()
         except Empty:
             return False
         outdated, self._outdated = self._outdated, False
         self._asked, self._heard = None, self._heard or not outdated
+        learned = not isinstance(answer, GroupKafkaError) and not outdated
         if isinstance(answer, GroupKafkaError):
             log.info("which plans of other streams are done is asked later: %s", answer)
-        elif not outdated:
+        elif learned:
             self._note(answer)
         if self._unasked is not None:
             (claimed, members), self._unasked = self._unasked, None
             self._ask(claimed, members=members)
-        return True
+        return learned
 
     def rest(self) -> None:
         """Give up what is needed only while ranges are held for others."""

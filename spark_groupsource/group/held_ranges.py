@@ -7,6 +7,7 @@ whose checkpoint was deleted never does. A member cannot distinguish the two, so
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 
@@ -35,7 +36,9 @@ class HeldRanges:
             fresh: Whether the stream started without a checkpoint.
         """
         self.policy = policy
-        self._since: Mapping[PlanOf, float] = {}
+        self._dead_since: Mapping[PlanOf, float] = {}
+        """Since when the streams of these plans are known to be dead, without an answer in between that says otherwise."""
+        self._noted_at = -math.inf
         self._claimed_before: frozenset[PlanOf] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
         self._logged: frozenset[PlanOf] = frozenset()
@@ -64,47 +67,58 @@ class HeldRanges:
             )
         )
 
+    def note(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, alive: Collection[str]) -> None:
+        """Note by an answer of the group whose streams are dead. Between two triggers it comes every SETTLE_BETWEEN_TRIGGERS_S.
+
+        A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death,
+        and from anew when the stream has come back, also between two triggers.
+
+        Args:
+            records: The record of each partition of this member.
+            stream: This member's stream.
+            now: Seconds, monotonic.
+            alive: Streams that run now (`rules.alive`), or of which that is not known.
+        """
+        dead = {plan for plan, entry in _held(records, stream) if entry.stream not in alive}
+        self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
+        self._noted_at = now
+
+    def forget(self, partitions: Collection[TopicPartition]) -> None:
+        """Forget partitions that this member has no longer: what it holds there is counted from anew when they come back."""
+        self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan[0] not in partitions}
+
     def to_reread(
-        self,
-        records: Mapping[TopicPartition, CommitRecord],
-        stream: Stream,
-        now: float,
-        alive: Collection[str] = frozenset(),
+        self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, alive: Collection[str] = frozenset()
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Return the ranges of these partitions that are to be read in the next plan of `stream`.
 
-        A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death.
+        They are those whose streams were dead for long enough by the newest answer that was noted.
 
         Args:
             records: The record of each partition that the stream may plan.
             stream: The stream that plans.
-            now: Seconds, monotonic.
-            alive: Streams that run now (`rules.alive`).
+            alive: Streams that run now (`rules.alive`), or of which that is not known.
 
         Raises:
             ClaimsOutstanding: The stream has no checkpoint, and an earlier claim is not confirmed.
         """
-        held = [
-            ((partition, entry.stream, entry.plan), entry)
-            for partition, record in records.items()
-            if record.owed
-            for entry in owed_to_others(record, stream)
-        ]
-        held = [(plan, entry) for plan, entry in held if entry.stream not in alive]
-        self._since = {plan: self._since.get(plan, now) for plan, _ in held}
-        self._stop_if_overdue(held, now)
+        held = [(plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in alive]
+        self._stop_if_overdue(held)
         after = self.policy.reread_after_s
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for plan, entry in held:
-            if after is not None and now - self._since[plan] >= after:
+            if after is not None and self._dead_for(plan) >= after:
                 due[plan[0]] = (*due.get(plan[0], ()), entry.range)
         return due
 
-    def _stop_if_overdue(self, held: Iterable[tuple[PlanOf, OwedRange]], now: float) -> None:
+    def _dead_for(self, plan: PlanOf) -> float:
+        return self._noted_at - self._dead_since[plan]
+
+    def _stop_if_overdue(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
         grace = self.policy.stop_after_s
         if grace is None:
             return
-        overdue = [(plan[0], entry) for plan, entry in held if plan in self._claimed_before and now - self._since[plan] >= grace]
+        overdue = [(plan[0], entry) for plan, entry in held if plan in self._claimed_before and self._dead_for(plan) >= grace]
         if overdue:
             raise _claims_outstanding(sorted(overdue), grace)
 
@@ -147,6 +161,15 @@ class HeldRanges:
                     *(partition, owed.range, owed.range.size, owed.stream, owed.plan, fate),
                     *(_claimed_when(owed), _effect(owed, record)),
                 )
+
+
+def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PlanOf, OwedRange]]:
+    return [
+        ((partition, entry.stream, entry.plan), entry)
+        for partition, record in records.items()
+        if record.owed
+        for entry in owed_to_others(record, stream)
+    ]
 
 
 def _claimed_when(owed: OwedRange) -> str:

@@ -200,6 +200,7 @@ class Ledger:
         for partition in partitions:
             self._records.pop(partition, None)
         self._survey.forget(partitions)
+        self._held_ranges.forget(partitions)
         self._planned -= partitions
         self._acquired -= partitions
         self._deleted -= partitions
@@ -247,6 +248,7 @@ class Ledger:
         self.close_reported()
         self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
         if self._confirmed_plans.take():
+            self._held_ranges.note(self._records, self._stream, self._clock(), self._spared(self._records))
             self._settle()
             self._held_ranges.warn(self._records)
         self._adopt_acquired()
@@ -318,8 +320,11 @@ class Ledger:
             ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        spared = self._confirmed_plans.spared(records.values(), self._records.keys() | self._acquired)
-        return self._held_ranges.to_reread(records, self._stream, self._clock(), spared)
+        return self._held_ranges.to_reread(records, self._stream, self._spared(records))
+
+    def _spared(self, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[str]:
+        """Return the streams whose ranges in these records nobody takes over now."""
+        return self._confirmed_plans.spared(records.values(), self._records.keys() | self._acquired)
 
     def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.

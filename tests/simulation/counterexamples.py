@@ -250,3 +250,40 @@ PARTLY_ACCEPTED = prompt("""
 """A gives partition 1 back, and gets it again before B has adopted it. Its record is as A left it, so A writes none. A plans both
 partitions in the epoch of before. The coordinator accepts the claim in partition 0, and refuses that in partition 1. If both
 count as accepted, partition 1 is read twice. If both are forgotten, partition 0 is lost: its record says that A's plan has it."""
+
+HEARS = "look B.1\nidle B.1\n"
+
+LIVED_BETWEEN_TWO_PLANS = prompt(
+    f"""
+    append 0
+    append 1
+    begins A.1
+    gets A.1 0
+    gets A.1 1
+    plans A.1 None
+    claims A.1
+    dies A.1
+    begins B.1
+    gets B.1 0
+    gets B.1 1
+    {2 * HEARS}
+    plans B.1 None
+    name B.1
+    rest B.1
+    begins A.2
+    sync B.1
+    move 1 A.2#1
+    passes B.1 A.2
+    idle B.1
+    {10 * HEARS}
+    dies A.2
+    move 1 B.1#1
+    sync B.1
+    assign B.1
+    on_assign B.1
+    {2 * HEARS}
+    plans B.1 None
+    """.replace("\n\n", "\n")
+)
+"""B holds ranges for A, which is dead at a plan of B. A comes back and has a partition again for a long time, and dies shortly
+before B's next plan. If what B hears in between does not count, A was dead all the time, and its ranges are read at once."""

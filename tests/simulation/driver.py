@@ -55,6 +55,9 @@ class Driver(Membership):
         """The stream that wrote each partition's record, if its member was in the group, by the newest answer that it took."""
         self.knew: list[str] = []
         """The same when it last decided what to read in place of other streams."""
+        self.lived: dict[str, float] = {}
+        """When an answer that it took last showed a stream as alive, by its clock."""
+        self.clock = _Clock()
         self.before: list[Register | None] | None = None
         """What the next fetch gets, when others write before it is used."""
         replays = checkpoint.committed < checkpoint.logged
@@ -68,7 +71,7 @@ class Driver(Membership):
             fail_on_data_loss=False,
             outstanding=world.setting.outstanding,
             patience_s=math.inf,
-            clock=_Clock(),
+            clock=self.clock,
             wall_clock=lambda: 1_700_000_000,
         )
         self.ledger._confirmed_plans = HeldLooks(FakeReader(self), clock=_Clock())
@@ -86,6 +89,7 @@ class Driver(Membership):
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
         twin.ledger._adoption = twin_of(self.ledger._adoption)
         twin.ledger._closing = twin_of(self.ledger._closing)
+        twin.lived = dict(self.lived)
         twin.reports = self.reports.clone()
         twin.ledger._commits = FakeCommits(world, twin)
         twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
@@ -168,9 +172,19 @@ class Driver(Membership):
         """latestOffset(start): `start` is in the commit log."""
         if self.stage == "durable":
             self.reports.claimed = None
-            self.again, self.knew = self.ledger.begin_plan(self.plan.plan).again, self.knows
+            self._reads_again(self.ledger.begin_plan(self.plan.plan).again)
             self.stage = "plan"
         return False
+
+    def _reads_again(self, again: Ranges) -> None:
+        """It decides to read these in place of other streams. They must have been dead for long enough, by all that it heard."""
+        self.again, self.knew = again, self.knows
+        after = self.world.setting.outstanding.reread_after_s or 0
+        for where, offsets in again.items():
+            for entry in self.ledger._records[where].owed:
+                lived = self.lived.get(entry.stream, -math.inf)
+                if entry.range in offsets and self.clock.now - lived < after:
+                    raise Violation("reread too early", f"{where}: {entry}, alive {self.clock.now - lived:.0f} s ago")
 
     def do_plan(self, limit: int | None) -> bool:
         """Look at the positions and the partitions' ends; 0: no broker answers."""
@@ -188,7 +202,7 @@ class Driver(Membership):
         """Something is lost: it is left behind, and the positions are looked at again."""
         if self.stage == "leave":
             self.ledger.go_on(self.losses)
-            self.again, self.knew = self.ledger.opened().again, self.knows
+            self._reads_again(self.ledger.opened().again)
             self.stage = "plan"
         return False
 
@@ -397,6 +411,7 @@ class Driver(Membership):
                 frozenset(ledger._acquired),
                 ledger._planned,
                 self.looks.key(ledger._stream.name, takes_over=ledger._held_ranges.takes_over),
+                frozenset(ledger._held_ranges._dead_since),
             ),
             *(ledger._claimed, ledger._report, ledger._unclosed, self.reports.key()),
             *(ledger._blocked_at is None, self.survey.key()),

@@ -24,6 +24,7 @@ from tests.simulation.counterexamples import (
     DRAINING_FOR_EACH_OTHER,
     LATE_CLOSE,
     LATE_CONFIRMATION,
+    LIVED_BETWEEN_TWO_PLANS,
     OWED_BY_THE_NEXT_VERSION,
     OWED_TO_ONESELF,
     OWING_ITSELF,
@@ -31,7 +32,7 @@ from tests.simulation.counterexamples import (
     RESTORED_CHECKPOINT,
     TWO_DRIVERS,
 )
-from tests.simulation.driver import Driver
+from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.setting import Setting
 from tests.simulation.world import Action, World
 
@@ -109,6 +110,20 @@ class _OwedToItselfForEver(Ledger):
 class _RereadAlthoughHeld(Ledger):
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         self._held_ranges.policy = OutstandingClaims(reread_after_s=0)
+        return super().to_reread()
+
+
+class _DeathsCountFromPlanToPlan(Ledger):
+    """What it hears in between does not count."""
+
+    def idle(self) -> None:
+        held = self._held_ranges
+        before = held._dead_since, held._noted_at
+        super().idle()
+        held._dead_since, held._noted_at = before
+
+    def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        self._held_ranges.note(self._records, self._stream, self._clock(), self._spared(self._records))
         return super().to_reread()
 
 
@@ -371,6 +386,7 @@ UPGRADED = Setting(streams=2, partitions=2, records=5, upgrades=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
 ACCEPTED_IN_PART = Setting(streams=2, partitions=2, records=1, protocol="consumer", fencing="part")
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
+REREADING_LATE = replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S))
 
 FAULTS = (
     # Mistakes in the rules of docs/handoff.md that any history may show.
@@ -479,6 +495,13 @@ FAULTS = (
 )
 
 UNLIKELY_FAULTS = (
+    Fault(
+        "a stream that lived between two plans counts as dead all the time",
+        ledger=_DeathsCountFromPlanToPlan,
+        setting=REREADING_LATE,
+        shown_as=frozenset({"reread too early"}),
+        history=LIVED_BETWEEN_TWO_PLANS,
+    ),
     Fault(
         "two members drain for each other",
         ledger=_DrainsForOneThatDrainsForIt,

@@ -84,7 +84,9 @@ class HeldLooks(ConfirmedPlans):
         """Note what the answer showed."""
         super()._note(answer)
         if isinstance(self._reader, FakeReader):
-            self._reader.driver.knows = self._reader.showed
+            driver = self._reader.driver
+            driver.knows = self._reader.showed
+            driver.lived |= dict.fromkeys(self._alive(driver.ledger._records.keys() | driver.ledger._acquired), driver.clock.now)
 
     def _begin(self, question: Question) -> None:
         """It is answered by a step of its own."""

@@ -67,16 +67,16 @@ class Plans(ConfirmedPlans):
     def _begin(self, question: Question) -> None:
         self.open.append(question)
 
-    def answer(self) -> None:
-        """The group answers, and the consumer's thread takes the answer."""
+    def answer(self, *, failed: bool = False) -> None:
+        """The group answers, or fails to, and the consumer's thread takes the answer."""
         self._find_out(self.open.pop(0))
-        assert self.take()
+        assert self.take() is not failed
 
-    def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False) -> list[str]:
+    def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False, failed: bool = False) -> list[str]:
         """Ask, and return which requests that took."""
         self.group.asked = []
         self.ask(ME, [MINE], [holding], takes_over=takes_over)
-        self.answer()
+        self.answer(failed=failed)
         return [one for one in self.group.asked if one != "rest"]
 
     def spares(self, owned: tuple[TopicPartition, ...] = (MINE,)) -> frozenset[str]:
@@ -146,7 +146,7 @@ def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: 
     group.here = {MINE: done("them", 7)}
     plans.find()
     group.failing = {"here": error}
-    plans.find()
+    plans.find(failed=True)
     assert plans.done(ME)["them"] == 7
     assert not plans.unheard
 
@@ -157,7 +157,7 @@ def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
     question = plans.open[0]
     plans.open[0] = Question(None, question.looked_for, True, True, False)  # type: ignore[arg-type]
-    plans.answer()
+    plans.answer(failed=True)
     assert "TypeError" in caplog.text
     assert plans.find() == ["here", "elsewhere"]
 
@@ -190,7 +190,7 @@ def test_an_answer_from_before_an_adoption_does_not_count(group: Group, plans: P
     plans.adopted()
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
     group.here[SHARED] = done("third", 6)
-    assert plans.take()
+    assert not plans.take()
     assert plans.spares() == {"them"}, "it was not asked for since"
     plans.answer()
     assert plans.spares() == {"third"}

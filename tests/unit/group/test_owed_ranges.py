@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 import pytest
 
@@ -21,36 +22,70 @@ def record(*owed: OwedRange) -> CommitRecord:
     return CommitRecord(stream="me", logged=7, done=7, next=100, owed=owed)
 
 
+def seen(
+    holding: HeldRanges, now: float, *records: CommitRecord, alive: Collection[str] = ()
+) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    """Note an answer of now that shows these streams as alive, and plan by it. The records are of ORDERS and RETURNS."""
+    owned = dict(zip((ORDERS, RETURNS), records, strict=False))
+    holding.note(owned, ME, now, alive)
+    return holding.to_reread(owned, ME, alive)
+
+
 def test_held_ranges_are_never_reread() -> None:
-    assert HeldRanges(HOLD, fresh=True).to_reread({ORDERS: record(OWED)}, ME, 1e9) == {}
+    holding = HeldRanges(HOLD, fresh=True)
+    assert seen(holding, 0.0, record(OWED)) == seen(holding, 1e9, record(OWED)) == {}
 
 
 def test_rereading_takes_what_others_are_owed_at_once_and_not_what_this_stream_is_owed() -> None:
     holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
-    records = {ORDERS: record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5)), RETURNS: record()}
-    assert holding.to_reread(records, ME, 0.0) == {ORDERS: (OffsetRange(0, 5), OffsetRange(20, 60))}
+    orders = record(OWED, OwedRange("me", 6, 60, 70), OwedRange("third", 1, 0, 5))
+    assert seen(holding, 0.0, orders, record()) == {ORDERS: (OffsetRange(0, 5), OffsetRange(20, 60))}
 
 
-def test_a_range_is_reread_after_this_owner_has_held_it_so_long_each_by_itself() -> None:
+def test_a_range_is_reread_after_its_stream_was_dead_for_so_long_each_by_itself() -> None:
     holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
     late = OwedRange("third", 1, 0, 5)
-    assert holding.to_reread({ORDERS: record(OWED)}, ME, 1000.0) == {}
-    assert holding.to_reread({ORDERS: record(OWED, late)}, ME, 1599.0) == {}
-    assert holding.to_reread({ORDERS: record(OWED, late)}, ME, 1600.0) == {ORDERS: (OffsetRange(20, 60),)}
-    assert holding.to_reread({ORDERS: record(late)}, ME, 2199.0) == {ORDERS: (OffsetRange(0, 5),)}
+    assert seen(holding, 1000.0, record(OWED)) == {}
+    assert seen(holding, 1599.0, record(OWED, late)) == {}
+    assert seen(holding, 1600.0, record(OWED, late)) == {ORDERS: (OffsetRange(20, 60),)}
+    assert seen(holding, 2199.0, record(late)) == {ORDERS: (OffsetRange(0, 5),)}
+
+
+def test_only_what_an_answer_has_shown_as_dead_is_reread() -> None:
+    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
+    holding.note({ORDERS: record(OWED)}, ME, 0.0, ())
+    assert holding.to_reread({ORDERS: record(OWED)}, ME) == {ORDERS: (OffsetRange(20, 60),)}
 
 
 def test_the_rest_of_a_range_that_was_cut_does_not_wait_again() -> None:
     holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
-    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
-    assert holding.to_reread({ORDERS: record(OWED._replace(start=40))}, ME, 600.0) == {ORDERS: (OffsetRange(40, 60),)}
+    seen(holding, 0.0, record(OWED))
+    assert seen(holding, 600.0, record(OWED._replace(start=40))) == {ORDERS: (OffsetRange(40, 60),)}
 
 
 def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
     holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
-    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
-    holding.to_reread({}, ME, 300.0)
-    assert holding.to_reread({ORDERS: record(OWED)}, ME, 600.0) == {}
+    seen(holding, 0.0, record(OWED), record(OWED))
+    holding.forget({ORDERS})
+    assert seen(holding, 600.0, record(OWED), record(OWED)) == {RETURNS: (OffsetRange(20, 60),)}
+
+
+class TestBetweenTwoTriggersOfAnHour:
+    """Answers come every few seconds; plans are an hour apart."""
+
+    def test_the_time_counts_from_the_death(self) -> None:
+        holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+        for now in range(0, 3600, 10):
+            holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if now < 1800 else ())
+        assert holding.to_reread({ORDERS: record(OWED)}, ME) == {ORDERS: (OffsetRange(20, 60),)}
+
+    def test_a_stream_that_came_back_and_died_again_is_dead_since_its_second_death(self) -> None:
+        holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+        for now in range(0, 3600, 10):
+            holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if 120 <= now < 3300 else ())
+        assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
+        assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
 GRACE = OutstandingClaims(stop_after_s=120)
@@ -62,10 +97,10 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
     holding.note_earlier_claims({ORDERS: claimed, RETURNS: Foreign(7)})
     assert holding.takes_over, "it matters who is alive"
-    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
-    holding.to_reread({ORDERS: record(OWED)}, ME, 119.0)
+    seen(holding, 0.0, record(OWED))
+    seen(holding, 119.0, record(OWED))
     with pytest.raises(ClaimsOutstanding) as raised:
-        holding.to_reread({ORDERS: record(OWED)}, ME, 120.0)
+        seen(holding, 120.0, record(OWED))
     text = str(raised.value)
     assert "After 120 s (outstandingClaims.grace)" in text
     assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
@@ -77,15 +112,15 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
 def test_it_goes_on_once_they_are_confirmed() -> None:
     holding = HeldRanges(GRACE, fresh=True)
     holding.note_earlier_claims({ORDERS: record(OWED)})
-    holding.to_reread({ORDERS: record(OWED)}, ME, 0.0)
-    assert holding.to_reread({ORDERS: record()}, ME, 120.0) == {}
+    seen(holding, 0.0, record(OWED))
+    assert seen(holding, 120.0, record()) == {}
 
 
 def test_it_goes_on_beside_claims_of_later() -> None:
     holding = HeldRanges(GRACE, fresh=True)
     holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
     for now in (0.0, 1e6):
-        assert holding.to_reread({ORDERS: record(OWED)}, ME, now) == {}
+        assert seen(holding, now, record(OWED)) == {}
 
 
 @pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
@@ -93,7 +128,7 @@ def test_nobody_else_stops_because_of_what_was_claimed_before(policy: Outstandin
     holding = HeldRanges(policy, fresh=fresh)
     holding.note_earlier_claims({ORDERS: record(OWED)})
     for now in (0.0, 1e6):
-        holding.to_reread({ORDERS: record(OWED)}, ME, now)
+        seen(holding, now, record(OWED))
     assert holding.takes_over == (policy.reread_after_s is not None)
 
 
@@ -153,13 +188,13 @@ class TestAStreamThatIsAlive:
         claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
         holding.note_earlier_claims({ORDERS: claimed})
         for now in (0.0, 500.0, 3600.0):
-            assert holding.to_reread({ORDERS: record(OWED)}, ME, now, {"gone"}) == {}
-        assert holding.to_reread({ORDERS: record(OWED)}, ME, 3601.0) == {}
-        assert holding.to_reread({ORDERS: record(OWED)}, ME, 3720.0) == {}
+            assert seen(holding, now, record(OWED), alive={"gone"}) == {}
+        assert seen(holding, 3601.0, record(OWED)) == {}
+        assert seen(holding, 3720.0, record(OWED)) == {}
         with pytest.raises(ClaimsOutstanding):
-            holding.to_reread({ORDERS: record(OWED)}, ME, 3721.0)
+            seen(holding, 3721.0, record(OWED))
 
     def test_is_not_reread_until_it_is_dead(self) -> None:
         holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
-        assert holding.to_reread({ORDERS: record(OWED)}, ME, 0.0, {"gone"}) == {}
-        assert holding.to_reread({ORDERS: record(OWED)}, ME, 1.0, {"another"}) == {ORDERS: (OffsetRange(20, 60),)}
+        assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
+        assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}

@@ -85,6 +85,9 @@ A leader that was replaced answers for up to a broker's session (`broker.session
 not know that. A new leader may return an end that is too low until its followers have fetched from it.
 """
 
+ASK_AGAIN_S = 0.5
+"""How often a log that ended too low at two triggers, long one after the other, is asked about until that is believed or not."""
+
 CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
@@ -190,8 +193,9 @@ RECENTLY_CLAIMED_S = 60.0
 LOOKED_EVERY_S = 0.02
 """How often a thread that waits for the next look asks whether there was one. It may be a signal handler, so nothing wakes it."""
 
-AT_STOP_S = 2.0
-"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner."""
+AT_STOP_S = 5.0
+"""How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner, and
+a busy driver may take seconds for it. A run whose checkpoint can be read does not wait."""
 
 LAST_LOOK_S = 0.5
 """The same when the driver has died: no report comes any more, and there is time for one look."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import enum
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -208,7 +209,11 @@ def target_losses(
 
 
 class CutDoubts:
-    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread."""
+    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread.
+
+    Answers that are further apart than that time say nothing of what was in between: with a trigger of an hour two replaced
+    leaders may have given them.
+    """
 
     def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin without a doubt.
@@ -220,13 +225,17 @@ class CutDoubts:
         self._believe_after_s = believe_after_s
         self._clock = clock
         self._since: dict[TopicPartition, float] = {}
+        self._asked_at = -math.inf
+        self.again: frozenset[TopicPartition] = frozenset()
+        """Those in doubt that were so at a look long before, too. Whoever asks now asks on until it is believed or not."""
 
-    def about(self, losses: Iterable[PartitionLoss], logs: LogState) -> frozenset[TopicPartition]:
+    def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
         """Return the partitions whose log seems to be cut, and for which that is not believed yet.
 
         Args:
             losses: All that is lost by the newest answers. A partition that was in doubt and is not among them is well again.
             logs: These answers. Whoever gave no id of a topic was not asked for its leaders either, so its cuts stay in doubt.
+            at_once: whether they were asked for right after the last ones came, however long that took.
         """
         now = self._clock()
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
@@ -236,12 +245,13 @@ class CutDoubts:
                 "planned there until that has been the answer for %.0f s",
                 *(partition, cut[partition].resume, self._believe_after_s),
             )
+        if not at_once and now - self._asked_at > self._believe_after_s:
+            self.again, self._since = frozenset(self._since), {}
+        self._asked_at = now
         self._since = {partition: self._since.get(partition, now) for partition in cut}
-        return frozenset(
-            partition
-            for partition, since in self._since.items()
-            if now - since < self._believe_after_s or partition.topic not in logs.ids
-        )
+        waits = frozenset(partition for partition, since in self._since.items() if now - since < self._believe_after_s)
+        self.again &= waits
+        return waits | {partition for partition in self._since if partition.topic not in logs.ids}
 
 
 def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:

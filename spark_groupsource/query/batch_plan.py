@@ -158,7 +158,7 @@ def _still_true(
         ids = _of_all({partition.topic for partition in records}, logs.ids, options)
         state = LogState(ids, starts, ends)
         found = partition_losses(records, state, {})
-        if not doubts.about(found, state):
+        if not doubts.about(found, state, at_once=True):
             break
         time.sleep(RETRY_INTERVAL_S)
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +32,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.patience import cut_believed_after_s
-from spark_groupsource.timeouts import LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S
+from spark_groupsource.timeouts import ASK_AGAIN_S, LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S
 
 
 @dataclass(frozen=True)
@@ -91,18 +92,19 @@ class LossWatch:
             DataLossError: something is lost that belongs to the target of AvailableNow.
         """
         last_ends = self.ends
-        for attempt in range(1 + self._options.fetch_offset_num_retries):
+        for attempt in itertools.count():
             if attempt:  # a broker that just restarted may lag behind: one answer is not enough
-                time.sleep(self._options.fetch_offset_retry_interval_ms / 1000)
+                time.sleep(ASK_AGAIN_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
             left = self._left(stream, records)
             logs = self._logs(records, left, again=attempt > 0)
             of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
             losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
-            doubted = self._cuts.about([*of_target, *losses], logs)
+            doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
-            if not (losses or of_target):
+            enough = not (losses or of_target) or attempt >= self._options.fetch_offset_num_retries
+            if enough and not self._cuts.again:
                 break
         refuse_target(of_target)
         with_ids = {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}

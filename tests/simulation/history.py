@@ -356,6 +356,7 @@ def explore(
     """Try every order of every step, and of as many of each kind of trouble as `budget` says, in every state.
 
     All records are there from the beginning, and the steps of AT_ONCE are taken at once. A plan takes up to `limit` records.
+    Streams differ in nothing but their letters, so their first drivers start in the order of these.
     """
     start = world_type(setting)
     for number in range(setting.partitions):
@@ -419,8 +420,9 @@ def _choices(
     world: World, kinds: list[str], left: tuple[int, ...], limit: int | None
 ) -> Iterator[tuple[Action, tuple[int, ...]]]:
     due, may = world.actions()
+    new = [checkpoint.letter for checkpoint in world.streams if not checkpoint.drivers]
     for action in due:
-        if action[0] != "plan" or action[2] == limit:
+        if (action[0] != "plan" or action[2] == limit) and (action[0] != "start" or action[1] not in new[1:]):
             yield action, left
     for action in may:
         if action[0] in kinds and left[at := kinds.index(action[0])]:

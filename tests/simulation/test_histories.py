@@ -1,6 +1,6 @@
 """What the hand-off promises, held against histories of crashes, pauses, rebalances and lost answers.
 
-HANDOFF_HISTORIES=100000 runs that many random histories (2,500 when it is not set) and a larger exhaustive search;
+HANDOFF_HISTORIES=100000 runs that many random histories (1,500 when it is not set) and a larger exhaustive search;
 HANDOFF_FIRST_SEED draws others. A failure prints its seed and the few steps that it takes.
 """
 
@@ -20,7 +20,7 @@ from tests.simulation.history import draw_setting, explore, quiet, replay, run, 
 from tests.simulation.setting import Setting
 from tests.simulation.world import World
 
-HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "2500"))
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500"))
 FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))
 AT_A_TIME = 2500
 NIGHTLY = HISTORIES >= 100_000

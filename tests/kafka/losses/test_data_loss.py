@@ -154,6 +154,20 @@ class TestAnEndThatIsTooLowForAMoment:
         low.clear()
         assert a.run_batch() == {0: (10, 15)}
 
+    def test_at_two_triggers_long_one_after_the_other_is_asked_about_until_it_is_over(
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+    ) -> None:
+        name = topic()
+        produce(name, [(None, b"x")] * 10)
+        a = query(name, **{"kafkaConsumer.pollTimeoutMs": "2000"})
+        assert a.run_batch() == {0: (0, 10)}
+        low[TopicPartition(name, 0)] = 7
+        assert not a.plan()
+        time.sleep(2.5)  # a trigger that is longer than the time after which a cut is believed
+        produce(name, [(None, b"x")] * 5)
+        threading.Timer(1.0, low.clear).start()
+        assert a.run_batch() == {0: (10, 15)}
+
     def test_ends_no_run_of_available_now_before_its_target(
         self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
     ) -> None:

@@ -245,10 +245,29 @@ class TestALogThatSeemsToBeCut:
 
     def test_stays_in_doubt_while_no_broker_was_asked_who_leads(self, doubts: CutDoubts, now: list[float]) -> None:
         without_ids = LogState({}, self.CUT.starts, self.CUT.ends)
-        doubts.about(found(without_ids), without_ids)
-        now[0] += 60
-        assert doubts.about(found(without_ids), without_ids) == {ORDERS}
+        for _ in range(6):
+            assert doubts.about(found(without_ids), without_ids) == {ORDERS}
+            now[0] += 10
+        assert not doubts.again
         assert doubts.about(found(self.CUT), self.CUT) == set()
+
+    def test_at_two_looks_an_hour_apart_is_asked_about_until_it_is_believed(self, doubts: CutDoubts, now: list[float]) -> None:
+        assert doubts.about(found(self.CUT), self.CUT) == {ORDERS}
+        assert not doubts.again
+        now[0] += 3600
+        for _ in range(24):
+            assert doubts.about(found(self.CUT), self.CUT) == doubts.again == {ORDERS}
+            now[0] += 0.5
+        assert doubts.about(found(self.CUT), self.CUT) == doubts.again == set()
+
+    def test_at_two_looks_an_hour_apart_is_over_with_an_answer_that_has_the_records(
+        self, doubts: CutDoubts, now: list[float]
+    ) -> None:
+        doubts.about(found(self.CUT), self.CUT)
+        now[0] += 3600
+        doubts.about(found(self.CUT), self.CUT)
+        now[0] += 0.5
+        assert doubts.about(found(logs(0, 100)), logs(0, 100)) == doubts.again == set()
 
     def test_holds_back_no_other_loss(self, doubts: CutDoubts) -> None:
         for state in (logs(150, 300), logs(0, 70, NEW), logs(0, 70, None)):

@@ -104,8 +104,9 @@ REPEATED_LINE_LOCK_S = 0.1
 REPEATED_LINE_EVERY_S = 60.0
 """How often a line that repeats is written."""
 
-PORT_PATIENCE_S = 15.0
-"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group."""
+PORT_PATIENCE_S = 30.0
+"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group. That may
+take REQUEST_TIMEOUT_S until it hears the signal, AT_STOP_S and LEAVE_S."""
 
 # Membership and the hand-off.
 

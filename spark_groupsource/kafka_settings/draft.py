@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_groupsource.kafka_settings import environment
 from spark_groupsource.kafka_settings.judge import refusal
-from spark_groupsource.kafka_settings.secrets import is_secret, shown
+from spark_groupsource.kafka_settings.secrets import is_secret, shown, shown_name
 from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN
 
 
@@ -32,7 +32,7 @@ class Draft:
         """Add a mistake. A later step does not report what only follows from it: see `has_mistake`."""
         self._reported.add(name)
         given = "" if value is None else f" = {shown(name, value)}"
-        self.problems.append(f"kafka.{name}{given}: {reason}" + ("" if reason.endswith("?") else "."))
+        self.problems.append(f"kafka.{shown_name(name)}{given}: {reason}" + ("" if reason.endswith("?") else "."))
 
     def has_mistake(self, prefix: str) -> bool:
         """Return whether a mistake has been reported for a setting whose name begins with `prefix`."""

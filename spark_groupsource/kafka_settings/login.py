@@ -176,8 +176,8 @@ def _tokens(draft: Draft) -> None:
                 "OAUTHBEARER needs it, with the client's id and secret; " + OAUTH_CALLBACK_HINT,
             )
     elif (
-        settings.get("sasl.oauthbearer.grant.type", "client_credentials") == "client_credentials"
-        and settings.get("sasl.oauthbearer.metadata.authentication.type", "none") == "none"
+        settings.get("sasl.oauthbearer.grant.type", "client_credentials").lower() == "client_credentials"
+        and settings.get("sasl.oauthbearer.metadata.authentication.type", "none").lower() == "none"
     ):
         for needed in ("sasl.oauthbearer.client.id", "sasl.oauthbearer.client.secret"):
             if needed not in settings:

@@ -12,6 +12,8 @@ _SECRET = re.compile(
 
 MASK = "********"
 
+_SHOWN_NAME = 80
+
 _SHOWN_CHARACTERS = 300
 """A longer value is cut."""
 
@@ -30,6 +32,17 @@ def shown(name: str, value: str) -> str:
         return MASK
     visible = "".join(_address(part) for part in re.split(r"([,\s]+)", value))
     return repr(visible if len(visible) <= _SHOWN_CHARACTERS else visible[:_SHOWN_CHARACTERS] + "...")
+
+
+def shown_name(name: str) -> str:
+    """Return the name of an unknown option as a message may show it: it may be a part of a secret.
+
+    In a properties file each line of a key after the first is an entry of its own, unless a backslash ends the line before.
+    """
+    words = re.split(r"[._-]", name)
+    if all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
+        return name
+    return "a name that is not shown (does a value before it have a line break, without a \\ at the end of the line?)"
 
 
 def _address(text: str) -> str:

@@ -46,6 +46,7 @@ which others there are, and which values it takes (judge.py)."""
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "group.protocol": ("classic", "consumer"),
     "isolation.level": ("read_uncommitted", "read_committed"),
+    "sasl.oauthbearer.method": ("default", "oidc"),
     "security.protocol": ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl"),
     "ssl.endpoint.identification.algorithm": ("none", "https"),
 }

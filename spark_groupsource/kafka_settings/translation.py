@@ -20,7 +20,7 @@ from spark_groupsource.kafka_settings.draft import Draft, class_name
 from spark_groupsource.kafka_settings.judge import exists
 from spark_groupsource.kafka_settings.key_stores import translate_keystore, translate_truststore
 from spark_groupsource.kafka_settings.login import check_mechanism, refuse_amazon_iam, translate_jaas, translate_oauth
-from spark_groupsource.kafka_settings.secrets import Settings
+from spark_groupsource.kafka_settings.secrets import Settings, shown_name
 from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
     AT_MOST,
@@ -99,7 +99,7 @@ def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Tran
 
 def _refuse_unusable_text(draft: Draft) -> None:
     for name, value in list(draft.given.items()):
-        if "\0" in value or any("\ud800" <= character <= "\udfff" for character in value):
+        if "\0" in name + value or any("\ud800" <= character <= "\udfff" for character in name + value):
             draft.take(name)
             draft.wrong(name, "it contains a character (NUL, or half a surrogate pair) that Kafka's clients cannot use")
 
@@ -118,7 +118,9 @@ def _translate_each(draft: Draft) -> None:
     names = NAMES | PRODUCER_NAMES if draft.writes else NAMES
     for name, value in sorted(draft.given.items()):
         target = renamed.get(name, name)
-        if name in CALLBACKS or name.endswith("_cb"):
+        if name.startswith("test."):
+            draft.wrong(name, "it is for librdkafka's own tests; remove it")
+        elif name in CALLBACKS or name.endswith("_cb"):
             draft.wrong(name, "an option cannot carry a function; remove it")
         elif name in others:
             draft.wrong(name, whose)
@@ -132,7 +134,7 @@ def _translate_each(draft: Draft) -> None:
             draft.put(target, value, name)
         else:
             known = (KNOWN_NAMES | PRODUCER_NAMES | PRODUCER_RENAMED.keys()) - CONSUMER_ONLY if draft.writes else KNOWN_NAMES
-            near = difflib.get_close_matches(name, known - refused.keys(), n=3, cutoff=0.75)
+            near = difflib.get_close_matches(name, known - refused.keys(), n=3, cutoff=0.75) if shown_name(name) == name else []
             hint = f". Did you mean {' or '.join('kafka.' + found for found in near)}?" if near else ""
             draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting of this name{hint}")
 
@@ -203,11 +205,9 @@ def _check_relations(draft: Draft) -> None:
         if least > most:
             by_default = "" if low in settings else " by default"
             draft.wrong(low, f"it is {least} ms{by_default}, which is above kafka.{high} ({most} ms)")
-    fetched = int(settings.get("fetch.max.bytes", "52428800"))
-    sent, received = (
-        int(settings.get("message.max.bytes", "1000000")),
-        int(settings.get("receive.message.max.bytes", "100000000")),
-    )
+    sent = int(settings.get("message.max.bytes", "1000000"))
+    received = int(settings.get("receive.message.max.bytes", "100000000"))
+    fetched = int(settings.get("fetch.max.bytes", max(52428800, sent)))
     if "fetch.max.bytes" in settings and fetched < sent:
         draft.wrong("fetch.max.bytes", f"it is {fetched}; librdkafka needs at least kafka.message.max.bytes, which is {sent}")
     if "receive.message.max.bytes" in settings and received < fetched + 512:

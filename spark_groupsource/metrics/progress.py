@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, ClassVar
+from weakref import WeakKeyDictionary
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -16,7 +17,16 @@ SINK_COMMIT = "groupkafka_sink_commit_seconds"
 
 
 class ProgressCounters:
-    """Counts the rows that Spark's tasks have read, and the bytes that the query has observed."""
+    """Counts the rows that Spark's tasks have read, and the bytes that the query has observed. `of` makes one for a registry."""
+
+    _by_registry: ClassVar[WeakKeyDictionary[CollectorRegistry, ProgressCounters]] = WeakKeyDictionary()
+
+    @classmethod
+    def of(cls, registry: CollectorRegistry) -> ProgressCounters:
+        """Return the counters in this registry. The first listener makes them; one of a later session goes on counting."""
+        if registry not in cls._by_registry:
+            cls._by_registry[registry] = cls(registry)
+        return cls._by_registry[registry]
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._rows = Counter(ROWS, "Rows that Spark's tasks have read.", ["group", "query"], registry=registry)

@@ -69,6 +69,8 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
     registry.register(TallyCollector(tally))
     try:
         started = Deadline(PORT_PATIENCE_S).retry(lambda: start_http_server(port, host, registry), _is_taken)
+    except UnicodeError:  # a label of the name is empty or too long
+        raise OptionError(f"metrics.host = {host}: this is no name of a host, and this query stops.") from None
     except OSError as error:
         raise _cannot_listen(error, host, port) from None
     served = MetricsServer(*started)

@@ -193,6 +193,14 @@ TRANSACTION_TIMEOUT_MS = 900_000
 the task writes, and one that dies is ended by the next try, which does not wait for this."""
 
 
+IDEMPOTENT: Mapping[str, range] = {
+    "acks": range(-1, 0),
+    "max.in.flight.requests.per.connection": range(1, 6),
+    "retries": range(1, 2**31),
+}
+"""What an idempotent producer can have, in Java (KIP-679) and in librdkafka."""
+
+
 def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[str, str]:
     """Return the settings of a task's producer, but for its transactional id. They contain secrets.
 
@@ -204,8 +212,8 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
     settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
     if exactly_once:
         settings["transaction.timeout.ms"] = str(TRANSACTION_TIMEOUT_MS)
-    elif kafka.get("acks", "-1") != "-1" and "enable.idempotence" not in kafka:
-        # As Java's producer does.
+    elif "enable.idempotence" not in kafka and excludes_idempotence(kafka):
+        # As Java's producer does (KIP-679).
         settings["enable.idempotence"] = "false"
     merged = {**settings, **kafka}
     timeout = int(merged.get("transaction.timeout.ms", TRANSACTION_TIMEOUT_MS))
@@ -214,6 +222,11 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
         if name not in kafka:
             merged[name] = str(min(int(PRODUCER[name]), timeout))
     return merged
+
+
+def excludes_idempotence(kafka: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the user's settings with which no producer is idempotent, as `name=value`."""
+    return tuple(f"kafka.{name}={kafka[name]}" for name, fits in IDEMPOTENT.items() if int(kafka.get(name, fits[0])) not in fits)
 
 
 def request_settings(kafka: Mapping[str, str]) -> dict[str, str]:

@@ -383,7 +383,7 @@ class Options(BaseModel):
         problems += unusable_names((name for name in given if not is_kafka(name)), DESCRIBED)
         problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
         problems += translation.problems
-        problems += wrong_servers(translation.settings.get("bootstrap.servers"))
+        problems += wrong_servers(translation.settings)
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:

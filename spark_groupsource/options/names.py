@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Collection, Iterator, Mapping
 
+from spark_groupsource.kafka_settings.secrets import shown, shown_name
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
 REFUSED_OPTIONS: Mapping[str, str] = {
@@ -57,9 +58,9 @@ def unusable_names(names: Iterator[str], options: Collection[str]) -> Iterator[s
         elif name in KNOWN_NAMES or name in PRODUCER_ONLY:
             yield f"{name}: there is no option of this name. Did you mean kafka.{name}?"
         else:
-            nearest = difflib.get_close_matches(name, known, n=3, cutoff=0.6)
+            nearest = () if shown_name(name) != name else difflib.get_close_matches(name, known, n=3, cutoff=0.6)
             hint = f"Did you mean {' or '.join(known[near] for near in nearest)}?" if nearest else _list_of_options(known)
-            yield f"{name}: there is no option of this name. {hint}"
+            yield f"{shown_name(name)}: there is no option of this name. {hint}"
 
 
 def _list_of_options(known: Mapping[str, str]) -> str:
@@ -67,10 +68,20 @@ def _list_of_options(known: Mapping[str, str]) -> str:
     return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
 
 
-def wrong_servers(servers: str | None) -> Iterator[str]:
-    """Yield the mistake of servers without a port: librdkafka would use 9092, where Java's client refuses."""
+def wrong_servers(kafka: Mapping[str, str]) -> Iterator[str]:
+    """Yield the mistake of `bootstrap.servers`.
+
+    Without a port librdkafka would use 9092, where Java's client refuses. A server with another protocol's name librdkafka
+    leaves out, and says so in its log only.
+    """
+    servers, protocol = kafka.get("bootstrap.servers"), kafka.get("security.protocol", "plaintext")
     for server in (servers or "").split(","):
-        address = re.fullmatch(r"(?:[A-Za-z_]+://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip())
-        if servers is not None and (not address or not 0 < int(address[1]) < 65536):
-            yield f"kafka.bootstrap.servers = {servers!r}: write host:port,host:port, with a port from 1 to 65535 for each."
-            return
+        address = re.fullmatch(r"(?:(\w+)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip(), re.ASCII)
+        if servers is None or (address and 0 < int(address[2]) < 65536 and (address[1] or protocol).lower() == protocol):
+            continue
+        text = f"kafka.bootstrap.servers = {shown('bootstrap.servers', servers)}: "
+        if address and 0 < int(address[2]) < 65536:
+            yield f"{text}{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone."
+        else:
+            yield f"{text}write host:port,host:port, with a port from 1 to 65535 for each."
+        return

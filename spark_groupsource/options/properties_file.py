@@ -11,12 +11,14 @@ import re
 from pathlib import Path
 
 from spark_groupsource.errors import OptionError
+from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import LEFT_OUT_IF_UNSET
 
 _ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
 """A key, then `=`, `:` or blanks. A character after a backslash is none of these."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
+_MALFORMED = re.compile(r"\$\{env:", re.IGNORECASE)
 _OF_EACH_PROCESS = frozenset("kafka." + name for name in LEFT_OUT_IF_UNSET)
 _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
@@ -34,7 +36,8 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         Each key with its value.
 
     Raises:
-        OptionError: The file cannot be read, or an environment variable is not set. The text shows no value.
+        OptionError: The file cannot be read, a variable is not written as `${env:NAME}`, or it is not set. The text shows no
+            value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
@@ -47,6 +50,11 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
 def _with_environment(key: str, value: str) -> str:
     if key.strip().lower() in _OF_EACH_PROCESS:
         return value
+    if _MALFORMED.search(_FROM_ENVIRONMENT.sub("", value)):
+        raise OptionError(
+            f"{shown_name(key)} refers to an environment variable in a wrong form: write ${{env:NAME}}; its name has "
+            "letters, digits and _."
+        )
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:
         raise OptionError(
@@ -83,7 +91,9 @@ def _put(properties: dict[str, str], entry: str) -> None:
 
 
 def _unescaped(text: str) -> str:
-    return _ESCAPE.sub(lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _plain(match["char"]), text)
+    plain = _ESCAPE.sub(lambda match: chr(int(match["unicode"], 16)) if match["unicode"] else _plain(match["char"]), text)
+    # Java writes a character such as an emoji as two escapes, the halves of a surrogate pair.
+    return plain.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
 
 
 def _plain(char: str) -> str:

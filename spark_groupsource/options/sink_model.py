@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
-from spark_groupsource.options.client_settings import producer_settings, request_settings
+from spark_groupsource.options.client_settings import excludes_idempotence, producer_settings, request_settings
 from spark_groupsource.options.described import described, option, wrong_values
 from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names, wrong_servers
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
@@ -117,7 +117,7 @@ class SinkOptions(BaseModel):
         if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
             problems.append(SERVERS_MISSING)
         problems += translation.problems
-        problems += wrong_servers(translation.settings.get("bootstrap.servers"))
+        problems += wrong_servers(translation.settings)
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:
@@ -141,8 +141,11 @@ class SinkOptions(BaseModel):
                 yield f"{name} is for streams with deliveryGuarantee=exactly-once: remove it."
         if once and self.kafka.get("enable.idempotence") == "false":
             yield "kafka.enable.idempotence=false excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
-        if once and self.kafka.get("acks", "-1") != "-1":
-            yield "kafka.acks must be all for exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+        for setting in excludes_idempotence(self.kafka):
+            if once:
+                yield f"{setting} excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
+            elif self.kafka.get("enable.idempotence") == "true":
+                yield f"{setting} excludes kafka.enable.idempotence=true: remove one of the two."
         merged = producer_settings(self.kafka, exactly_once=once)
         yield from _timeouts(merged, once=once)
         if int(merged["queue.buffering.max.kbytes"]) * 1024 < int(merged["message.max.bytes"]):
@@ -174,6 +177,11 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
     delivery, transaction = int(merged["message.timeout.ms"]), merged.get("transaction.timeout.ms")
     if delivery == 0:
         yield "kafka.delivery.timeout.ms=0 would wait without end for brokers that do not answer: set a time in ms."
+    elif float(merged["linger.ms"]) >= delivery:
+        yield (
+            f"kafka.linger.ms ({merged['linger.ms']} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower the "
+            "one or raise the other."
+        )
     if not once or transaction is None:
         return
     request = int(merged["socket.timeout.ms"])

@@ -43,8 +43,12 @@ def duration_ms(text: str) -> int:
     """Read a duration as Spark's JavaUtils.timeStringAsMs does, in ms. A number without a unit is in ms."""
     match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
     unit = match and _UNITS_US.get(match[2] or "ms")
-    if not match or not unit or not 0 < int(match[1]) * unit // 1_000 <= MAX_INT:
-        raise ValueError("a duration such as 500ms, 30s or 2m is expected (units us, ms, s, m or min, h, d; without one, ms)")
+    if match and unit and int(match[1]) * unit // 1_000 > MAX_INT:
+        raise ValueError("a duration of 24d at most is expected")
+    if not match or not unit or not int(match[1]) * unit // 1_000:
+        raise ValueError(
+            "a duration from 1ms is expected, such as 500ms, 30s or 2m (units us, ms, s, m or min, h, d; without one, ms)"
+        )
     return int(match[1]) * unit // 1_000
 
 
@@ -61,7 +65,7 @@ def choice(*allowed: str) -> Callable[[str], str]:
 
 def host(text: str) -> str:
     """Read a name or an address to listen on, without a port."""
-    if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?", text.strip()):
+    if not re.fullmatch(r"[A-Za-z0-9._-]+|[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*", text.strip()):
         raise ValueError("the name or address of a host is expected, such as 127.0.0.1, 0.0.0.0 or ::, without a port")
     return text.strip()
 

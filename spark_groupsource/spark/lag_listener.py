@@ -130,7 +130,8 @@ class LagListener(DurableListener):
                 lag was below it again.
             registry: A registry of prometheus-client that gets two counters: the rows that were read, and the bytes that the
                 query counts with `DataFrame.observe` in a column `bytes`. Spark's progress has no bytes of its own. For queries
-                that write with this sink also the rows that it has written and skipped, and the time of its commits.
+                that write with this sink also the rows that it has written and skipped, and the time of its commits. Listeners
+                of one registry share them: remove the first one from a session before you add another, or both count.
         """
         super().__init__()
         if not ADMISSION_CONTROL:
@@ -147,7 +148,7 @@ class LagListener(DurableListener):
         if registry is not None:
             from spark_groupsource.metrics.progress import ProgressCounters
 
-            self._counters = ProgressCounters(registry)
+            self._counters = ProgressCounters.of(registry)
 
     @property
     def latest(self) -> Mapping[str, tuple[LagSnapshot, ...]]:

@@ -161,6 +161,33 @@ def test_librdkafkas_most_detailed_log_does_not_show_it(
     assert PRIVATE not in caplog.text
 
 
+@pytest.mark.parametrize("value", ["${env:DB-PASS}", "${ENV:ZONE}", "a${env:ZONE"])
+def test_a_properties_file_does_not_take_a_malformed_reference_for_a_password(
+    value: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ZONE", "${env:of-no-name}")
+    file = tmp_path / "orders.properties"
+    file.write_text(f"kafka.sasl.username = ${{env:ZONE}}\nkafka.sasl.password = {value}\n")
+    with pytest.raises(OptionError, match=r"^kafka.sasl.password refers to .*write \${env:NAME}"):
+        read_properties(file)
+
+
+def test_a_properties_file_joins_the_halves_of_a_character_as_java_writes_them(tmp_path: Path) -> None:
+    file = tmp_path / "orders.properties"
+    file.write_text("kafka.sasl.password = tea\\ud83d\\ude00\n")
+    assert read_properties(file) == {"kafka.sasl.password": "tea\N{GRINNING FACE}"}
+
+
+def test_the_further_lines_of_a_key_are_not_shown_as_names(tmp_path: Path) -> None:
+    lines = ["MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgevZzL1gdAFr88hb2", "OF/2NxApJCzGCEDdfSp6VQO30hyhRANCAAQRWz"]
+    file = tmp_path / "orders.properties"
+    file.write_text("\n".join(["kafka.ssl.keystore.key = -----BEGIN PRIVATE KEY-----", *lines, "kafka." + lines[0]]))
+    with pytest.raises(OptionError) as raised:
+        Options.parse({**BASE, **read_properties(file)})
+    assert "a name that is not shown" in str(raised.value)
+    assert [line for line in lines if line[:20].lower() in str(raised.value).lower()] == []
+
+
 def test_a_properties_file_leaves_the_rack_to_the_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZONE", "of the driver")
     file = tmp_path / "orders.properties"

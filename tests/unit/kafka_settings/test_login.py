@@ -79,6 +79,10 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         },
         {**OIDC, "sasl.oauthbearer.grant.type": "client_credentials"},
     ),
+    "an OAuth server, in capitals": (
+        {**OIDC, **OIDC_URL, **WITH_OAUTH, "sasl.oauthbearer.method": "OIDC"},
+        OIDC,
+    ),
     "unsigned tokens": (
         {
             "security.protocol": "SASL_PLAINTEXT",
@@ -211,6 +215,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     ),
     "OAuth without a server": (WITH_OAUTH, ("kafka.sasl.oauthbearer.token.endpoint.url", "kafka.oauth_cb=")),
     "OAuth without a client": ({**WITH_OAUTH, **OIDC_URL}, ("kafka.sasl.oauthbearer.client.id", "client.secret")),
+    "OAuth by a grant in capitals without a client": (
+        {**WITH_OAUTH, **OIDC_URL, "sasl.oauthbearer.grant.type": "CLIENT_CREDENTIALS"},
+        ("kafka.sasl.oauthbearer.client.id", "client.secret"),
+    ),
     "OAuth from a file": (
         {**WITH_OAUTH, "sasl.oauthbearer.token.endpoint.url": "file:///token"},
         ("kafka.sasl.oauthbearer.token.endpoint.url", "file"),

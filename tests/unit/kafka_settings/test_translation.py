@@ -201,6 +201,8 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "empty": ({"group.id": "  "}, ("kafka.group.id = '  '", "not empty")),
     "NUL": ({"client.id": "a\0b"}, ("kafka.client.id", "NUL")),
     "half a character": ({"client.id": "a\ud800b"}, ("kafka.client.id", "surrogate")),
+    "half a character in a name": ({"client\ud800": "a"}, ("a name that is not shown", "surrogate")),
+    "librdkafka's own": ({"test.mock.num.brokers": "3"}, ("kafka.test.mock.num.brokers", "own tests")),
     "two names, two values": (
         {"fetch.max.wait.ms": "1", "fetch.wait.max.ms": "2"},
         ("kafka.fetch.wait.max.ms", "kafka.fetch.max.wait.ms", "keep one"),
@@ -245,6 +247,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("kafka.heartbeat.interval.ms", "above kafka.session.timeout.ms"),
     ),
     "small fetches": ({"fetch.max.bytes": "1000"}, ("kafka.fetch.max.bytes", "kafka.message.max.bytes")),
+    "responses that are small for what a message may have": (
+        {"message.max.bytes": "200000000", "receive.message.max.bytes": "100000000"},
+        ("kafka.receive.message.max.bytes", "(200000000) + 512"),
+    ),
     "small responses": (
         {"receive.message.max.bytes": "1000000"},
         ("kafka.receive.message.max.bytes", "kafka.fetch.max.bytes"),

@@ -25,6 +25,14 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "no servers": ({"kafka.group.id": "g", "subscribe": "t"}, ("kafka.bootstrap.servers is missing", "host:port")),
     "a blank group": ({**BASE, "kafka.group.id": " "}, ("kafka.group.id = ' '", "not empty")),
     "servers without a port": ({**BASE, "kafka.bootstrap.servers": "a:1,b"}, ("kafka.bootstrap.servers = 'a:1,b'", "host:port")),
+    "servers with a password": (
+        {**BASE, "kafka.bootstrap.servers": "me:hush@a:1"},
+        ("kafka.bootstrap.servers = '********@a:1': write host:port",),
+    ),
+    "servers of another protocol": (
+        {**BASE, "kafka.bootstrap.servers": "plaintext://a:1,SSL://b:1"},
+        ("SSL:// is not kafka.security.protocol, which is plaintext",),
+    ),
     "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern exclude each other",)),
     "assign": ({**NEEDED, "assign": '{"t":[0]}'}, ("assign: a consumer group assigns", "Write subscribe", 'format("kafka")')),
     "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "names of topics")),
@@ -62,7 +70,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("outstandingClaims = 're-read'", "hold, reread or reread-after with a duration, such as reread-after 10m"),
     ),
     "reread after nothing": ({**BASE, "outstandingClaims": "reread-after"}, ("hold, reread or reread-after with",)),
-    "reread after no time": ({**BASE, "outstandingClaims": "reread-after 0s"}, ("a duration such as 500ms",)),
+    "reread after no time": (
+        {**BASE, "outstandingClaims": "reread-after 0s"},
+        ("a duration from 1ms is expected",),
+    ),
     "a grace that is no time": ({**BASE, "outstandingClaims.grace": "soon"}, ("outstandingClaims.grace = 'soon'",)),
     "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),
     "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
@@ -71,6 +82,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "negative retries": ({**BASE, "fetchOffset.numRetries": "-1"}, ("fetchOffset.numRetries = '-1'",)),
     "no such hand-off": ({**BASE, "handoff": "later"}, ("handoff = 'later'", "drain or immediate")),
     "no such unit": ({**BASE, "assignmentTimeout": "2 weeks"}, ("assignmentTimeout = '2 weeks'", "30s")),
+    "a month": ({**BASE, "maxTriggerDelay": "30d"}, ("maxTriggerDelay = '30d'", "a duration of 24d at most")),
     "no time": ({**BASE, "assignmentTimeout": "0s"}, ("assignmentTimeout = '0s'",)),
     "under a millisecond": ({**BASE, "assignmentTimeout": "10us"}, ("assignmentTimeout = '10us'",)),
     "draining for too long": (

@@ -411,6 +411,12 @@ class TestOptions:
         assert producer["compression.type"] == "lz4"
         NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
 
+    @pytest.mark.parametrize("given", [{"kafka.acks": "1"}, {"kafka.retries": "0"}, {"kafka.max.in.flight": "6"}], ids=str)
+    def test_what_excludes_an_idempotent_producer_turns_it_off_as_in_java(self, given: Mapping[str, str]) -> None:
+        producer = SinkOptions.parse({**SERVERS, **given}, "batch").sink_settings("batch").producer
+        assert producer["enable.idempotence"] == "false"
+        NativeProducer({**producer, "log_level": "0"}, "t").close()
+
     def test_delivery_fits_into_a_short_transaction(self) -> None:
         given = {**SERVERS, "kafka.transaction.timeout.ms": "30000"}
         producer = SinkOptions.parse(given, "stream").sink_settings("stream").producer
@@ -426,7 +432,14 @@ class TestOptions:
             ({"kafka.lingr.ms": "1"}, "Did you mean kafka.linger.ms"),
             ({"kafka.partitioner.class": "x"}, "kafka.partitioner"),
             ({"kafka.buffer.memory": "many"}, "a number of bytes"),
-            ({"kafka.acks": "1"}, "acks must be all"),
+            ({"kafka.acks": "1"}, "kafka.acks=1 excludes exactly-once"),
+            ({"kafka.retries": "0"}, "kafka.retries=0 excludes exactly-once"),
+            ({"kafka.max.in.flight": "6"}, "kafka.max.in.flight.requests.per.connection=6 excludes exactly-once"),
+            (
+                {"deliveryGuarantee": "at-least-once", "kafka.enable.idempotence": "true", "kafka.acks": "1"},
+                "kafka.acks=1 excludes kafka.enable.idempotence=true",
+            ),
+            ({"kafka.linger.ms": "1000", "kafka.delivery.timeout.ms": "1000"}, r"kafka.linger.ms \(1000 ms\) must be less"),
             ({"kafka.enable.idempotence": "false"}, "excludes exactly-once"),
             ({"deliveryGuarantee": "maybe"}, "exactly-once or at-least-once is expected"),
             ({"deliveryGuarantee": "at-least-once", "acceptBatch": "1"}, "acceptBatch is for streams"),

@@ -27,7 +27,7 @@ GroupKafkaError
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
-│   └── OffsetsInTheWay         a migration would replace what the group has committed
+│   └── OffsetsInTheWay         a migration or a reset would replace what the group has committed
 ├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
 │   ├── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
 │   ├── CheckpointOfAnotherStream  `checkpointLocation` of the reader is not that of its query
@@ -175,7 +175,7 @@ class ClaimsInTheWay(HandoffError):
 
 
 class OffsetsInTheWay(HandoffError):
-    """A migration would replace offsets, or forget claims, that the group has for the same partitions."""
+    """A migration or a reset would replace offsets, or forget claims, that the group has for the same partitions."""
 
 
 class OffsetError(GroupKafkaError):

@@ -78,7 +78,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.
 # Short sessions under KIP-848: the broker sets them for all members.
 SHORT_SESSIONS = {
     "group.consumer.session.timeout.ms": "6000",
-    "group.consumer.heartbeat.interval.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "200",
 }
 
 # A machine that stands still for some seconds must not fence the broker: with no other to name, it tells clients that there is no

@@ -60,6 +60,12 @@ REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 }
 """The meaning of other requests' errors. Any other code is BrokerUnavailable, or AuthenticationFailed (login_trouble.py)."""
 
+OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
+    **REQUEST_ERRORS,
+    **{code: kind for code, kind in COMMIT_ERRORS.items() if kind is CommitOutcomeUnknown},
+}
+"""The same for offsets that no member commits."""
+
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: MembershipError,

@@ -17,14 +17,14 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
-from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.broker_errors import OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
-from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
+from spark_groupsource.errors import BrokerUnavailable, GroupActive, GroupKafkaError, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
 
@@ -180,7 +180,9 @@ class GroupAdmin:
         """Commit these offsets, with the same metadata, for a group that has no members.
 
         Raises:
-            BrokerError: The brokers refuse, as they do when the group has members.
+            GroupActive: A member has joined. Nothing is committed.
+            CommitOutcomeUnknown: No broker answers. It may be committed, or be committed later.
+            BrokerError: The brokers refuse some of them, or all. The text names those that are committed.
         """
         doing = f"committing offsets of group {group}"
         altered = [
@@ -190,12 +192,17 @@ class GroupAdmin:
             for partition, offset in sorted(offsets.items())
         ]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
-        answers = self._ask(
-            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group
-        )
-        for written in self._answer(answers[group], doing, group).topic_partitions or ():
-            if written.error is not None:
-                raise explain(written.error, f"{doing} ({written.topic}-{written.partition})")
+        try:
+            answers = self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
+            found = answers[group].result().topic_partitions or ()
+        except KafkaException as failed:
+            raise _not_written(self._last_error.reason(failed.args[0], self._admin), doing) from None
+        errors = {TopicPartition(one.topic, one.partition): one.error for one in found if one.error is not None}
+        if errors:
+            written = sorted(offsets.keys() - errors.keys())
+            if written:
+                doing += f" (committed are {listed(written)}; not committed are {listed(sorted(errors))})"
+            raise _not_written(errors[min(errors)], doing)
 
     def commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
         """Return the group's commit of each partition that has one.
@@ -257,6 +264,12 @@ class GroupAdmin:
         raise explain(self._last_error.reason(error, self._admin), doing)
 
 
+def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
+    if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
+        return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
+    return explain(error, doing, OFFSET_ERRORS)
+
+
 def _not_found(group: str) -> GroupNotFound:
     return GroupNotFound(
         f"There is no consumer group {group!r} on these brokers: it has no members and no committed offsets. "
@@ -270,5 +283,10 @@ def _member(description: Any) -> GroupMember:
         client_id=description.client_id,
         instance_id=description.group_instance_id or None,
         host=description.host.removeprefix("/"),
-        partitions=frozenset(TopicPartition(one.topic, one.partition) for one in description.assignment.topic_partitions),
+        # What a classic group's leader wrote: any client may write anything.
+        partitions=frozenset(
+            TopicPartition(one.topic, one.partition)
+            for one in description.assignment.topic_partitions
+            if one.topic and one.partition >= 0
+        ),
     )

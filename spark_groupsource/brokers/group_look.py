@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, GroupNotFound
+from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ANSWER_LIMIT_S
 
@@ -162,5 +162,7 @@ def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
             answer = getattr(admin, question)(group)
         except GroupKafkaError as failed:
             pipe.send(failed)
+        except Exception as failed:  # noqa: BLE001 -- what else it is, the parent says: it would call it a crash of librdkafka
+            pipe.send(BrokerError(f"Describing group {group!r} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

@@ -108,8 +108,13 @@ class GroupView:
 
     @property
     def lag(self) -> int:
-        """Sum of the lags that are known."""
+        """Sum of the lags that are known: see `lag_unknown`."""
         return sum(partition.lag or 0 for partition in self.partitions)
+
+    @property
+    def lag_unknown(self) -> int:
+        """Number of partitions whose lag is not known: their leader does not answer, or they have records and no commit."""
+        return sum(partition.lag is None and partition.end != 0 for partition in self.partitions)
 
     @property
     def finished_lag(self) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from datetime import datetime, timezone
 from pathlib import Path
@@ -34,7 +35,7 @@ owed: its query stopped, or lost the partition, before it confirmed the range. N
   2. If that checkpoint was deleted, restart the running queries with outstandingClaims=reread. They read the range. Records
      that had already reached the output are duplicated.
   3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
-     groupkafka reset-offsets --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
+     groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
 
 
 @click.command()
@@ -96,7 +97,9 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
     if not rows:
         where = " in the other partitions" if newer else ""
         said = f"nothing is claimed{where}; every record below the committed offsets has been confirmed."
-        console.print(Text(f"group {group}: {said}"))
+        if not any(one.committed is not None for one in view.partitions):
+            said = "no committed offset is to be seen, so nothing is known of claims."
+        console.print(Text(f"group {group}: {said} Brokers show the topics only that this user may describe."))
         return
     table = make_table(
         ("TOPIC", "PARTITION", "RANGE", "OFFSETS", "KIND", "STREAM", "PLAN", "SINCE"), terminal=console.is_terminal
@@ -113,4 +116,4 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
     if any(kind == "in flight" for _, kind, _ in rows):
         console.print(Text(IN_FLIGHT))
     if owed := sorted({claim.stream for _, kind, claim in rows if kind == "owed"}):
-        console.print(Text(OWED.format(streams=" or ".join(owed), group=group)))
+        console.print(Text(OWED.format(streams=" or ".join(owed), group=shlex.quote(group))))

@@ -18,7 +18,7 @@ from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, jso
 from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,
-    lag_and_finished,
+    lag_of,
     make_table,
     newer_lines,
     number,
@@ -69,7 +69,8 @@ def json_group(view: GroupView) -> Json:
         "protocol": view.protocol,
         "assignor": view.assignor or None,
         "coordinator": view.coordinator or None,
-        "lag": view.lag,
+        "lag": None if view.lag_unknown else view.lag,
+        "lag_unknown": view.lag_unknown,
         "finished_lag": view.finished_lag,
         "held": view.held,
         "members": [_member(member) for member in view.members],
@@ -111,9 +112,7 @@ def print_group(view: GroupView, console: Console, now: datetime) -> None:
     console.print()
     if view.partitions:
         print_table(partition_table(view.partitions, terminal=console.is_terminal), console)
-        console.print(
-            Text(f"{lag_and_finished(view.lag, view.finished_lag)}, held {view.held}, partitions {len(view.partitions)}")
-        )
+        console.print(Text(f"{lag_of(view)}, held {view.held}, partitions {len(view.partitions)}"))
     else:
         console.print("No partition has a committed offset or a member.")
     _print_held(view.partitions, console)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.cli.group_changes import HIDING
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
@@ -243,8 +244,14 @@ def of_formats(options: Options, view: GroupView | None) -> Finding | None:
 def of_claims(options: Options, view: GroupView | None) -> Finding:
     """Return what other streams have claimed in the subscribed topics, and what a query with a new checkpoint would do."""
     mine = [one for one in (view.partitions if view is not None else ()) if options.matches(one.partition.topic)]
-    running = sum(claim.range.size for one in mine if one.member is not None for claim in one.in_flight)
-    left = [(one.partition, claim) for one in mine for claim in one.owed + (() if one.member is not None else one.in_flight)]
+    # While a classic group rebalances, its coordinator names no owners.
+    rebalances = view is not None and view.state in HIDING and bool(view.members)
+    running = sum(claim.range.size for one in mine if rebalances or one.member is not None for claim in one.in_flight)
+    left = [
+        (one.partition, claim)
+        for one in mine
+        for claim in one.owed + (() if rebalances or one.member is not None else one.in_flight)
+    ]
     if not left:
         where = " in the other partitions" if any(one.newer_format is not None for one in mine) else ""
         text = f"{running} offsets are in flight in running queries; nothing is owed" if running else f"nothing is claimed{where}"

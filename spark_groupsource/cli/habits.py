@@ -36,9 +36,11 @@ def of_session(options: Options, broker: Mapping[str, str]) -> Finding:
         text = f"the brokers set it for kafka.group.protocol=consumer: group.consumer.session.timeout.ms is {value}"
         return Finding(Level.OK, "session", f"{text}, unless the group has a consumer.session.timeout.ms of its own")
     session = int(options.kafka.get("session.timeout.ms", SESSION_MS))
-    lowest = int(broker.get("group.min.session.timeout.ms", 0))
-    highest = int(broker.get("group.max.session.timeout.ms", session))
     mine = f"kafka.session.timeout.ms={session}"
+    bounds = [broker.get(f"group.{end}.session.timeout.ms") for end in ("min", "max")]
+    lowest, highest = (int(bound) if bound is not None else None for bound in bounds)
+    if lowest is None or highest is None:
+        return Finding(Level.OK, "session", f"{mine}: the brokers do not show their bounds")
     if lowest <= session <= highest:
         return Finding(Level.OK, "session", f"{mine}: the brokers accept {lowest} to {highest}")
     bound = (

@@ -251,13 +251,18 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
     Raises:
         OffsetError: The checkpoint has changed since it was read, so its query is running.
         GroupActive: A member has joined since the plan was made.
+        OffsetsInTheWay: The group has committed since the plan was made.
         BrokerError: As `GroupAdmin` does.
     """
     if checkpoint.last_batches()[0] != migration.last:
         raise OffsetError(
             "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
         )
-    _partitions_of(admin, migration.group)
+    now = {partition: one.committed for partition, one in _partitions_of(admin, migration.group).items()}
+    if any(now.get(reset.partition) != reset.current for reset in migration.resets):
+        raise OffsetsInTheWay(
+            f"Nothing was changed. The group {migration.group} has committed since the plan was made: run it again."
+        )
     changed = {reset.partition: reset.new for reset in migration.resets if reset.new != reset.current}
     if changed:
         admin.alter_offsets(migration.group, changed)

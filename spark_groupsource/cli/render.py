@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_view import PartitionView
+from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.partition import TopicPartition
 
 _UNLIMITED = 10_000
@@ -71,17 +71,30 @@ def _finished(count: int) -> str:
     return f"{count or 'no'} finished {'record counts' if count < 2 else 'records count'}"
 
 
-def lag_and_finished(lag: int, finished: int) -> str:
-    """Return the lag of a group, and how much of it is finished, if any."""
-    return f"lag {lag}, of which finished {finished}" if finished else f"lag {lag}"
+def lag_of(view: GroupView) -> str:
+    """Return the lag of a group, how much of it is finished, and in how many partitions it is not known, if in any."""
+    partitions = "1 partition" if view.lag_unknown == 1 else f"{view.lag_unknown} partitions"
+    known = f"at least {view.lag} (not known in {partitions})" if view.lag_unknown else str(view.lag)
+    return f"lag {known}" + (f", of which finished {view.finished_lag}" if view.finished_lag else "")
 
 
-def make_table(names: Iterable[str], *, terminal: bool) -> Table:
-    """Return an empty table with these columns."""
+def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) -> Table:
+    """Return an empty table with these columns.
+
+    Args:
+        names: The names of the columns.
+        terminal: Whether it is for a terminal: names that are too long are folded there.
+        one_line: Whether each row has one line, also on a narrow terminal: names are cut.
+    """
     table = Table(box=None, pad_edge=False, header_style="bold" if terminal else "", padding=(0, 2, 0, 0))
     for name in names:
         right = name in NUMBERS
-        table.add_column(name, justify="right" if right else "left", overflow="fold", no_wrap=not terminal or right)
+        table.add_column(
+            name,
+            justify="right" if right else "left",
+            overflow="ellipsis" if one_line and not right else "fold",
+            no_wrap=not terminal or right or one_line,
+        )
     return table
 
 

@@ -23,7 +23,7 @@ from spark_groupsource.brokers.group_view import GroupView, refuse_active
 from spark_groupsource.cli.as_json import Json, json_claim, json_text, place
 from spark_groupsource.cli.render import DRY_RUN, console_for, make_table, newer_lines, number, print_table, printable
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
-from spark_groupsource.errors import ClaimsInTheWay, OptionError
+from spark_groupsource.errors import ClaimsInTheWay, OffsetsInTheWay, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.options.values import TOPIC_NAME
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -202,6 +202,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
     Raises:
         ClaimsInTheWay: A partition has claims, or a commit record of a newer version, and `drop_claims` is false.
         GroupActive: A member has joined since the plan was made.
+        OffsetsInTheWay: The group has committed since the plan was made.
         BrokerError: As `GroupAdmin` does.
     """
     newer = newer_lines({reset.partition: reset.newer_format for reset in resets if reset.newer_format is not None})
@@ -228,7 +229,11 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
             "  2. Use --drop-claims. Records below the new offsets are then missing from the output unless they had reached it. "
             "Records above the new offsets are duplicated if they had reached it."
         )
-    refuse_active(admin.describe(group))
+    view = admin.describe(group)
+    refuse_active(view)
+    now = {one.partition: (one.committed, one.in_flight + one.owed) for one in view.partitions}
+    if any(now.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
+        raise OffsetsInTheWay(f"Nothing was reset. The group {group} has changed since the plan was made: run it again.")
     admin.alter_offsets(group, {reset.partition: reset.new for reset in resets})
 
 

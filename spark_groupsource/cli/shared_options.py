@@ -18,7 +18,9 @@ def group_options(command: Command) -> Command:
     """Add the options of every command about a group: the brokers, the group, and a file with client settings."""
     options = (
         click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
-        click.option("--group", required=True, metavar="GROUP", help="The consumer group: kafka.group.id of its queries."),
+        click.option(
+            "--group", required=True, metavar="GROUP", callback=_group, help="The consumer group: kafka.group.id of its queries."
+        ),
         click.option(
             "--command-config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -29,6 +31,17 @@ def group_options(command: Command) -> Command:
     for option in reversed(options):
         command = option(command)
     return command
+
+
+def _group(_context: click.Context, _option: click.Parameter, group: str) -> str:
+    """Refuse what no group can be called. With a name that is not UTF-8 librdkafka ends the process."""
+    try:
+        group.encode()
+    except UnicodeEncodeError:
+        raise click.BadParameter("the name is not UTF-8.") from None
+    if not group.strip():
+        raise click.BadParameter("the name is empty.")
+    return group
 
 
 def json_option(command: Command) -> Command:

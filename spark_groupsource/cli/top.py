@@ -6,7 +6,7 @@ import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -25,7 +25,7 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.describe import json_group
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
-from spark_groupsource.cli.render import console_for, held_back_lines, lag_and_finished, make_table, number, printable
+from spark_groupsource.cli.render import NUMBERS, console_for, held_back_lines, lag_of, make_table, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
@@ -191,11 +191,12 @@ class LiveView:
     def _render(self) -> Group:
         if self._look is None:
             return Group(Text("looking at the group ..."))
-        return Group(*live_parts(self._look, list(self._events), self._console.height, datetime.now(timezone.utc)))
+        size = self._console.size
+        return Group(*live_parts(self._look, list(self._events), size.width, size.height, datetime.now(timezone.utc)))
 
 
-def live_parts(look: Look, events: list[str], height: int, now: datetime) -> list[Text | Table]:
-    """Return what fills a terminal of `height` lines: the group, its members, the last events, and as many partitions as fit."""
+def live_parts(look: Look, events: list[str], width: int, height: int, now: datetime) -> list[Text | Table]:
+    """Return what fills a terminal: the group, its members, the last events, and as many partitions and columns as fit."""
     age = (now - look.at).total_seconds()
     parts: list[Text | Table] = [
         Text(f"group {printable(look.group)}    {look.at:%Y-%m-%d %H:%M:%S} UTC, {age:.0f} s ago    Ctrl-C ends", style="bold")
@@ -219,7 +220,7 @@ def live_parts(look: Look, events: list[str], height: int, now: datetime) -> lis
         room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
         parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
         used += 1 + min(room, len(events))
-    parts += [Text(), *_partitions(view, look.rates, max(1, height - used - 3))]
+    parts += [Text(), *_partitions(view, look.rates, width, max(1, height - used - 3))]
     return parts
 
 
@@ -227,7 +228,7 @@ def _summary(view: GroupView, rates: Rates) -> str:
     members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
     produced, committed = number(rates.all_produced), number(rates.all_committed)
     summary = (
-        f"{view.state}, {members}, partitions {len(view.partitions)}, {lag_and_finished(view.lag, view.finished_lag)}, "
+        f"{view.state}, {members}, partitions {len(view.partitions)}, {lag_of(view)}, "
         f"held {view.held}, produced {produced}/s, committed {committed}/s"
     )
     if newer := view.newer_formats:
@@ -237,29 +238,56 @@ def _summary(view: GroupView, rates: Rates) -> str:
 
 
 def _members(view: GroupView, rates: Rates) -> Table:
-    table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True)
+    table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True, one_line=True)
     for member in view.members:
         mine = [one for one in view.partitions if one.partition in member.partitions]
         speed = [rates.committed[one.partition] for one in mine if one.partition in rates.committed]
-        cells = (len(mine), sum(one.lag or 0 for one in mine), round(sum(speed), 1) if speed else None)
+        lags = [one.lag for one in mine if one.lag is not None]
+        cells = (len(mine), sum(lags) if len(lags) == len(mine) else None, round(sum(speed), 1) if speed else None)
         table.add_row(Text(printable(member.name)), *(Text(number(cell)) for cell in cells))
     return table
 
 
-def _partitions(view: GroupView, rates: Rates, room: int) -> list[Text | Table]:
-    """Return a table of as many partitions as fit. If not all fit, those with the most lag."""
-    names = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
-    table = make_table(names, terminal=True)
+_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
+_LEFT_OUT: Sequence[frozenset[str]] = (
+    frozenset(),
+    frozenset({"PRODUCED/S", "COMMITTED/S"}),
+    frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
+)
+"""The columns that a narrow terminal has no room for."""
+
+_NAME_WIDTH = 12
+"""A name may be cut to so many columns before another column is left out."""
+
+
+def _columns(rows: Sequence[Sequence[str]], width: int) -> list[int]:
+    """Return the columns that fit, by their places in _COLUMNS."""
+    for left_out in _LEFT_OUT:
+        shown = [place for place, name in enumerate(_COLUMNS) if name not in left_out]
+        longest = (max(len(row[place]) for row in (_COLUMNS, *rows)) for place in shown)
+        limits = (None if _COLUMNS[place] in NUMBERS else _NAME_WIDTH for place in shown)
+        if sum(min(most, limit or most) + 2 for most, limit in zip(longest, limits, strict=True)) <= width + 2:
+            break
+    return shown
+
+
+def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Text | Table]:
+    """Return a table of as many partitions as fit. If not all fit, those whose lag is not known, and those with the most."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda one: -(one.lag or 0))[: room - 1]
+        shown = sorted(shown, key=lambda one: (one.lag is not None, -(one.lag or 0)))[: room - 1]
+    rows = []
     for one in shown:
         speeds = (rates.produced.get(one.partition), rates.committed.get(one.partition))
         cells = (one.partition.partition, one.committed, one.end, one.lag, one.held, *speeds)
         member = "-" if one.member is None else printable(one.member.name)
-        table.add_row(Text(printable(one.partition.topic)), *(Text(number(cell)) for cell in cells), Text(member))
+        rows.append((printable(one.partition.topic), *map(number, cells), member))
+    columns = _columns(rows, width)
+    table = make_table((_COLUMNS[place] for place in columns), terminal=True, one_line=True)
+    for row in rows:
+        table.add_row(*(Text(row[place]) for place in columns))
     left = len(view.partitions) - len(shown)
-    return [table, Text(f"and {left} more, with less lag", style="dim")] if left else [table]
+    return [table, Text(f"and {left} more, with no more lag", style="dim")] if left else [table]
 
 
 def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:

@@ -7,6 +7,9 @@ from spark_groupsource.kafka_settings.judge import refusal
 from spark_groupsource.kafka_settings.secrets import is_secret, shown, shown_name
 from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN
 
+_FLAGS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
+"""What librdkafka reads as true and false. The rest of this package compares with these two words."""
+
 
 class Draft:
     """One translation in progress. Each step takes settings out of `given`, and puts its results into `settings`."""
@@ -59,9 +62,10 @@ def _read(name: str, value: str) -> str:
     if is_secret(name) or name == "sasl.username":
         return value
     read, lower = value.strip(), value.strip().lower()
-    # A group may be called TRUE: a setting that takes any text takes this one.
-    is_flag = lower in ("true", "false") and refusal(name, "neither") is not None
-    return lower if is_flag or lower in CHOICES.get(name, ()) else read
+    # A group may be called TRUE, and a number may be 1: only a flag takes true, and not any text.
+    if lower in _FLAGS and refusal(name, "true") is None and refusal(name, "neither") is not None:
+        return _FLAGS[lower]
+    return lower if lower in CHOICES.get(name, ()) else read
 
 
 def class_name(value: str) -> str:

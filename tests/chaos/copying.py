@@ -23,10 +23,10 @@ from confluent_kafka import KafkaException, Producer
 from devtools.broker import Cluster
 from devtools.broker.ready import quiet_client
 from spark_groupsource.patience import Deadline
+from tests.harness.brokers import in_sync
 from tests.support.committed import read_committed
 from tests.support.group_offsets import total_lag
 from tests.support.processes import processes_with
-from tests.support.replicas import in_sync
 from tests.support.spark_process import SparkProcess
 
 SOURCE, TARGET, GROUP = "orders", "copies", "copying"

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import subprocess
+from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster, Node
 from devtools.broker.config import HOST
@@ -25,6 +26,11 @@ if TYPE_CHECKING:
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_LIMIT_S = 10.0
 COORDINATOR_LIMIT_S = 180.0
+
+
+def in_sync(topics: Iterable[TopicMetadata]) -> bool:
+    """Return whether every replica of every partition of these topics is in sync."""
+    return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
 
 class Brokers:

@@ -12,16 +12,20 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
-from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from spark_groupsource.handoff.commit_record import CommitRecord, read_commit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.joined import Joined
+from tests.conftest import MakeTopic, Produce
 from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from tests.support.secured import Secured
+
+SHORT_TIMES = {"kafka.session.timeout.ms": "6000", "kafka.heartbeat.interval.ms": "300"}
+"""Of a classic member. Under KIP-848 the broker sets them (tests/conftest.py, SHORT_SESSIONS)."""
 
 Claimed = dict[int, tuple[int, ...]]
 """For each partition (from, to), and (from, to, from, to) where a plan has two ranges."""
@@ -115,7 +119,7 @@ def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                 {
                     "kafka.bootstrap.servers": cluster.bootstrap_servers,
                     "kafka.group.id": f"group-of-{topic}",
-                    **({} if "kafka.group.protocol" in more else {"kafka.session.timeout.ms": "6000"}),
+                    **({} if "kafka.group.protocol" in more else SHORT_TIMES),
                     **({} if "subscribePattern" in more else {"subscribe": topic}),
                     "startingOffsets": "earliest",
                     **more,
@@ -130,16 +134,32 @@ def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 
 @pytest.fixture
-def record_of(admin: AdminClient) -> Callable[[str, int], GroupCommit]:
-    def read(topic: str, partition: int) -> GroupCommit:
+def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord]:
+    """Reads the record that a query of the group has committed for a partition of the topic."""
+
+    def read(topic: str, partition: int) -> CommitRecord:
         future = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(f"group-of-{topic}")])[f"group-of-{topic}"]
-        for found in future.result(30).topic_partitions:
-            if (found.topic, found.partition) == (topic, partition):
-                return read_commit(found.offset, found.metadata)
-        return None
+        (found,) = (one for one in future.result(30).topic_partitions if (one.topic, one.partition) == (topic, partition))
+        record = read_commit(found.offset, found.metadata)
+        assert isinstance(record, CommitRecord), record
+        return record
 
     return read
 
 
+@pytest.fixture
+def filled(topic: MakeTopic, produce: Produce) -> Callable[..., str]:
+    """Makes a topic with so many records in each partition."""
+
+    def make(partitions: int = 1, count: int = 10) -> str:
+        name = topic(partitions)
+        for partition in range(partitions):
+            produce(name, [(None, b"x")] * count, partition)
+        return name
+
+    return make
+
+
 MakeQuery = Callable[..., Query]
-RecordOf = Callable[[str, int], GroupCommit]
+RecordOf = Callable[[str, int], CommitRecord]
+Filled = Callable[..., str]

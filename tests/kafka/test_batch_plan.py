@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from devtools.broker import Cluster
+from spark_groupsource import patience
 from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.model import Options
@@ -135,8 +136,16 @@ class TestWhatTheGroupHasNotProcessed:
         ids=["of a topic that was made anew", "of a log that was cut"],
     )
     def test_is_an_error_or_what_is_there(
-        self, plan: Plan, tens: str, cluster: Cluster, record: CommitRecord, message: str, left: list[tuple[int, int, int]]
+        self,
+        plan: Plan,
+        tens: str,
+        cluster: Cluster,
+        record: CommitRecord,
+        message: str,
+        left: list[tuple[int, int, int]],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
+        monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
         with joined(cluster, f"group-of-{tens}", tens, 2) as consumer:
             commit(consumer, tens, 0, record.offset, record.metadata())
         with pytest.raises(DataLossError, match=message):

@@ -28,7 +28,6 @@ from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query.cycle import Cycle
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Query
 from tests.support.group_reader import NothingHeld
@@ -68,47 +67,26 @@ def latest(cluster: Cluster, topic: str) -> dict[str, str]:
     }
 
 
-def test_a_partition_without_a_leader_waits_and_the_others_are_read(monkeypatch: pytest.MonkeyPatch, three: Cluster) -> None:
+def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back_and_the_others_are_read_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, three: Cluster
+) -> None:
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
-    node = led_apart(three, "waits")
-    node.kill()
-    cycle = Cycle(Options.parse(latest(three, "waits")))
-
-    def positions() -> Mapping[TopicPartition, int]:
-        return cycle._joined.positions if cycle._joined is not None else {}
-
-    try:
-        member = cycle.first()
-        until(lambda: cycle.plan(member, limited=True) is None and len(positions()) == 2, "two of three partitions")
-        assert dict(positions()) == {TopicPartition("waits", 0): 10, TopicPartition("waits", 1): 10}
-        describer = GroupAdmin({"bootstrap.servers": three.bootstrap_servers})
-        ends = {one.partition.partition: one.end for one in describer.describe("group-of-waits").partitions}
-        assert ends == {0: 10, 1: 10, 2: None}
-        with pytest.raises(BrokerUnavailable, match=r"waits-2(:.* Leader not available| does not answer)"):
-            describer.offsets_at([TopicPartition("waits", 1), TopicPartition("waits", 2)], EARLIEST_OFFSET)
-        fill(three, "waits", 2, 4)
-        until(lambda: cycle.plan(member, limited=True), "records of the partitions that are there")
-        node.start()
-        until(lambda: len(positions()) == 3, "the third partition")
-        assert positions()[TopicPartition("waits", 2)] == 10
-    finally:
-        cycle.stop()
-        node.start()
-
-
-def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back(three: Cluster) -> None:
     node = led_apart(three, "begins")
     node.kill()
     a = Query(latest(three, "begins"))
     try:
         assert a.done.starts == {"begins": {"0": (10, 10, -1)}}
         a.until_planning(2)
+        assert dict(a.positions) == {TopicPartition("begins", 0): 10, TopicPartition("begins", 1): 10}
+        describer = GroupAdmin({"bootstrap.servers": three.bootstrap_servers})
+        ends = {one.partition.partition: one.end for one in describer.describe("group-of-begins").partitions}
+        assert ends == {0: 10, 1: 10, 2: None}
+        with pytest.raises(BrokerUnavailable, match=r"begins-2(:.* Leader not available| does not answer)"):
+            describer.offsets_at([TopicPartition("begins", 1), TopicPartition("begins", 2)], EARLIEST_OFFSET)
         fill(three, "begins", 2, 2)
-        a.run_batch()
+        assert a.run_batch()
         assert a.done.starts == {"begins": {"2": (-1,)}}
-        a.store()
-        a.restart()
         node.start()
         a.until_planning(3)
         assert a.positions[TopicPartition("begins", 2)] == 10

@@ -11,8 +11,12 @@ from click.testing import CliRunner, Result
 from confluent_kafka import Producer
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
+from spark_groupsource.cli.reset_offsets import Target, execute_reset, plan_reset
+from spark_groupsource.errors import GroupActive, OffsetsInTheWay
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, joined
 
@@ -173,6 +177,22 @@ def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., 
     assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
     assert "nothing is claimed" in run("claims", name).output
     assert cells(run("describe", name).output, name)[0][2] == "8"
+
+
+def test_a_group_that_commits_or_gets_a_member_after_the_plan_was_made_is_not_reset(
+    stopped: Callable[..., str], cluster: Cluster
+) -> None:
+    name = stopped(5)
+    group, partition = f"group-of-{name}", TopicPartition(name, 0)
+    admin = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
+    plan = plan_reset(admin, group, [name], Target(offset=8))
+    admin.alter_offsets(group, {partition: 6})
+    with pytest.raises(OffsetsInTheWay, match="has changed since the plan was made: run it again"):
+        execute_reset(admin, group, plan, drop_claims=True)
+    with joined(cluster, group, name, 1, enable_auto_commit="false"):
+        with pytest.raises(GroupActive, match="nothing was changed, because a member has joined"):
+            admin.alter_offsets(group, {partition: 7})
+        assert admin.offsets(group)[partition][0] == 6
 
 
 def test_a_record_that_only_a_newer_version_can_read_is_shown_and_in_the_way_of_a_reset(

@@ -8,10 +8,10 @@ from collections.abc import Callable
 import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.group import ledger
 from spark_groupsource.timeouts import AT_STOP_S
-from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.conftest import Produce
+from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until
 
 PROTOCOLS = ("classic", "consumer")
@@ -25,19 +25,14 @@ def report(query: Query, plan: int | None = None) -> None:
 def settled(record_of: RecordOf, topic: str, partitions: int) -> Callable[[], bool]:
     """Return whether nothing is claimed or owed in any partition."""
 
-    def look() -> bool:
-        records = [record_of(topic, number) for number in range(partitions)]
-        return all(isinstance(record, CommitRecord) and not record.unconfirmed for record in records)
-
-    return look
+    return lambda: not any(record_of(topic, number).unconfirmed for number in range(partitions))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     one = query(name, **{"kafka.group.protocol": protocol})
     until(one.plan, "something to read")
     assert one.claim() == {0: (0, 10)}
@@ -46,12 +41,10 @@ def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
         one.joined.report_durable(one.logged.stream, one.logged.plan + plan + 1)
     one.joined._member.call(lambda: None)
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert record.open == ((0, 10),)
     report(one)
     until(settled(record_of, name, 1), "the claim is closed")
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert (record.offset, record.done) == (10, one.logged.plan)
     one.finish()
     produce(name, [(None, b"y")] * 5)
@@ -60,11 +53,9 @@ def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_drain_ends_with_the_micro_batch_and_not_with_the_next_trigger(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+    filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, [(None, b"x")] * 10, partition)
+    name = filled(partitions=2)
     patience = {"handoff.drainTimeout": "80s", "kafka.group.protocol": protocol}
     slow, newcomer = query(name, **patience), query(name, **patience)
     until(slow.plan, "something to read")
@@ -79,29 +70,26 @@ def test_a_drain_ends_with_the_micro_batch_and_not_with_the_next_trigger(
 
 
 def test_what_is_owed_is_settled_between_triggers(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, query: MakeQuery, record_of: RecordOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The owner of the partition has a long trigger, and the stream that it is owed to has finished."""
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, [(None, b"x")] * 10, partition)
+    monkeypatch.setattr(ledger, "SETTLE_BETWEEN_TRIGGERS_S", 1.0)
+    name = filled(partitions=2)
     slow, newcomer = query(name, **{"handoff.drainTimeout": "1s"}), query(name)
     until(slow.plan, "something to read")
     assert len(slow.claim()) == 2
     newcomer.until_planning(1)
     (moved,) = newcomer.positions
     record = record_of(name, moved.partition)
-    assert isinstance(record, CommitRecord)
     assert [entry.stream for entry in record.owed] == [slow.logged.stream]
     report(slow)
     until(settled(record_of, name, 2), "the newcomer has settled what it owed, and it has no trigger")
 
 
 def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, monkeypatch: pytest.MonkeyPatch
+    filled: Filled, query: MakeQuery, record_of: RecordOf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     one = query(name)
     monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", AT_STOP_S)
     until(one.plan, "something to read")

@@ -4,60 +4,54 @@ from __future__ import annotations
 
 import json
 import multiprocessing
-import threading
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import CheckpointBehindGroup, ClaimTimeout, CommitRefused, OptionError
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf
-from tests.support.consumers import commit_as_another_client
+from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
+from tests.support.consumers import commit_as_another_client, plain_member
 from tests.support.waiting import in_background, until
 
 
 def test_more_records_than_one_commit_can_carry_take_several(
-    monkeypatch: pytest.MonkeyPatch, topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    monkeypatch: pytest.MonkeyPatch, filled: Filled, query: MakeQuery, record_of: RecordOf
 ) -> None:
     monkeypatch.setattr(fenced_commits, "MAX_COMMIT_BYTES", 2 * fenced_commits.RECORD_BYTES)
-    name = topic(partitions=5)
-    for partition in range(5):
-        produce(name, [(None, b"x")] * 3, partition)
+    name = filled(partitions=5, count=3)
     a = query(name)
     assert a.run_batch() == dict.fromkeys(range(5), (0, 3))
     for partition in range(5):
         record = record_of(name, partition)
-        assert isinstance(record, CommitRecord)
         assert (record.next, record.open) == (3, ((0, 3),))
     assert not a.plan()
-    assert {getattr(record_of(name, partition), "offset", None) for partition in range(5)} == {3}
+    assert {record_of(name, partition).offset for partition in range(5)} == {3}
 
 
 def test_a_range_is_claimed_then_confirmed_and_the_next_starts_behind_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     assert a.plan()
     adopted = record_of(name, 0)
-    assert isinstance(adopted, CommitRecord)
     assert (adopted.next, adopted.logged, adopted.open) == (0, -1, ())
     assert a.claim() == {0: (0, 10)}
     assert a.claim() == {0: (0, 10)}, "claiming again gives the same"
     claimed = record_of(name, 0)
-    assert isinstance(claimed, CommitRecord)
     assert (claimed.offset, claimed.next, claimed.logged, claimed.done, claimed.open) == (0, 10, 0, -1, ((0, 10),))
     a.finish()
     assert not a.plan(), "nothing new: the claim is confirmed at once"
     confirmed = record_of(name, 0)
-    assert isinstance(confirmed, CommitRecord)
     assert (confirmed.offset, confirmed.next, confirmed.done, confirmed.open) == (10, 10, 0, ())
     produce(name, [(None, b"x")] * 5)
     assert a.run_batch() == {0: (10, 15)}
@@ -78,11 +72,9 @@ def test_an_empty_first_batch_does_not_disturb_a_rebalance(topic: MakeTopic, pro
 
 
 def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confirmed(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+    name = filled(partitions=2)
     a, b = query(name), query(name)
     assert a.plan()
     assert a.claim() == {0: (0, 10), 1: (0, 10)}
@@ -96,16 +88,14 @@ def test_a_partition_that_is_asked_back_is_let_go_once_its_micro_batch_is_confir
     assert a.run_batch() == {1 - going.partition: (10, 13)}, "the partition that stays is read meanwhile"
     joining.join()
     record = record_of(name, going.partition)
-    assert isinstance(record, CommitRecord)
     assert (record.next, record.open, record.owed) == (10, (), ())
     assert b.run_batch() == {going.partition: (10, 13)}, "b goes on exactly behind a"
 
 
 def test_a_plan_that_was_never_claimed_is_left_on_a_replay_and_its_records_come_in_the_next(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
+    filled: Filled, query: MakeQuery
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     assert a.plan()
     a.restart()
@@ -114,9 +104,8 @@ def test_a_plan_that_was_never_claimed_is_left_on_a_replay_and_its_records_come_
     assert a.run_batch() == {0: (0, 10)}
 
 
-def test_a_replay_leaves_what_another_stream_has_taken(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+def test_a_replay_leaves_what_another_stream_has_taken(filled: Filled, query: MakeQuery) -> None:
+    name = filled()
     a, b = query(name), query(name)
     assert a.plan()
     a.cycle.stop()
@@ -126,12 +115,10 @@ def test_a_replay_leaves_what_another_stream_has_taken(topic: MakeTopic, produce
 
 
 def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_moved(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, query: MakeQuery, record_of: RecordOf
 ) -> None:
     """The broker would take the commit: it fences the member, not the plan."""
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+    name = filled(partitions=2)
     a, b = query(name, handoff="immediate"), query(name)
     assert a.plan()
     b.until_planning(1)
@@ -139,7 +126,6 @@ def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_m
     assert b.run_batch() == {moved.partition: (0, 10)}
     assert a.claim() == {1 - moved.partition: (0, 10)}
     record = record_of(name, moved.partition)
-    assert isinstance(record, CommitRecord)
     assert (record.stream, record.next) == (b.done.stream, 10)
 
 
@@ -176,42 +162,22 @@ def members_of(options: Mapping[str, str]) -> int:
         return 0  # no such group yet
 
 
-def test_a_claim_that_waits_too_long_says_for_what(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
-) -> None:
+def test_a_claim_that_waits_too_long_says_for_what(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
     """The partition went to an ordinary consumer that has committed nothing: nobody can know what it reads."""
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name, **{"assignmentTimeout": "5s", "handoff.drainTimeout": "2s"})
     assert a.plan()
     a.cycle.stop()
-    settings = {
-        "bootstrap.servers": cluster.bootstrap_servers,
-        "group.id": f"group-of-{name}",
-        "partition.assignment.strategy": "cooperative-sticky",
-        "enable.auto.commit": "false",
-    }
-    ordinary = Consumer(settings)
-    ordinary.subscribe([name])
-    until(lambda: ordinary.poll(0.1) is not None, "the ordinary consumer reads the partition")
-    leaving = threading.Event()
-
-    def poll_on() -> None:
-        while not leaving.is_set():
-            ordinary.poll(0.1)
-
-    polling = in_background(poll_on)
-    a.restart()
-    with pytest.raises(ClaimTimeout, match=rf"waits for {name}-0 \[0, 10\)"):
-        a.claim()
-    leaving.set()
-    polling.join()
-    ordinary.close()
+    cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
+    with plain_member(cluster, f"group-of-{name}", name, cooperative) as ordinary:
+        until(lambda: ordinary.owned == 1, "the ordinary consumer has the partition")
+        a.restart()
+        with pytest.raises(ClaimTimeout, match=rf"waits for {name}-0 \[0, 10\)"):
+            a.claim()
 
 
-def test_a_checkpoint_that_was_set_back_is_refused(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+def test_a_checkpoint_that_was_set_back_is_refused(filled: Filled, produce: Produce, query: MakeQuery) -> None:
+    name = filled()
     a = query(name)
     before = a.done
     a.run_batch()
@@ -224,13 +190,11 @@ def test_a_checkpoint_that_was_set_back_is_refused(topic: MakeTopic, produce: Pr
         a.plan()
 
 
-def test_another_clients_commit_is_where_the_query_goes_on(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, record_of: RecordOf
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+def test_another_clients_commit_is_where_the_query_goes_on(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
+    name = filled()
     commit_as_another_client(cluster, f"group-of-{name}", name, 7, '{"v":1,"s":"evil","n":99}')
-    assert record_of(name, 0) == Foreign(7)
+    group = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
+    assert group.commits(f"group-of-{name}") == {TopicPartition(name, 0): Foreign(7)}
     assert query(name).run_batch() == {0: (7, 10)}
 
 
@@ -276,16 +240,6 @@ def test_a_plan_waits_until_enough_offsets_are_there(topic: MakeTopic, produce: 
     assert a.run_batch() == {0: (1, 4), 1: (0, 1)}
 
 
-def test_a_plan_that_waits_for_more_comes_when_the_delay_is_over(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
-    name = topic()
-    a = query(name, minOffsetsPerTrigger="100", maxTriggerDelay="3s", maxOffsetsPerTrigger="100")
-    produce(name, [(None, "x")])
-    assert a.run_batch() == {0: (0, 1)}
-    produce(name, [(None, "x")] * 3)
-    assert not a.plan()
-    assert a.run_batch() == {0: (1, 4)}
-
-
 def test_what_is_there_at_the_end_is_not_waited_for_under_available_now(
     topic: MakeTopic, produce: Produce, query: MakeQuery
 ) -> None:
@@ -309,10 +263,8 @@ def test_a_stream_starts_at_a_time(topic: MakeTopic, cluster: Cluster, query: Ma
     assert a.run_batch() == {0: (2, 5)}
 
 
-def test_starting_offsets_name_every_partition_that_has_no_commit(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, [(None, "x")] * 5, partition)
+def test_starting_offsets_name_every_partition_that_has_no_commit(filled: Filled, produce: Produce, query: MakeQuery) -> None:
+    name = filled(partitions=2, count=5)
     with pytest.raises(OptionError, match=rf"startingOffsets names partitions that do not exist: {name}-2"):
         query(name, startingOffsets=f'{{"{name}":{{"0":1,"1":1,"2":1}}}}').plan()
     with pytest.raises(OptionError, match=rf"startingOffsets does not name {name}-1"):

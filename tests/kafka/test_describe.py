@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 from collections.abc import Callable
@@ -9,10 +10,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers import group_admin, offsets
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import GroupNotFound
@@ -21,8 +22,8 @@ from spark_groupsource.options.properties_file import parse_properties
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.version import __version__
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery
-from tests.support.consumers import commit, joined
+from tests.kafka.conftest import Filled, MakeQuery
+from tests.support.consumers import commit, joined, plain_member
 from tests.support.waiting import until
 
 Describe = Callable[..., Result]
@@ -37,6 +38,13 @@ def describe(cluster: Cluster) -> Describe:
         return CliRunner().invoke(main, arguments)
 
     return run
+
+
+@pytest.fixture
+def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The brokers are asked without a child process, and given up soon."""
+    monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 2.0)
+    monkeypatch.setattr("spark_groupsource.cli.describe.GroupLook", lambda settings: contextlib.nullcontext(GroupAdmin(settings)))
 
 
 def row(output: str, topic: str, partition: int) -> list[str]:
@@ -62,11 +70,8 @@ def test_each_partition_shows_committed_end_lag_and_member(
     assert row(shown.output, name, 1) == [name, "1", "-", "0", "-", "0", "reader@127.0.0.1", "-"]
 
 
-def test_claimed_and_owed_ranges_are_held_and_listed(
-    topic: MakeTopic, produce: Produce, cluster: Cluster, describe: Describe
-) -> None:
-    name = topic()
-    produce(name, [(None, "x")] * 10, 0)
+def test_claimed_and_owed_ranges_are_held_and_listed(filled: Filled, cluster: Cluster, describe: Describe) -> None:
+    name = filled()
     record = CommitRecord(stream="alpha", logged=7, done=6, next=9, open=(OpenRange(6, 9),), owed=(OwedRange("beta", 3, 2, 4),))
     with joined(cluster, f"group-of-{name}", name, 1) as consumer:
         commit(consumer, name, 0, record.offset, record.metadata())
@@ -79,10 +84,9 @@ def test_claimed_and_owed_ranges_are_held_and_listed(
 
 
 def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_finished_above_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, describe: Describe
+    filled: Filled, produce: Produce, query: MakeQuery, describe: Describe
 ) -> None:
-    name = topic()
-    produce(name, [(None, "x")] * 10)
+    name = filled()
     a, b = query(name), query(name, outstandingClaims="hold")
     assert a.plan()
     assert a.claim()
@@ -133,38 +137,27 @@ def test_nothing_that_clients_chose_reaches_the_terminal_raw(topic: MakeTopic, c
 
 def test_members_without_partitions_are_listed(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
     name = topic()
-    with joined(cluster, f"group-of-{name}", name, 1, client_id="busy") as busy:
-        idle = Consumer(
-            {
-                "bootstrap.servers": cluster.bootstrap_servers,
-                "group.id": f"group-of-{name}",
-                "client.id": "z-idle",
-                "group.instance.id": "spare",
-            }
-        )
-        idle.subscribe([name])
+    spare = {"client.id": "z-idle", "group.instance.id": "spare"}
+    with (
+        joined(cluster, f"group-of-{name}", name, 1, client_id="busy") as busy,
+        plain_member(cluster, f"group-of-{name}", name, spare),
+    ):
 
         def both_are_in() -> bool:
             busy.poll(0.1)
-            idle.poll(0.1)
             text = describe(f"group-of-{name}").output
             return "stable, 2 members" in text and "members without partitions" in text
 
         until(both_are_in, "two members of which one is idle")
         listed = describe(f"group-of-{name}").output.partition("members without partitions:\n")[2]
-        idle.close()
     assert "/spare@127.0.0.1" in listed or "busy@127.0.0.1" in listed
 
 
 def test_a_kip_848_group_is_described_too(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
     name = topic()
-    consumer = Consumer(
-        {"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}", "group.protocol": "consumer"}
-    )
-    consumer.subscribe([name])
-    until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == 1, "a partition")
-    shown = describe(f"group-of-{name}").output
-    consumer.close()
+    with plain_member(cluster, f"group-of-{name}", name, {"group.protocol": "consumer"}) as member:
+        until(lambda: member.owned == 1, "a partition")
+        shown = describe(f"group-of-{name}").output
     assert "consumer, assignor uniform" in shown
     assert "@127.0.0.1" in row(shown, name, 0)[6]
 
@@ -185,24 +178,20 @@ def test_as_json_it_is_one_object(topic: MakeTopic, produce: Produce, cluster: C
 
 
 def test_a_topic_with_more_partitions_than_one_call_asks_for_is_described_whole(
-    topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster, describe: Describe
+    topic: MakeTopic, produce: Produce, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = topic(partitions=2500)
-    produce(name, [(None, "x")] * 3, 2400)
-    partitions = [TopicPartition(name, number) for number in range(2500)]
-    GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).alter_offsets(f"group-of-{name}", dict.fromkeys(partitions, 0))
-
-    def every_end_is_known() -> bool:
-        # The broker opens the logs of a new topic one by one, and says until then that it is not their leader.
-        return all(one["end"] is not None for one in json.loads(describe(f"group-of-{name}", "--json").output)["partitions"])
-
-    until(every_end_is_known, "the ends of 2,500 partitions", timeout_s=180)
-    shown = json.loads(describe(f"group-of-{name}", "--json").output)
-    admin.delete_topics([name])[name].result()
-    assert [one["partition"] for one in shown["partitions"]] == list(range(2500))
-    assert {one["committed"] for one in shown["partitions"]} == {0}
-    assert [one["end"] for one in shown["partitions"]] == [3 if number == 2400 else 0 for number in range(2500)]
-    assert shown["lag"] == 3
+    monkeypatch.setattr(offsets, "PARTITIONS_IN_A_CALL", 2)
+    name = topic(partitions=5)
+    produce(name, [(None, "x")] * 3, 4)
+    group = f"group-of-{name}"
+    admin = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
+    admin.alter_offsets(group, {TopicPartition(name, number): 0 for number in range(5)})
+    # The broker opens the logs of a new topic one by one, and says until then that it is not their leader.
+    until(lambda: all(one.end is not None for one in admin.describe(group).partitions), "the ends of all partitions")
+    shown = admin.describe(group)
+    assert [(one.partition.partition, one.committed) for one in shown.partitions] == [(number, 0) for number in range(5)]
+    assert [one.end for one in shown.partitions] == [0, 0, 0, 0, 3]
+    assert shown.lag == 3
 
 
 def test_a_group_whose_members_have_left_still_shows_its_offsets(topic: MakeTopic, cluster: Cluster, describe: Describe) -> None:
@@ -232,7 +221,7 @@ def test_a_group_that_does_not_exist_is_an_error_that_names_it(describe: Describ
         GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe("no-such-group")
 
 
-def test_no_broker_is_an_error_within_seconds() -> None:
+def test_no_broker_is_an_error_within_seconds(in_this_process: None) -> None:
     begin = time.monotonic()
     shown = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", "g"])
     assert time.monotonic() - begin < 30
@@ -241,7 +230,9 @@ def test_no_broker_is_an_error_within_seconds() -> None:
     assert "kafka.bootstrap.servers" in shown.output
 
 
-def test_command_config_is_translated_and_its_secrets_are_not_shown(describe: Describe, tmp_path: Path) -> None:
+def test_command_config_is_translated_and_its_secrets_are_not_shown(
+    describe: Describe, tmp_path: Path, in_this_process: None
+) -> None:
     file = tmp_path / "client.properties"
     file.write_text(
         "# a comment\n"

@@ -1,8 +1,4 @@
-"""Commits of members that the group has removed, and of epochs that have passed, on several versions of Kafka.
-
-Up to Kafka 4.2 a commit has to have the member's epoch. From 4.3 on one with an earlier epoch is accepted if the member had all
-its partitions by then (KIP-1251).
-"""
+"""Commits of members that the group has removed, on several versions of Kafka."""
 
 from __future__ import annotations
 
@@ -11,22 +7,16 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 import pytest
-from confluent_kafka import KafkaError
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import GenerationChanged, MemberFenced, MemberUnknown
 from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import SHORT_SESSIONS
-from tests.support.group_offsets import committed_offsets
-from tests.support.raw_member import RawMember
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.versions
-
-STALE = KafkaError.STALE_MEMBER_EPOCH
-SESSION_S = 6.0
 
 
 @pytest.fixture(scope="module", params=["4.1", None], ids=["4.1", "newest"])
@@ -34,11 +24,6 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     with Cluster(version=request.param, config=SHORT_SESSIONS) as running:
         assert request.param is None or running.version.startswith(request.param)
         yield running
-
-
-def earlier_epochs_count(cluster: Cluster) -> bool:
-    major, minor, *_ = cluster.version.split(".")
-    return (int(major), int(minor)) >= (4, 3)
 
 
 @pytest.fixture(params=["classic", "consumer"])
@@ -92,62 +77,3 @@ def test_of_two_processes_with_the_same_instance_id_one_commits_nothing(
         with pytest.raises(MemberFenced):
             loser.member.call(partial(loser.commits.commit, mine))
         second.member.close()
-
-
-@pytest.fixture
-def epochs(cluster: Cluster) -> Iterator[tuple[RawMember, RawMember, int]]:
-    """Two members with one partition each, and the epoch in which the first one had both."""
-    name = f"epochs-{time.time_ns()}"
-    cluster.create_topic(name, 2)
-
-    def member() -> RawMember:
-        return RawMember(cluster.bootstrap_servers, name, name)
-
-    def settled(*members: RawMember) -> bool:
-        for one in members:
-            one.settle()
-        return [len(one.owned) for one in members] == [2 // len(members)] * len(members)
-
-    with member() as a, member() as b:
-        until(lambda: settled(a), "both partitions for the first")
-        before = a.epoch
-        until(lambda: settled(a, b), "one partition for each")
-        assert a.epoch > before
-        yield a, b, before
-
-
-def test_a_commit_with_an_earlier_epoch(cluster: Cluster, epochs: tuple[RawMember, RawMember, int]) -> None:
-    a, b, before = epochs
-    (kept,), (moved,) = a.owned, b.owned
-    counts = earlier_epochs_count(cluster)
-    assert a.commit({kept: 1}, before) == {kept: 0 if counts else STALE}
-    assert a.commit({moved: 1}, before) == {moved: STALE}, "it has moved to the other member"
-    assert a.commit({kept: 1}, a.epoch + 1) == {kept: STALE}
-    assert committed_offsets(cluster, a.group, a.topic) == ({kept: 1} if counts else {})
-    # No version accepts a commit in part: Kafka 4.3.1 looks at each partition, and refuses all of them for one.
-    assert a.commit({kept: 2, moved: 2}, before) == {kept: STALE, moved: STALE}
-    assert committed_offsets(cluster, a.group, a.topic) == ({kept: 1} if counts else {})
-
-
-def test_a_commit_with_the_members_epoch_is_accepted_whoever_has_the_partition(
-    cluster: Cluster, epochs: tuple[RawMember, RawMember, int]
-) -> None:
-    a, b, _ = epochs
-    (kept,), (moved,) = a.owned, b.owned
-    assert a.commit({kept: 3, moved: 3}, a.epoch) == {kept: 0, moved: 0}
-    assert committed_offsets(cluster, a.group, a.topic) == {kept: 3, moved: 3}
-
-
-def test_a_commit_after_the_session_is_over(cluster: Cluster, epochs: tuple[RawMember, RawMember, int]) -> None:
-    a, b, before = epochs
-    b.settle()
-
-    def has_all() -> bool:
-        time.sleep(0.5)
-        b.settle()
-        return len(b.owned) == 2
-
-    assert until(has_all, "the other member has everything") < 3 * SESSION_S
-    for epoch in (a.epoch, before):
-        assert set(a.commit({0: 4, 1: 4}, epoch).values()) == {KafkaError.UNKNOWN_MEMBER_ID}
-    assert committed_offsets(cluster, a.group, a.topic) == {}

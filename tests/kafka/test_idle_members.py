@@ -9,12 +9,18 @@ from contextlib import contextmanager
 
 import pytest
 
-from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.query import assignment_wait
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import Claimed, MakeQuery, Query, RecordOf
+from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
 
 PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
+
+
+@pytest.fixture
+def rebalances_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assignment_wait, "REBALANCE_S", 2.0)
+    monkeypatch.setattr(assignment_wait, "QUIET_S", 1.0)
 
 
 @contextmanager
@@ -58,13 +64,13 @@ def run_available_now(query: Query) -> list[Claimed]:
 
 
 @PROTOCOLS
+@pytest.mark.usefixtures("rebalances_are_short")
 def test_a_standby_without_a_partition_plans_nothing_and_takes_over_when_the_owner_leaves(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str
+    filled: Filled, produce: Produce, query: MakeQuery, protocol: str
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     owner = query(name, **{"kafka.group.protocol": protocol})
-    standby = query(name, **{"kafka.group.protocol": protocol, "assignmentTimeout": "20s", "handoff.drainTimeout": "10s"})
+    standby = query(name, **{"kafka.group.protocol": protocol, "handoff.drainTimeout": "1s"})
     assert owner.run_batch() == {0: (0, 10)}
     with running(owner):
         assert not standby.plan()
@@ -76,7 +82,7 @@ def test_a_standby_without_a_partition_plans_nothing_and_takes_over_when_the_own
 
 
 def test_a_pattern_that_matches_nothing_yet_waits_for_its_first_topic_under_the_new_protocol(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
+    topic: MakeTopic, query: MakeQuery
 ) -> None:
     prefix = topic()
     early = query(
@@ -94,10 +100,9 @@ def test_a_pattern_that_matches_nothing_yet_waits_for_its_first_topic_under_the_
 
 @PROTOCOLS
 def test_a_restarted_stream_replays_what_it_is_owed_although_the_group_gives_it_nothing(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+    filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     short = {"kafka.group.protocol": protocol, "assignmentTimeout": "20s", "handoff.drainTimeout": "10s"}
     blue, green = query(name, **short), query(name, **short)
     assert blue.plan()
@@ -107,20 +112,16 @@ def test_a_restarted_stream_replays_what_it_is_owed_although_the_group_gives_it_
     blue.restart()
     with running(green):
         assert blue.claim() == {0: (0, 10)}
-    record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
-    assert record.stream == green.done.stream
+    assert record_of(name, 0).stream == green.done.stream
 
 
 @PROTOCOLS
 @pytest.mark.parametrize("has_checkpoint", [False, True], ids=["fresh", "on its checkpoint"])
 def test_available_now_beside_a_live_query_reads_its_share(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str, has_checkpoint: bool
+    filled: Filled, produce: Produce, query: MakeQuery, protocol: str, has_checkpoint: bool
 ) -> None:
     """A newcomer's first assignment is empty under the cooperative protocol: the peer has still to give something up."""
-    name = topic(partitions=4)
-    for partition in range(4):
-        produce(name, [(None, b"x")] * 200, partition)
+    name = filled(partitions=4, count=200)
     live = query(name, **{"kafka.group.protocol": protocol, "maxOffsetsPerTrigger": "4"})
     run = query(name, **{"kafka.group.protocol": protocol})
     before: list[Claimed] = []
@@ -141,13 +142,13 @@ def test_available_now_beside_a_live_query_reads_its_share(
 
 
 @PROTOCOLS
+@pytest.mark.usefixtures("rebalances_are_short")
 def test_available_now_without_a_partition_ends_with_a_warning(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, protocol: str, caplog: pytest.LogCaptureFixture
+    filled: Filled, query: MakeQuery, protocol: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As many members as partitions: the group has nothing to give, and the run says so instead of ending in silence."""
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    short = {"kafka.group.protocol": protocol, "handoff.drainTimeout": "2s"}
+    name = filled()
+    short = {"kafka.group.protocol": protocol, "handoff.drainTimeout": "1s"}
     live, run = query(name, **short), query(name, **short)
     with running(live), caplog.at_level(logging.WARNING, "spark_groupsource"):
         until(live.cycle.report, "the live query is a member")
@@ -157,12 +158,10 @@ def test_available_now_without_a_partition_ends_with_a_warning(
 
 @PROTOCOLS
 def test_a_retired_query_s_last_run_settles_what_the_others_hold_for_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+    filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
     """Blue/green: blue's last run replays a range that green holds for it, and has then to say in a record that it is done."""
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, [(None, b"x")] * 10, partition)
+    name = filled(partitions=2)
     blue = query(name, **{"kafka.group.protocol": protocol})
     green = query(name, **{"kafka.group.protocol": protocol, "outstandingClaims": "hold"})
     assert blue.plan()
@@ -178,9 +177,4 @@ def test_a_retired_query_s_last_run_settles_what_the_others_hold_for_it(
             blue.claim()
             blue.finish()
         blue.cycle.stop()
-
-        def settled() -> bool:
-            records = [record_of(name, partition) for partition in range(2)]
-            return all(isinstance(record, CommitRecord) and not record.owed for record in records)
-
-        until(settled, "green drops what blue has confirmed")
+        until(lambda: not any(record_of(name, partition).owed for partition in range(2)), "green drops what blue has confirmed")

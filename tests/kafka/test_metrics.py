@@ -16,7 +16,7 @@ from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query
+from tests.kafka.conftest import Filled, MakeQuery, Query
 from tests.support.scraping import scraped
 from tests.support.waiting import until
 
@@ -75,12 +75,8 @@ def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic
     assert not scraped(tally).series("groupkafka_partition_owned")
 
 
-def test_count_the_bytes_that_the_coordinator_writes_for_commits(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster
-) -> None:
-    name = topic(partitions=20)
-    for partition in range(20):
-        produce(name, [(None, b"x")] * 10, partition)
+def test_count_the_bytes_that_the_coordinator_writes_for_commits(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
+    name = filled(partitions=20)
     a = query(name, maxOffsetsPerTrigger="40")
     tally = counted(a)
     until(a.plan, "something to read")
@@ -101,12 +97,8 @@ def test_count_the_bytes_that_the_coordinator_writes_for_commits(
     assert scraped(tally).value("groupkafka_commit_bytes_total") - counted_before == pytest.approx(bytes_written, rel=0.05)
 
 
-def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(filled: Filled, query: MakeQuery) -> None:
+    name = filled(partitions=2)
     a, b = query(name), query(name)
     tally, other = counted(a), counted(b)
     assert a.plan()
@@ -137,11 +129,9 @@ def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(
 
 
 def test_letting_go_at_once_is_no_drain_that_ran_out_of_time(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
+    filled: Filled, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+    name = filled(partitions=2)
     a, b = query(name, handoff="immediate"), query(name)
     tally = counted(a)
     assert a.plan()
@@ -154,10 +144,8 @@ def test_letting_go_at_once_is_no_drain_that_ran_out_of_time(
     assert not [record for record in caplog.records if "handoff.drainTimeout" in record.getMessage()]
 
 
-def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled, produce: Produce, query: MakeQuery) -> None:
+    name = filled(partitions=2)
     a, b = query(name, **{"handoff.drainTimeout": "500ms"}), query(name)
     tally, other = counted(a), counted(b)
     assert a.plan()
@@ -189,11 +177,8 @@ def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(topic: MakeTop
     assert not scraped(other).series("groupkafka_partition_held_back_timestamp_seconds")
 
 
-def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 3)
+def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Filled, query: MakeQuery) -> None:
+    name = filled(count=3)
     a = query(name)
     tally = counted(a)
     assert a.plan()

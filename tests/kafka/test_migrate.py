@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[att
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
-from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import Filled
 from tests.support.consumers import commit, joined
 from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
@@ -55,25 +55,12 @@ def migrate(cluster: Cluster) -> Migrate:
     return run_command
 
 
-@pytest.fixture
-def filled(topic: MakeTopic, produce: Produce) -> Callable[..., str]:
-    """Makes a topic with ten records in each partition."""
-
-    def make(partitions: int = 1) -> str:
-        name = topic(partitions=partitions)
-        for number in range(partitions):
-            produce(name, [(None, "x")] * 10, number)
-        return name
-
-    return make
-
-
 def cells(output: str, topic: str) -> list[list[str]]:
     return [line.split() for line in output.splitlines() if line.startswith(f"{topic} ")]
 
 
 def test_a_migration_is_shown_first_and_done_only_on_execute(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
 ) -> None:
     name = filled(2)
     folder = checkpoint({name: {0: 4, 1: 10}})
@@ -101,7 +88,7 @@ def test_a_migration_is_shown_first_and_done_only_on_execute(
 
 
 def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_request(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}}, committed=False)
@@ -115,7 +102,7 @@ def test_a_micro_batch_that_was_not_committed_is_read_again_or_skipped_on_reques
 
 
 def test_a_partition_that_was_added_starts_at_its_beginning(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, admin: AdminClient, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, admin: AdminClient, cluster: Cluster
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}})
@@ -127,7 +114,7 @@ def test_a_partition_that_was_added_starts_at_its_beginning(
 
 
 def test_records_that_expired_are_reported_and_left_to_the_query(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, admin: AdminClient, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, admin: AdminClient, cluster: Cluster
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}, "no-such-topic": {0: 7}})
@@ -139,9 +126,7 @@ def test_records_that_expired_are_reported_and_left_to_the_query(
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 
 
-def test_a_checkpoint_of_another_cluster_is_refused(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate
-) -> None:
+def test_a_checkpoint_of_another_cluster_is_refused(filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
     name = filled()
     ahead = migrate(name, checkpoint({name: {0: 11}}), "--execute")
     assert ahead.exit_code == 1
@@ -155,7 +140,7 @@ def test_a_checkpoint_of_another_cluster_is_refused(
 
 
 def test_what_the_group_has_committed_is_replaced_only_on_request(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}})
@@ -173,7 +158,7 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
 
 
 def test_claims_of_the_group_are_never_forgotten(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 6}})
@@ -185,7 +170,7 @@ def test_claims_of_the_group_are_never_forgotten(
 
 
 def test_a_record_that_only_a_newer_version_can_read_is_never_replaced(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 6}})
@@ -197,9 +182,7 @@ def test_a_record_that_only_a_newer_version_can_read_is_never_replaced(
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 2}
 
 
-def test_a_group_may_have_any_name(
-    filled: Callable[..., str], checkpoint: WriteCheckpoint, cluster: Cluster, migrate: Migrate
-) -> None:
+def test_a_group_may_have_any_name(filled: Filled, checkpoint: WriteCheckpoint, cluster: Cluster, migrate: Migrate) -> None:
     name = filled()
     group = f"[bold]{name}[/b]\x1b"
     done = migrate(name, checkpoint({name: {0: 4}}), "--execute", "--group", group)
@@ -208,7 +191,7 @@ def test_a_group_may_have_any_name(
     assert committed_offsets(cluster, group, name) == {0: 4}
 
 
-def test_state_that_is_not_copied_is_reported(filled: Callable[..., str], checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
+def test_state_that_is_not_copied_is_reported(filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}})
     assert "keeps state" not in migrate(name, folder).output

@@ -11,27 +11,22 @@ import pytest
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding
-from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf
+from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.consumers import plain_member
 from tests.support.waiting import in_background, until
 
 
-@pytest.mark.parametrize("how", [{"handoff": "immediate"}, {"handoff.drainTimeout": "500ms"}])
 def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf, how: dict[str, str]
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
-    a, b = query(name, **how), query(name)
+    name = filled(partitions=2)
+    a, b = query(name, handoff="immediate"), query(name)
     assert a.plan()
     a.claim()
     b.until_planning(1)
     (moved,) = b.positions
     record = record_of(name, moved.partition)
-    assert isinstance(record, CommitRecord)
     (owed,) = record.owed
     assert owed[:4] == (a.done.stream, 0, 0, 10)
     assert abs(time.time() - (owed.since or 0)) < 600, "since it was claimed"
@@ -45,16 +40,15 @@ def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
     def settled() -> bool:
         b.plan()
         found = record_of(name, moved.partition)
-        return isinstance(found, CommitRecord) and not found.owed and found.offset == 13
+        return not found.owed and found.offset == 13
 
     until(settled, "b drops the range that a has confirmed")
 
 
 def test_a_driver_that_dies_with_a_claim_reads_it_after_its_restart_and_nobody_else_does(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name)
     assert a.plan()
     assert a.claim() == {0: (0, 10)}
@@ -75,35 +69,30 @@ def dead_with_a_claim(one: Query) -> None:
 
 
 def test_a_range_of_a_dead_query_is_reread_at_once_beside_what_is_new_and_its_stream_leaves_it(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name, outstandingClaims="reread")
     dead_with_a_claim(a)
     produce(name, [(None, b"y")] * 5)
     until(b.plan, "something to read")
     before = record_of(name, 0)
-    assert isinstance(before, CommitRecord)
     assert [entry.range for entry in before.owed] == [(0, 10)], "planned, but not yet claimed"
     assert b.claim() == {0: (0, 10, 10, 15)}
     claimed = record_of(name, 0)
-    assert isinstance(claimed, CommitRecord)
     assert (claimed.offset, claimed.next, claimed.open, claimed.owed) == (0, 15, ((0, 10), (10, 15)), ())
     a.restart()
     assert a.claim() == {}, "b has taken it"
     b.finish()
     b.plan()
     confirmed = record_of(name, 0)
-    assert isinstance(confirmed, CommitRecord)
     assert confirmed.offset == 15
 
 
 def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a_dead_second(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
+    filled: Filled, query: MakeQuery
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="reread")
     dead_with_a_claim(a)
     assert b.run_batch() == {0: (0, 10)}
@@ -115,16 +104,14 @@ def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a
 
 
 def test_a_reread_range_is_read_as_a_whole_before_what_is_new_whatever_maxOffsetsPerTrigger_says(  # noqa: N802
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name, outstandingClaims="reread", maxOffsetsPerTrigger="4")
     dead_with_a_claim(a)
     produce(name, [(None, b"y")] * 6)
     assert b.run_batch() == {0: (0, 10)}
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert (record.owed, record.next) == ((), 10)
     assert b.run_batch() == {0: (10, 14)}
     a.restart()
@@ -133,19 +120,13 @@ def test_a_reread_range_is_read_as_a_whole_before_what_is_new_whatever_maxOffset
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_alive(
-    topic: MakeTopic,
-    produce: Produce,
-    query: MakeQuery,
-    cluster: Cluster,
-    monkeypatch: pytest.MonkeyPatch,
-    protocol: str,
+    filled: Filled, query: MakeQuery, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.setattr("spark_groupsource.group.evidence.ADOPTED_WITHIN_S", 1.0)
-    name = topic(partitions=2)
-    for partition in (0, 1):
-        produce(name, [(None, b"x")] * 10, partition=partition)
+    name = filled(partitions=2)
     more = {"kafka.group.protocol": "consumer"} if protocol == "consumer" else {}
-    theirs = {"group.protocol": "consumer"} if protocol == "consumer" else {"partition.assignment.strategy": "cooperative-sticky"}
+    classic = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
+    theirs = {"group.protocol": "consumer"} if protocol == "consumer" else classic
     a, b = query(name, **more), query(name, outstandingClaims="reread", **more)
     dead_with_a_claim(a)
     with plain_member(cluster, f"group-of-{name}", name, theirs) as plain:
@@ -157,11 +138,8 @@ def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_
         until(lambda: not child_processes(), "nothing is held any more")
 
 
-def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(filled: Filled, query: MakeQuery) -> None:
+    name = filled()
     a, patient = query(name), query(name, outstandingClaims="reread-after 10m")
     dead_with_a_claim(a)
     patient.until_planning(1)
@@ -174,10 +152,9 @@ def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(
 
 
 def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confirmed_within_the_grace(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
+    filled: Filled, query: MakeQuery
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name, **{"outstandingClaims.grace": "300ms"})
     dead_with_a_claim(a)
 
@@ -197,10 +174,9 @@ def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confir
 
 
 def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_checkpoint(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
+    filled: Filled, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     grace = {"outstandingClaims.grace": "1ms"}
     a, holding = query(name), query(name, outstandingClaims="hold", **grace)
     dead_with_a_claim(a)

@@ -16,6 +16,7 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 from devtools.broker import Cluster, Node
 from devtools.broker.ready import quiet_client
 from tests.conftest import SHORT_SESSIONS
+from tests.harness.brokers import in_sync
 from tests.harness.counter import CountingProducer
 from tests.harness.pool import Pool
 from tests.soak.account import Account, Count
@@ -25,7 +26,6 @@ from tests.soak.copies import Copies
 from tests.soak.meter import Meter, Sample
 from tests.soak.query import Query
 from tests.soak.schedule import LONG_LIVED, PARTITIONS, STRUCK, Disturbance, Kind, Plan
-from tests.support.replicas import in_sync
 from tests.support.waiting import until
 
 TOPIC = GROUP = "soak"

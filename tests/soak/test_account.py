@@ -29,28 +29,22 @@ def test_each_record_once_is_right() -> None:
     assert (count.records, account.rows) == (5, {"A": 3, "B": 2})
 
 
-def test_lost_records_are_named_also_of_a_partition_that_nobody_read() -> None:
-    count = counted(0, 2).count({0: 4, 1: 2})
-    assert not count.exactly_once
-    assert count.lost == 4
-    assert count.named == ("lost: 0:1, 0:3, 1:0, 1:1",)
-
-
-def test_a_record_in_two_outputs_is_doubled() -> None:
+@pytest.mark.parametrize(
+    ("more", "ends", "named"),
+    [
+        ([], {0: 4, 1: 2}, ("lost: 0:3, 1:0, 1:1",)),
+        ([Row(0, 1, 1)], {0: 3}, ("doubled: 0:1",)),
+        ([], {0: 2}, ("unknown: 0:2",)),
+        ([Row(0, 3, 5)], {0: 4}, ("changed: 0:3 has 5 in B",)),
+    ],
+)
+def test_what_is_wrong_is_counted_and_named(more: list[Row], ends: dict[int, int], named: tuple[str, ...]) -> None:
     account = counted(0, 1, 2)
-    account.add("B", [Row(0, 1, 1)])
-    count = account.count({0: 3})
-    assert (count.doubled, count.lost, count.named) == (1, 0, ("doubled: 0:1",))
-
-
-def test_a_record_that_was_never_produced_is_unknown() -> None:
-    assert counted(0, 1, 2).count({0: 2}).named == ("unknown: 0:2",)
-
-
-def test_a_record_with_another_number_is_changed() -> None:
-    account = Account()
-    account.add("A", [Row(0, 0, 5)])
-    assert account.count({0: 1}).named == ("changed: 0:0 has 5 in A",)
+    account.add("B", more)
+    count = account.count(ends)
+    assert not count.exactly_once
+    assert count.named == named
+    assert (count.lost, count.doubled) == (3 if "lost" in named[0] else 0, 1 if "doubled" in named[0] else 0)
 
 
 def write_batch(folder: Path, batch: int, offsets: list[int], earlier: list[str] | None = None, name: str | None = None) -> str:

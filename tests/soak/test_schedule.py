@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 import pytest
 
 from tests.soak.schedule import LONG_LIVED, NODES, STRUCK, Kind, Plan
@@ -39,22 +37,6 @@ def test_a_query_that_is_taken_away_comes_back_long_before_its_records_expire(ru
     assert not away
 
 
-def test_a_run_of_twenty_minutes_has_every_kind() -> None:
-    assert {one.kind for one in Plan(1200, 7).disturbances()} == set(Kind)
-
-
-def test_strikes_leave_each_other_time_and_the_topic_grows_in_the_first_half() -> None:
-    plan = Plan(5400, 7)
-    strikes = [one.at for one in plan.disturbances() if one.kind is not Kind.GROW]
-    assert all(later - earlier >= plan.every_s * 0.999 for earlier, later in pairwise(strikes))
-    assert all(one.at < plan.half_s for one in plan.disturbances() if one.kind is Kind.GROW)
-
-
 def test_a_seed_repeats_a_run() -> None:
     assert Plan(1200, 7).disturbances() == Plan(1200, 7).disturbances()
     assert Plan(1200, 7).disturbances() != Plan(1200, 8).disturbances()
-
-
-@pytest.mark.parametrize(("run_s", "sample_s"), [(300.0, 2.0), (1200.0, 5.0), (86400.0, 60.0)])
-def test_a_short_run_is_looked_at_more_often(run_s: float, sample_s: float) -> None:
-    assert Plan(run_s, 1).sample_s == sample_s

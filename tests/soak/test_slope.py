@@ -18,27 +18,12 @@ def test_an_exact_line_has_its_slope_and_no_margin() -> None:
     assert found.verdict(1.0) is Verdict.GROWS
 
 
-def test_memory_that_does_not_change_is_flat() -> None:
-    found = slope([(float(second), 50.0) for second in range(20)])
-    assert (found.per_hour, found.margin) == (0.0, 0.0)
-    assert found.verdict(1.0) is Verdict.FLAT
-
-
 def test_the_interval_of_a_known_example() -> None:
     # Worked out by hand: slope 0.6 a second, 2.4 squares left over, spread 10, 3 degrees of freedom.
     found = slope([(0.0, 2.0), (1.0, 4.0), (2.0, 5.0), (3.0, 4.0), (4.0, 5.0)])
     assert found.per_hour / 3600 == pytest.approx(0.6)
     assert found.effective == 5.0, "the residuals change their signs: there is nothing to take off"
     assert found.margin / 3600 == pytest.approx(T_95[3] * math.sqrt(2.4 / 3 / 10))
-
-
-def test_the_interval_has_the_slope_in_it_about_as_often_as_it_says() -> None:
-    random = Random(1)
-    within = 0
-    for _ in range(300):
-        found = slope([(10.0 * one, one / 36 + random.gauss(0, 3)) for one in range(60)])
-        within += found.low <= 10.0 <= found.high
-    assert 270 <= within <= 297
 
 
 def test_the_interval_is_wider_for_samples_that_resemble_their_neighbours() -> None:
@@ -62,13 +47,6 @@ def test_the_interval_is_wider_for_samples_that_resemble_their_neighbours() -> N
 @pytest.mark.parametrize("points", [[], [(0.0, 1.0)], [(0.0, 1.0), (0.0, 2.0)], [(0.0, 1.0), (1.0, 9.0), (2.0, 1.0)]])
 def test_too_few_samples_say_nothing(points: list[tuple[float, float]]) -> None:
     assert slope(points).verdict(1.0) is Verdict.TOO_SHORT
-
-
-def test_a_wide_interval_says_nothing_whichever_side_its_middle_is_on() -> None:
-    random = Random(3)
-    noisy = [(float(second), 40 + random.gauss(0, 5)) for second in range(60)]
-    assert slope(noisy).margin > 100
-    assert slope(noisy).verdict(1.0) is Verdict.TOO_SHORT
 
 
 def test_student_t_is_never_too_small_between_the_rows_of_its_table() -> None:

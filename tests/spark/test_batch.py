@@ -10,9 +10,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.frames import assert_rows
 from tests.support.group_offsets import committed_offsets
-from tests.support.queries import Queries, plans_a_batch_read_once
+from tests.support.queries import Queries, assert_rows, plans_a_batch_read_once
 from tests.support.waiting import until
 
 Read = Callable[..., DataFrame]

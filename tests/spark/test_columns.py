@@ -11,10 +11,8 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.frames import assert_rows, assert_same_rows
 from tests.support.group_offsets import committed_offsets
-from tests.support.queries import Queries
-from tests.support.spark_conf import setting
+from tests.support.queries import Queries, assert_rows, assert_same_rows, setting
 
 Read = Callable[..., DataFrame]
 

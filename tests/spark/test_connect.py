@@ -10,7 +10,7 @@ import pytest
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
-from tests.support.running_page import command, write_program
+from tests.support.page_programs import command, write_program
 from tests.support.sinks import written
 from tests.support.spark_process import SPARK_HOME, connect_server, running
 

@@ -16,7 +16,7 @@ from devtools.broker import Cluster
 from spark_groupsource import register
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
-from tests.support.running_page import PAGE
+from tests.support.page_programs import RUNNING_PAGE
 from tests.support.spark_process import ROOT, SPARK_HOME, START_LIMIT_S, running
 
 SILENT = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
@@ -25,7 +25,7 @@ MODULE = ROOT / "spark_groupsource" / "top_level" / "pyspark_groupkafka.py"
 
 def blocks(language: str) -> str:
     """The page's code in one of the languages, one block after the other."""
-    return "\n".join(re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL))
+    return "\n".join(re.findall(rf"```{language}\n(.*?)```", RUNNING_PAGE, re.DOTALL))
 
 
 def with_names(code: str, cluster: Cluster, topic: str, folder: Path) -> str:

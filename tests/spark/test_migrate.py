@@ -17,11 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from tests.conftest import MakeTopic, Produce
-from tests.support.frames import assert_rows
 from tests.support.group_offsets import end_offsets
 from tests.support.producing import send
-from tests.support.queries import Pipeline, Queries
-from tests.support.spark_conf import setting
+from tests.support.queries import Pipeline, Queries, assert_rows, setting
 from tests.support.waiting import until
 
 Migrate = Callable[..., Result]

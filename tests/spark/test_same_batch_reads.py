@@ -9,9 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.frames import assert_same_rows
 from tests.support.pairs import MakePair, Timed, by_partition, numbers
-from tests.support.queries import plans_a_batch_read_once
+from tests.support.queries import assert_same_rows, plans_a_batch_read_once
 
 Read = Callable[..., DataFrame]
 Reads = Callable[..., tuple[DataFrame, DataFrame]]

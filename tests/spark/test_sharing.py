@@ -171,8 +171,9 @@ def described_by_kafka(cluster: Cluster, group: str) -> list[dict[str, str]]:
         "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
         *("--bootstrap-server", cluster.bootstrap_servers, "--describe", "--group", group),
     )
-    printed = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
-    rows = [line.split() for line in printed.splitlines() if line.strip()]
+    done = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    rows = [line.split() for line in done.stdout.splitlines() if line.strip()]
     titles = next(row for row in rows if row[0] == "GROUP")
     return [dict(zip(titles, row, strict=False)) for row in rows[rows.index(titles) :]]
 

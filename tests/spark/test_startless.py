@@ -21,8 +21,7 @@ from spark_groupsource.spark.startless_reader import StartlessReader
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import total_lag
 from tests.support.producing import numbered
-from tests.support.queries import Pipeline, Queries
-from tests.support.spark_conf import setting
+from tests.support.queries import Pipeline, Queries, setting
 from tests.support.waiting import until
 
 WRAPPER = "spark.sql.streaming.triggerAvailableNowWrapper.enabled"

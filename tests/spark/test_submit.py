@@ -12,8 +12,8 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
+from tests.support.page_programs import command, write_program
 from tests.support.queries import all_confirmed
-from tests.support.running_page import command, write_program
 from tests.support.sinks import written
 from tests.support.spark_process import ROOT, SPARK_HOME, running, standalone_cluster
 from tests.support.waiting import until

@@ -19,8 +19,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from devtools.broker import Cluster
 from spark_groupsource.checkpoint.offset_log import source_lines
 from tests.conftest import MakeTopic, Produce
-from tests.support.queries import all_confirmed, needs_admission_control
-from tests.support.spark_conf import setting
+from tests.support.queries import all_confirmed, needs_admission_control, setting
 
 MINUTE_MS = 60_000
 

@@ -16,7 +16,8 @@ from tests.support.waiting import in_background, until
 def joined(cluster: Cluster, group: str, topic: str, count: int, **settings: str) -> Iterator[Consumer]:
     """Return a plain consumer that has joined the group and owns `count` partitions."""
     more = {key.replace("_", "."): value for key, value in settings.items()}
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "session.timeout.ms": 6000, **more})
+    times = {"session.timeout.ms": "6000", "heartbeat.interval.ms": "300"}
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, **times, **more})
     consumer.subscribe([topic])
     try:
         until(lambda: consumer.poll(0.1) is None and len(consumer.assignment()) == count, f"{count} partitions")

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from pyspark.sql import DataFrame, Row
 
-from tests.support.frames import assert_same_rows
-from tests.support.queries import Pipeline, Queries, Transform, as_it_is
+from tests.support.queries import Pipeline, Queries, Transform, as_it_is, assert_same_rows
 from tests.support.waiting import until
 
 MakePair = Callable[..., "Pair"]

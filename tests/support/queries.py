@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyspark
 import pytest
+from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -33,6 +35,26 @@ plans_a_batch_read_once = pytest.mark.skipif(
 def all_confirmed(cluster: Cluster, group: str, topic: str) -> bool:
     """Return whether a group shows no lag after AvailableNow; before Spark 4.2 the next run confirms the last micro-batch."""
     return not ADMISSION_CONTROL or total_lag(cluster, group, topic) == 0
+
+
+def assert_same_rows(expected: DataFrame, found: DataFrame) -> None:
+    """Fail unless both have the same schema and the same rows, in any order; a row that is doubled in one is a difference."""
+    assert_df_equality(expected, found, ignore_row_order=True)
+
+
+def assert_rows(found: DataFrame, expected: Iterable[tuple[Any, ...]]) -> None:
+    """Fail unless the DataFrame has exactly these rows, in any order."""
+    assert_same_rows(found.sparkSession.createDataFrame(list(expected), found.schema), found)
+
+
+@contextmanager
+def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
+    """Set a setting of the session, and unset it at the end."""
+    spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        spark.conf.unset(name)
 
 
 BatchFunction = Callable[[DataFrame, int], None]

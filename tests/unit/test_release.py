@@ -5,33 +5,8 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-import pytest
-
 from spark_groupsource.version import __version__
 from tools.release import SUMS, checksums, section
-
-CHANGELOG = """# Changelog
-
-## [0.2.0] - 2026-12-01
-
-### Added
-
-- Two.
-
-## [0.1.0] - 2026-11-01
-
-One.
-"""
-
-
-def test_the_notes_are_the_changelogs_section_of_the_version() -> None:
-    assert section(CHANGELOG, "0.2.0") == ("## [0.2.0] - 2026-12-01", "### Added\n\n- Two.\n")
-    assert section(CHANGELOG, "0.1.0") == ("## [0.1.0] - 2026-11-01", "One.\n")
-
-
-def test_a_version_without_a_section_is_no_release() -> None:
-    with pytest.raises(SystemExit, match=r"no section for 0\.3\.0"):
-        section(CHANGELOG, "0.3.0")
 
 
 def test_this_version_has_notes() -> None:

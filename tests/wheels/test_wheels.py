@@ -142,7 +142,7 @@ def test_the_native_readers_tests_pass_with_the_wheels_library(installed: Instal
     options = ["--import-mode=append", "-p", "no:cacheprovider", "-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(PROJECT)]
     options += ["-W", "ignore:Module already imported"]
     examples = "100" if installed.machine == THIS else "20"
-    said = installed.run("-c", UNIT_TESTS, examples, *options, str(PROJECT / "tests" / "unit" / "test_native_intake.py"))
+    said = installed.run("-c", UNIT_TESTS, examples, *options, str(PROJECT / "tests/unit/fetch/test_native_intake.py"))
     assert " passed" in said
     assert "skipped" not in said
 

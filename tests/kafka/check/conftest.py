@@ -43,7 +43,7 @@ Check = Callable[..., Checked]
 @pytest.fixture
 def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Check:
     """Writes an options file and checks it; whatever comes out, no secret of the secured broker is in it."""
-    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 3.0)
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 1.5)
 
     def run(options: Mapping[str, str], *more: str) -> Checked:
         file = tmp_path / "query.properties"

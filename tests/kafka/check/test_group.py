@@ -14,7 +14,7 @@ from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.check.conftest import Check, Checked, query
-from tests.support.consumers import commit, joined
+from tests.support.consumers import commit, joined, plain_member
 from tests.support.producing import send
 from tests.support.waiting import until
 
@@ -51,7 +51,7 @@ def test_a_live_member_with_another_assignor_is_reported_and_not_disturbed(
         changed: list[object] = []
         member.subscribe([name], on_assign=lambda *all_: changed.append(all_), on_revoke=lambda *all_: changed.append(all_))
         checked = check(options)
-        member.poll(3)
+        member.poll(1.5)
         assert not changed
         assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group) == before
     assert checked.exit_code == 1
@@ -197,20 +197,15 @@ def test_more_members_than_partitions_is_a_warning(
     options = query(name, plain, kafka_group_id=f"group-of-{name}", kafka_partition_assignment_strategy="range")
     with joined(cluster, f"group-of-{name}", name, 1) as first:
         alone = check(options)
-        other = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": f"group-of-{name}"})
-        other.subscribe([name])
-        try:
 
-            def both() -> bool:
-                first.poll(0.1)
-                other.poll(0.1)
-                now = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}")
-                return now.state == "stable" and len(now.members) == 2
+        def both() -> bool:
+            first.poll(0.1)
+            now = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}")
+            return now.state == "stable" and len(now.members) == 2
 
+        with plain_member(cluster, f"group-of-{name}", name, {}):
             until(both, "both are members")
             checked = check(options)
-        finally:
-            other.close()
     assert alone.level("members") == "ok"
     assert "1 member for 1 partition; one more member would be a standby" in alone.of("members")[0][2]
     assert (checked.level("members"), checked.exit_code) == ("warning", 0)

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers import group_offsets
 from spark_groupsource.errors import NotAuthorized
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.writing import Attempt, write_once
@@ -67,8 +68,13 @@ def test_a_topic_that_the_user_may_not_see_names_what_writing_needs(
     ids=["topic", "group", "transactional id"],
 )
 def test_a_task_names_the_acl_that_it_misses_and_shows_no_row(
-    secured: Secured, secured_topic: Callable[[str], str], missing: ResourceType, named: str
+    secured: Secured,
+    secured_topic: Callable[[str], str],
+    missing: ResourceType,
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(group_offsets, "GROUP_OFFSETS_TRY_S", 1.0)
     prefix = f"no-{missing.name.lower()}-"
     secured.allow_writing_once(prefix, without=missing)
     topic = secured_topic(prefix)

@@ -22,6 +22,7 @@ from spark_groupsource import patience
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
+from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
@@ -58,7 +59,9 @@ def using(cluster: Cluster) -> MakeSettings:
 
 @pytest.fixture(autouse=True)
 def believed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log that ends below the range is believed after a second, unless the test asks for `patient`."""
+    """A task without a record looks after a second where the log ends, and as soon believes it, unless the test is `patient`."""
+    if "secured" not in request.fixturenames:
+        monkeypatch.setattr(reading, "TASK_SILENCE_S", 1.0)
     if "patient" not in request.fixturenames:
         monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
 

@@ -8,7 +8,6 @@ import time
 from collections.abc import Mapping
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import DataLossError
@@ -16,17 +15,16 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S
-from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, Query, RecordOf
-from tests.kafka.losses.conftest import GOES_ON, QUICK, Brokers, ended
+from tests.conftest import Produce
+from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
+from tests.kafka.losses.conftest import GOES_ON, Brokers, ended
 from tests.support.waiting import until
 
 
 def test_what_expired_before_it_was_planned_ends_the_query_or_is_passed_over(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
+    filled: Filled, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     assert a.run_batch() == {0: (0, 10)}
     produce(name, [(None, b"x")] * 20)
@@ -43,10 +41,9 @@ def test_what_expired_before_it_was_planned_ends_the_query_or_is_passed_over(
 
 
 def test_a_range_that_is_held_stays_held_when_it_expires(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf
+    filled: Filled, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name, **GOES_ON)
     assert a.plan()
     assert a.claim() == {0: (0, 10)}
@@ -56,32 +53,16 @@ def test_a_range_that_is_held_stays_held_when_it_expires(
     brokers.expire(name, 15)
     assert b.run_batch() == {0: (15, 20)}
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert [entry.range for entry in record.owed] == [(0, 10)]
     a.restart()
     assert a.claim() == {0: (0, 10)}, "its tasks tell what is left of it"
 
 
-def test_partitions_that_are_added_while_a_query_runs_are_read_from_their_beginning(
-    topic: MakeTopic, query: MakeQuery, admin: AdminClient, brokers: Brokers, produce: Produce
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    a = query(name, startingOffsets="latest", **QUICK)
-    a.until_planning(1)
-    assert not a.plan()
-    admin.create_partitions([NewPartitions(name, 2)])[name].result(30)
-    until(lambda: len(admin.list_topics(name, timeout=30).topics[name].partitions) == 2, "the new partition")
-    brokers.append(name, 4, partition=1)
-    assert a.run_batch() == {1: (0, 4)}
-
-
 class TestTheFixedTargetOfAvailableNow:
     @pytest.fixture
-    def begun(self, topic: MakeTopic, produce: Produce, query: MakeQuery) -> tuple[str, Query]:
+    def begun(self, filled: Filled, query: MakeQuery) -> tuple[str, Query]:
         """A topic, and a query on it whose target is ten records and which has read four of them."""
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
+        name = filled()
         a = query(name, maxOffsetsPerTrigger="4", **GOES_ON)
         a.cycle.fix_target()
         assert a.run_batch() == {0: (0, 4)}
@@ -110,16 +91,18 @@ class TestTheFixedTargetOfAvailableNow:
 
 
 def test_a_position_beyond_the_log_of_the_same_topic_is_a_log_that_was_cut(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
+    filled: Filled, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     brokers.restore_commit(name, CommitRecord(stream="another", logged=4, done=4, next=30))
     loss = rf"{name}-0 \[10, 30\) \(20 offsets\): the next offset to read was 30, and the log ends at 10"
-    a = query(name)
+    brief = {"kafkaConsumer.pollTimeoutMs": "2000"}
+    a = query(name, **brief)
+    began = time.monotonic()
     assert re.search(loss, ended(a))
+    assert 2 <= time.monotonic() - began < CUT_BELIEVED_AFTER_S
     a.cycle.stop()
-    b = query(name, **GOES_ON)
+    b = query(name, **GOES_ON, **brief)
     until(lambda: b.plan() or re.search(loss + ".*the query goes on at 10", caplog.text), "the cut is believed")
     produce(name, [(None, b"x")] * 5)
     assert b.run_batch() == {0: (10, 15)}
@@ -136,11 +119,9 @@ class TestAnEndThatIsTooLowForAMoment:
         return low
 
     def test_ends_no_query_and_the_other_partitions_go_on(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+        self, filled: Filled, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
     ) -> None:
-        name = topic(partitions=2)
-        for partition in (0, 1):
-            produce(name, [(None, b"x")] * 10, partition)
+        name = filled(partitions=2)
         a = query(name)
         a.until_planning(2)
         assert a.run_batch() == {0: (0, 10), 1: (0, 10)}
@@ -155,10 +136,9 @@ class TestAnEndThatIsTooLowForAMoment:
         assert a.run_batch() == {0: (10, 15)}
 
     def test_at_two_triggers_long_one_after_the_other_is_asked_about_until_it_is_over(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+        self, filled: Filled, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
     ) -> None:
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
+        name = filled()
         a = query(name, **{"kafkaConsumer.pollTimeoutMs": "2000"})
         assert a.run_batch() == {0: (0, 10)}
         low[TopicPartition(name, 0)] = 7
@@ -169,10 +149,9 @@ class TestAnEndThatIsTooLowForAMoment:
         assert a.run_batch() == {0: (10, 15)}
 
     def test_ends_no_run_of_available_now_before_its_target(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
+        self, filled: Filled, query: MakeQuery, low: dict[TopicPartition, int]
     ) -> None:
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
+        name = filled()
         a = query(name, maxOffsetsPerTrigger="4")
         a.cycle.fix_target()
         assert a.run_batch() == {0: (0, 4)}
@@ -181,45 +160,29 @@ class TestAnEndThatIsTooLowForAMoment:
         healed.start()
         assert a.run_batch() == {0: (4, 8)}
 
-    def test_is_believed_when_it_stays(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, low: dict[TopicPartition, int]
-    ) -> None:
-        name = topic()
-        produce(name, [(None, b"x")] * 10)
-        a = query(name, **{"kafkaConsumer.pollTimeoutMs": "3000"})
-        assert a.run_batch() == {0: (0, 10)}
-        low[TopicPartition(name, 0)] = 7
-        began = time.monotonic()
-        assert re.search(rf"{name}-0 \[7, 10\) \(3 offsets\): .*the log ends at 7", ended(a))
-        assert 3 <= time.monotonic() - began < CUT_BELIEVED_AFTER_S
-
 
 def _of(low: Mapping[TopicPartition, int], known: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
     return {partition: end for partition, end in dict(low).items() if partition in known}
 
 
 def test_the_ids_of_topics_stand_in_the_plan_and_in_the_commit_record(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, record_of: RecordOf
+    filled: Filled, query: MakeQuery, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     a.run_batch()
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert a.done.topics == {name: record.topic_id}
     assert PlanOffset.parse(a.done.to_json(), f"group-of-{name}") == a.done
 
 
 def test_a_record_and_a_checkpoint_without_an_id_are_accepted(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf
+    filled: Filled, query: MakeQuery, brokers: Brokers, record_of: RecordOf
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     a.done = a.logged = a.done.model_copy(update={"plan": 3, "ranges": {name: {"0": ((0, 4),)}}})
     brokers.restore_commit(name, CommitRecord(stream=a.done.stream, logged=3, done=3, next=4))
     assert a.run_batch() == {0: (4, 10)}
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert record.topic_id == a.done.topics[name]

@@ -8,36 +8,27 @@ import pytest
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import DataLossError
-from spark_groupsource.handoff.commit_record import CommitRecord
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery, RecordOf
+from tests.kafka.conftest import Filled, MakeQuery, RecordOf
 from tests.kafka.losses.conftest import EITHER, GOES_ON, QUICK, Brokers, ended
 from tests.support.consumers import commit_as_another_client
 from tests.support.waiting import until
 
 
 @EITHER
-@pytest.mark.parametrize("records", [3, 10, 14], ids=["with less", "with as many", "with more"])
 def test_a_topic_that_was_made_anew_between_two_batches(
-    topic: MakeTopic,
-    produce: Produce,
-    query: MakeQuery,
-    brokers: Brokers,
-    caplog: pytest.LogCaptureFixture,
-    records: int,
-    fail: bool,
+    filled: Filled, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture, fail: bool
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name, failOnDataLoss=str(fail))
     assert a.run_batch() == {0: (0, 10)}
     assert not a.plan()
-    brokers.recreate(name, records)
+    brokers.recreate(name, 10)
     loss = rf"{name}-0: the next offset to read was 10, and the topic was deleted and created again .*; the new log starts at 0"
     if fail:
         assert re.search(loss, ended(a))
     else:
-        assert a.run_batch() == {0: (0, records)}
+        assert a.run_batch() == {0: (0, 10)}
         assert not a.plan()
         assert re.search(loss, caplog.text)
 
@@ -45,8 +36,7 @@ def test_a_topic_that_was_made_anew_between_two_batches(
 @EITHER
 @pytest.mark.parametrize("forgotten", [True, False], ids=["and the commits with it", "and the commits are still there"])
 def test_a_topic_that_was_made_anew_while_the_query_was_stopped(
-    topic: MakeTopic,
-    produce: Produce,
+    filled: Filled,
     query: MakeQuery,
     brokers: Brokers,
     record_of: RecordOf,
@@ -54,14 +44,12 @@ def test_a_topic_that_was_made_anew_while_the_query_was_stopped(
     forgotten: bool,
     fail: bool,
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name, failOnDataLoss=str(fail))
     a.run_batch()
     a.plan()
     a.cycle.stop()
     before = record_of(name, 0)
-    assert isinstance(before, CommitRecord)
     brokers.recreate(name, 10)
     if not forgotten:
         brokers.restore_commit(name, before)
@@ -78,10 +66,9 @@ def test_a_topic_that_was_made_anew_while_the_query_was_stopped(
 
 @EITHER
 def test_a_batch_that_was_logged_and_whose_topic_was_made_anew_is_not_read_from_the_new_one(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture, fail: bool
+    filled: Filled, query: MakeQuery, brokers: Brokers, caplog: pytest.LogCaptureFixture, fail: bool
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name, failOnDataLoss=str(fail))
     assert a.plan()
     assert a.claim() == {0: (0, 10)}
@@ -101,16 +88,14 @@ def test_a_batch_that_was_logged_and_whose_topic_was_made_anew_is_not_read_from_
 
 @EITHER
 def test_the_next_owner_of_a_topic_that_was_made_anew_neither_skips_nor_holds_its_records(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, record_of: RecordOf, fail: bool
+    filled: Filled, query: MakeQuery, brokers: Brokers, record_of: RecordOf, fail: bool
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a, b = query(name), query(name, failOnDataLoss=str(fail))
     assert a.plan()
     assert a.claim() == {0: (0, 10)}
     a.cycle.stop()
     before = record_of(name, 0)
-    assert isinstance(before, CommitRecord)
     brokers.recreate(name, 10)
     brokers.restore_commit(name, before)
     if fail:
@@ -118,16 +103,14 @@ def test_the_next_owner_of_a_topic_that_was_made_anew_neither_skips_nor_holds_it
         return
     assert b.run_batch() == {0: (0, 10)}
     record = record_of(name, 0)
-    assert isinstance(record, CommitRecord)
     assert (record.stream, record.owed, record.next) == (b.done.stream, (), 10)
     assert record.topic_id != before.topic_id
 
 
 def test_offsets_that_were_reset_for_a_topic_that_was_made_anew_are_believed(
-    topic: MakeTopic, produce: Produce, query: MakeQuery, brokers: Brokers, cluster: Cluster
+    filled: Filled, query: MakeQuery, brokers: Brokers, cluster: Cluster
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name)
     a.run_batch()
     a.plan()
@@ -180,7 +163,6 @@ def test_a_topic_that_is_deleted_while_a_batch_of_it_runs(
         len([record for record in caplog.records if f"{going}-0: " in record.getMessage() and "(failOnData" in record.msg]) == 1
     )
     record = record_of(kept, 0)
-    assert isinstance(record, CommitRecord)
     assert record.offset == 15, "the rest is confirmed as ever"
     brokers._cluster.create_topic(going, 1)
     brokers.append(going, 7)
@@ -210,10 +192,9 @@ def test_a_replay_of_a_plan_whose_topic_is_gone_waits_for_nobody(
 
 
 def test_a_topic_that_comes_anew_is_read_from_its_beginning_wherever_the_options_started(
-    topic: MakeTopic, query: MakeQuery, brokers: Brokers, produce: Produce
+    filled: Filled, query: MakeQuery, brokers: Brokers
 ) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
+    name = filled()
     a = query(name, startingOffsets="latest", **QUICK, **GOES_ON)
     a.until_planning(1)
     assert not a.plan()

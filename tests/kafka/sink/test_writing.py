@@ -32,7 +32,7 @@ from spark_groupsource.errors import (
 from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.sink import producers
+from spark_groupsource.sink import producers, writing
 from spark_groupsource.sink.finishing import Tasks, finish
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
@@ -82,6 +82,10 @@ def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
         monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
 
 
+WITH_ONE_CLIENT = pytest.mark.parametrize("client", ["native"], indirect=True)
+"""Of tests of tokens, rules and the driver, to which it does not matter who writes."""
+
+
 @pytest.fixture
 def query(cluster: Cluster, topic: MakeTopic) -> Query:
     return Query(cluster, topic(2))
@@ -97,6 +101,7 @@ def test_each_row_is_there_once_however_often_its_task_is_run(query: Query) -> N
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
 
 
+@WITH_ONE_CLIENT
 def test_a_later_run_takes_the_id_and_finds_what_is_written(query: Query) -> None:
     query.write(0, ["a"])
     assert query.write(0, ["a"], run=LATER_RUN).skipped == 1
@@ -156,6 +161,7 @@ def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:
         dead.commit_transaction(60)
 
 
+@WITH_ONE_CLIENT
 @pytest.mark.parametrize("named", [True, False], ids=["the option topic", "the column topic"])
 def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: Cluster, topic: MakeTopic, named: bool) -> None:
     """It may be the first one on this topic: a broker that is asked for all offsets of the group does not know of it yet."""
@@ -170,13 +176,14 @@ def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: 
     position = KafkaTopicPartition(name, 0, token.offset, metadata=token.metadata())
     earlier.send_offsets_to_transaction([position], outsider.consumer_group_metadata(), 60)
     outsider.close()
-    ends = threading.Timer(2, lambda: earlier.commit_transaction(60))
+    ends = threading.Timer(1, lambda: earlier.commit_transaction(60))
     ends.start()
     with closing(query.tokens) as tokens:
         assert tokens.of_task(0, [] if named else [name]) == token
     ends.join()
 
 
+@WITH_ONE_CLIENT
 def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Query) -> None:
     query.write(0, ["a"], task=3)
     with closing(query.tokens) as tokens:
@@ -184,7 +191,11 @@ def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Qu
         assert tokens._groups == {}
 
 
-def test_a_wrong_password_is_named_soon(secured: Secured, secured_topic: Callable[[str], str]) -> None:
+def test_a_wrong_password_is_named_soon(
+    secured: Secured, secured_topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writing, "CONNECT_S", 1.0)
+    monkeypatch.setattr(writing, "INIT_TRY_S", 1.5)
     name = secured_topic("open-")
     options = {**secured.login("SCRAM-SHA-512", "wrong-secret"), "topic": name, "transactionalIdPrefix": "open-billing"}
     settings = SinkOptions.parse({**options, "kafka.log_level": "0"}, "stream").sink_settings("stream")
@@ -208,6 +219,7 @@ def test_a_failing_source_leaves_nothing(query: Query) -> None:
     assert read_committed(query.cluster, query.topic) == ["a"]
 
 
+@WITH_ONE_CLIENT
 def test_a_replay_with_other_rows_is_refused_until_it_is_accepted(query: Query) -> None:
     query.write(0, ["a", "b"])
     with pytest.raises(ReplayDiffers, match="with 2 rows of this task, and now has 3 rows"):
@@ -218,6 +230,7 @@ def test_a_replay_with_other_rows_is_refused_until_it_is_accepted(query: Query) 
     assert read_committed(query.cluster, query.topic) == ["a", "b"]
 
 
+@WITH_ONE_CLIENT
 def test_a_restored_checkpoint_is_refused(query: Query) -> None:
     query.write(0, ["a"])
     query.write(1, ["b"])
@@ -225,6 +238,7 @@ def test_a_restored_checkpoint_is_refused(query: Query) -> None:
         query.write(0, ["a"], run=LATER_RUN)
 
 
+@WITH_ONE_CLIENT
 def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Query) -> None:
     query.write(0, ["a"])
     query.finish(0, 1, 1)
@@ -238,6 +252,7 @@ def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Qu
     assert read_committed(query.cluster, query.topic) == ["a", "b", "b"]
 
 
+@WITH_ONE_CLIENT
 def test_a_task_that_is_new_asks_for_the_drivers_token(query: Query) -> None:
     query.write(0, ["a"])
     query.finish(0, 1, 1)
@@ -245,6 +260,7 @@ def test_a_task_that_is_new_asks_for_the_drivers_token(query: Query) -> None:
     assert read_committed(query.cluster, query.topic) == ["a", "b"]
 
 
+@WITH_ONE_CLIENT
 def test_the_driver_notices_a_task_that_is_gone(query: Query) -> None:
     query.write(0, ["a"])
     query.write(0, ["b"], task=1)
@@ -256,6 +272,7 @@ def test_the_driver_notices_a_task_that_is_gone(query: Query) -> None:
     query.finish(1, 1, 2, run=LATER_RUN, acceptBatch="1")
 
 
+@WITH_ONE_CLIENT
 def test_the_driver_notices_a_task_that_has_no_rows_any_more(query: Query) -> None:
     for batch in range(2):
         query.write(batch, ["a", "b"])
@@ -268,13 +285,7 @@ def test_the_driver_notices_a_task_that_has_no_rows_any_more(query: Query) -> No
         query.finish(batch, 2, 2, run=RUN, empty=(0,), acceptBatch=str(batch))
 
 
-def test_the_driver_of_a_first_micro_batch_notices_a_task_that_is_gone(query: Query) -> None:
-    query.write(0, ["a"])
-    query.write(0, ["b"], task=1)
-    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 1"):
-        query.finish(0, 1, 2, run=LATER_RUN)
-
-
+@WITH_ONE_CLIENT
 def test_the_driver_of_a_first_micro_batch_notices_a_task_behind_one_that_has_not_written(query: Query) -> None:
     query.write(0, ["a"])
     query.write(0, ["b"], task=5)
@@ -284,6 +295,7 @@ def test_the_driver_of_a_first_micro_batch_notices_a_task_behind_one_that_has_no
     query.finish(0, 1, 2, run=LATER_RUN, acceptBatch="0")
 
 
+@WITH_ONE_CLIENT
 def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
     query = Query(cluster, None)
     for batch in range(2):
@@ -295,6 +307,7 @@ def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, to
     assert query.write(2, rows).written == 1
 
 
+@WITH_ONE_CLIENT
 def test_what_another_client_committed_is_refused(query: Query) -> None:
     query.write(0, ["a"])
     assert query.topic is not None
@@ -392,7 +405,8 @@ def test_rows_of_a_slow_partition_do_not_keep_all_that_came_with_them(query: Que
 
 
 def test_a_broker_that_does_not_answer_is_named(topic: MakeTopic, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("spark_groupsource.sink.writing.TRANSACTION_S", 2.0)
+    monkeypatch.setattr(writing, "CONNECT_S", 0.5)
+    monkeypatch.setattr(writing, "TRANSACTION_S", 2.0)
     query = Query(cluster, topic(), **{"kafka.bootstrap.servers": "127.0.0.1:1"})
     with pytest.raises(GroupKafkaError, match=r"kafka.bootstrap.servers"):
         query.write(0, ["a"])

@@ -84,19 +84,6 @@ def test_the_function_gets_the_config_and_its_token_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("no.such.module:token", "No module named 'no'"),
-        (f"{__name__}:no_such", "no_such"),
-        (f"{__name__}:SECRET", "it is a str"),
-    ],
-)
-def test_a_name_without_a_function_is_an_error_that_names_the_option(name: str, message: str) -> None:
-    with pytest.raises(OptionError, match=rf"^kafka\.oauth_cb = '{name}': .*{message}"):
-        function_named(name)
-
-
-@pytest.mark.parametrize(
     ("path", "message"),
     [
         ("unmarked", "its author has not marked this function"),

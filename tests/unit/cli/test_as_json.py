@@ -16,6 +16,7 @@ from spark_groupsource.cli.as_json import json_text
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.cli.group_changes import GroupEvent, Rates
 from spark_groupsource.cli.migrate import Migration
+from spark_groupsource.cli.render import lag_of
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange
@@ -113,7 +114,8 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
     ]
     assert (second["committed"], second["end"], second["lag"], second["held"], second["member_id"]) == (None, None, None, 0, None)
     assert first["held_back"] == {**first["claims"][0], "finished_lag": 2}
-    assert (shown["lag"], shown["finished_lag"]) == (14, 2)
+    assert (shown["lag"], shown["lag_unknown"], shown["finished_lag"]) == (None, 1, 2)
+    assert lag_of(VIEW) == "lag at least 14 (not known in 1 partition), of which finished 2"
     assert (second["held_back"], third["held_back"]) == (None, None)
     assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
     assert (third["stream"], third["newer_format"], third["held"], third["lag"]) == (None, 2, None, 6)

@@ -1,12 +1,12 @@
-"""`groupkafka`: its commands are found, and a look at its help does not wait for what they need."""
+"""`groupkafka`: a look at its help does not wait for what they need."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 
-import click
 import pytest
+from click.testing import CliRunner
 
 from spark_groupsource.cli.main import COMMANDS, main
 
@@ -26,8 +26,8 @@ def test_the_help_imports_nothing_that_takes_long() -> None:
     assert shown.endswith("[]\n")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_each_command_is_found_by_its_name(name: str) -> None:
-    command = main.get_command(click.Context(main), name)
-    assert command is not None
-    assert command.name == name
+@pytest.mark.parametrize(("group", "said"), [(" ", "the name is empty"), ("\udcff", "the name is not UTF-8")])
+def test_a_name_that_no_group_has_is_refused(group: str, said: str) -> None:
+    refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", group])
+    assert refused.exit_code == 2
+    assert said in refused.output

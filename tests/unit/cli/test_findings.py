@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from confluent_kafka import KafkaError
 
@@ -187,6 +189,14 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "does not read them; only that stream's query does, when it restarts" in claims(None, outstandingClaims="hold").text
     assert "reads them; records may be duplicated" in claims(None, outstandingClaims="reread").text
     assert "reads them after 600 s; records may be duplicated" in claims(None, outstandingClaims="reread-after 10m").text
+
+
+def test_what_is_in_flight_while_a_classic_group_rebalances_is_its_members_own() -> None:
+    record = CommitRecord(stream="c", logged=4, done=3, next=7, open=(OpenRange(5, 7),))
+    shown = replace(view("classic", "range", partitions=(PartitionView(ZERO, None, record, 50),)), members=(MEMBER,))
+    assert of_claims(options(), shown).level is Level.WARNING
+    rebalancing = replace(shown, state="completing rebalancing")
+    assert of_claims(options(), rebalancing).text == "2 offsets are in flight in running queries; nothing is owed"
 
 
 def test_no_claims() -> None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
-from collections.abc import Iterator
-from contextlib import suppress
 from datetime import datetime, timezone
 
+import pytest
+from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, rates
 from spark_groupsource.cli.render import held_back_lines
-from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts, watch
-from spark_groupsource.errors import BrokerUnavailable
+from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
 
@@ -143,11 +143,22 @@ def height(shown: list[str]) -> int:
 def test_the_live_view_fits_the_terminal_and_shows_the_newest_events_and_the_most_lag() -> None:
     many = view(member("a", *range(40)), commits={number: Foreign(number) for number in range(40)})
     events = [f"event {number}" for number in range(12)]
-    shown = plain_text(live_parts(Look("billing", AT, many), events, 24, AT))
+    shown = plain_text(live_parts(Look("billing", AT, many), events, 120, 24, AT))
     assert "event 11" in shown
     assert "event 0" not in shown
     assert height(shown) <= 24
-    assert shown[-1].endswith("more, with less lag")
+    assert shown[-1].endswith("more, with no more lag")
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_on_a_narrow_terminal_each_partition_has_one_line_with_its_topic_and_whole_numbers(width: int) -> None:
+    offset = 123_456_789_012
+    many = view(member("a-long-name-of-a-member", *range(6)), commits={number: Foreign(offset) for number in range(6)})
+    console = Console(file=io.StringIO(), width=width, height=24, force_terminal=True, color_system=None)
+    for part in live_parts(Look("billing", AT, many), [], width, 24, AT):
+        console.print(part)
+    lines = [line for line in console.file.getvalue().splitlines() if str(offset) in line]  # type: ignore[attr-defined]
+    assert [line.split()[:3] for line in lines] == [["orders", str(number), str(offset)] for number in range(6)]
 
 
 def test_committed_offsets_that_are_held_back_are_named_with_what_is_finished_above() -> None:
@@ -156,7 +167,7 @@ def test_committed_offsets_that_are_held_back_are_named_with_what_is_finished_ab
     )
     some = view(member("a", 0), commits={0: held, 1: held, 2: Foreign(100)})
     look = Look("billing", AT, some)
-    shown = plain_text(live_parts(look, [], 24, AT))
+    shown = plain_text(live_parts(look, [], 120, 24, AT))
     line = "is held back at 10 by [10, 20), claimed by stream gone in plan 7, since 2026-11-21T14:00:05Z (2 h ago): 70 finished"
     assert [f"orders-{number} {line} records count as lag" in shown for number in range(3)] == [True, True, False]
     assert any("lag 180, of which finished 140, held 20" in one for one in shown)
@@ -164,7 +175,7 @@ def test_committed_offsets_that_are_held_back_are_named_with_what_is_finished_ab
     PlainLines(lines.append).show(look)
     assert "lag 180, of which finished 140, held 20" in lines[-1]
     many = view(member("a", *range(40)), commits=dict.fromkeys(range(40), held))
-    shown = plain_text(live_parts(Look("billing", AT, many), [f"event {number}" for number in range(12)], 24, AT))
+    shown = plain_text(live_parts(Look("billing", AT, many), [f"event {number}" for number in range(12)], 120, 24, AT))
     assert "and 37 more that are held back; see groupkafka claims" in shown
     assert height(shown) <= 24
 
@@ -188,37 +199,15 @@ def test_what_is_finished_is_never_more_than_the_lag() -> None:
 
 
 def test_a_look_that_fails_is_shown_above_what_the_last_one_had() -> None:
-    shown = plain_text(live_parts(Look("billing", AT, view(), trouble="no broker\x1b"), [], 24, AT))
+    shown = plain_text(live_parts(Look("billing", AT, view(), trouble="no broker\x1b"), [], 120, 24, AT))
     assert shown[1] == "no answer: no broker\\x1b"
     assert shown[2].startswith("stable, 0 members")
 
 
-class Stop(Exception):
-    """Ends a watch."""
-
-
-def test_looks_go_on_after_one_that_no_broker_answers() -> None:
-    looks: Iterator[GroupView | Exception] = iter(
-        [view(member("a", 0)), BrokerUnavailable("all down"), view(member("a", 0), member("b\x07", 1)), Stop()]
-    )
+def test_no_control_character_of_a_name_reaches_a_line() -> None:
     lines: list[str] = []
-
-    def describe(_group: str) -> GroupView:
-        look = next(looks)
-        if isinstance(look, Exception):
-            raise look
-        return look
-
-    with suppress(Stop):
-        watch(describe, "billing", PlainLines(lines.append), 0)
-    assert [line.partition(" ")[2].partition(",")[0] for line in lines] == [
-        "member a@host: orders-0",
-        "stable",
-        "no answer: all down",
-        "joined b\\x07@host",
-        "moved orders-1: nobody -> b\\x07@host",
-        "stable",
-    ]
+    PlainLines(lines.append).show(Look("billing", AT, view(member("b\x07", 1))))
+    assert lines[0].endswith(" member b\\x07@host: orders-1")
 
 
 def test_json_lines_hold_the_look_with_its_rates_and_events() -> None:

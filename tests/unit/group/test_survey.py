@@ -47,29 +47,6 @@ def brokers() -> Brokers:
     return Brokers()
 
 
-def test_partitions_without_a_commit_do_not_delay_the_others(brokers: Brokers) -> None:
-    brokers.survey.ask(STREAM, {RECORDED: Foreign(5, ""), NEW: None})
-    brokers.answer()
-    assert brokers.found() == {RECORDED}
-    assert set(brokers.survey.asked) == {NEW}
-    brokers.answer()
-    assert brokers.found() == {NEW}
-    assert not brokers.survey.asked
-
-
-def test_an_answer_from_before_a_partition_was_lost_and_acquired_again_is_dropped(brokers: Brokers) -> None:
-    brokers.survey.ask(STREAM, {NEW: None})
-    brokers.survey.forget({NEW})
-    brokers.survey.ask(STREAM, {NEW: Foreign(20, "")})  # somebody else has committed meanwhile
-    brokers.answer()
-    assert brokers.found() == set()
-    brokers.answer()
-    ((partitions, lookup),) = brokers.survey.answers(STREAM)
-    assert partitions == {NEW}
-    assert isinstance(lookup, Lookup)
-    assert lookup.commits == {NEW: Foreign(20, "")}
-
-
 def test_an_answer_that_relied_on_a_position_of_an_earlier_plan_is_dropped(brokers: Brokers) -> None:
     planned = Stream("a" * 12, 3, 2, {NEW: (OffsetRange(0, 10),)})
     brokers.survey.ask(planned, {NEW: None})

@@ -144,6 +144,7 @@ def test_a_record_of_every_version_is_read_for_ever(name: str) -> None:
     assert record == expected
     assert isinstance(record, CommitRecord)
     assert record.metadata() == stored["metadata"]
+    assert read_commit(stored["offset"], stored["metadata"]) == expected
     if expected.cluster_id is not None:
         assert read_commit(stored["offset"], stored["metadata"], "another") == Foreign(stored["offset"], expected.cluster_id)
 
@@ -238,29 +239,20 @@ def test_the_example_of_the_next_tests_is_a_record() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        {"v": "1"},
+        {"v": 0},
         {"v": True},
-        {"v": 1.0},
         {"s": ""},
         {"s": "a b"},
         {"s": "x" * 65},
-        {"s": 5},
         {"s": None},
-        {"n": "4"},
-        {"n": 4.0},
         {"n": -2},
         {"n": 2},
         {"n": 2**63},
-        {"done": 5},
-        {"done": True},
         {"next": 29},
         {"next": -1},
-        {"next": 1e2},
         {"open": [[20, 20]]},
-        {"open": [[30, 20]]},
         {"open": [[19, 30]]},
         {"open": [[20]]},
-        {"open": [[20, 30, 40]]},
         {"open": [["20", "30"]]},
         {"open": {"20": 30}},
         {"open": None},
@@ -308,19 +300,12 @@ def test_a_record_beside_another_offset_counts_as_another_clients_commit(offset:
     "text",
     [
         "",
-        " ",
         "null",
-        "[]",
-        "1",
-        '"x"',
-        "{",
         "[" * 4000,
         '{"a":' * 800,
-        "\x00",
         "\udc80",
         '{"v":1,"s":"\\ud800"}',
         "NaN",
-        "consumer-1",
     ],
     ids=lambda text: repr(text[:12]),
 )
@@ -405,23 +390,20 @@ class TestALaterFormat:
         assert read_commit(50, metadata) == Newer(50, fields["v"], "a91d0c77e2b4f635", fields.get("done", -1))
 
     @pytest.mark.parametrize(
-        "metadata",
+        "other",
         [
-            '{"v":2}',
-            '{"v":2,"s":"not a name"}',
-            '{"v":2,"s":7}',
-            '{"v":"2","s":"a91d0c77e2b4f635"}',
-            '{"v":true,"s":"a91d0c77e2b4f635"}',
-            '{"v":0,"s":"a91d0c77e2b4f635"}',
-            '{"v":1,"s":"a91d0c77e2b4f635"}',
-            '{"v":2.0,"s":"a91d0c77e2b4f635"}',
-            '{"v":99999999999,"s":"a91d0c77e2b4f635"}',
-            '[{"v":2,"s":"a91d0c77e2b4f635"}]',
-            "[" * 2000,
+            {"v": VERSION + 1},
+            {"v": VERSION + 1, "s": "not a name"},
+            {"v": VERSION + 1, "s": 7},
+            {"v": VERSION + 1, "s": OTHER, "done": -2},
+            {"v": str(VERSION + 1), "s": OTHER},
+            {"v": float(VERSION + 1), "s": OTHER},
+            {"v": 2**31, "s": OTHER},
+            [{"v": VERSION + 1, "s": OTHER}],
         ],
     )
-    def test_is_nothing_else(self, metadata: str) -> None:
-        assert read_commit(50, metadata) == Foreign(50)
+    def test_is_nothing_else(self, other: object) -> None:
+        assert read_commit(50, json.dumps(other)) == Foreign(50)
 
     def test_has_the_fields_that_today_s_format_has_too(self) -> None:
         stored = json.loads((FORMATS / "commit_record_v1.json").read_text())

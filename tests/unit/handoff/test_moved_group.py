@@ -53,10 +53,3 @@ def test_a_plan_of_the_other_cluster_claims_nothing_of_it(seed: int) -> None:
     stream = Stream("me", 4, 3, {WHERE: tuple(OffsetRange(*held) for held in record.open) or (OffsetRange(1, 2),)})
     verdict = claim(stream, WHERE, commit, owned=True, held_since_planned=True, now=1)
     assert (verdict.read, verdict.write, verdict.waits) == ((), None, False)
-
-
-@pytest.mark.parametrize("seed", range(50))
-def test_it_is_read_as_it_is_where_it_was_written(seed: int) -> None:
-    record = drawn(seed)
-    assert read_commit(record.offset, record.metadata(), THERE) == record
-    assert read_commit(record.offset, record.metadata()) == record

@@ -132,16 +132,6 @@ def test_an_offset_of_every_version_is_read_for_ever(name: str) -> None:
     assert json.dumps(offset.to_json()) == json.dumps(stored)
 
 
-def test_without_shared_tasks_an_offset_is_of_the_version_that_it_was() -> None:
-    def built(shared: Sharing | None) -> PlanOffset:
-        bounds = {TopicPartition("orders", 0): (OffsetRange(0, 5),)}
-        return PlanOffset.build(stream="a", plan=0, generation=1, member="m", group=GROUP, ranges=bounds, shared=shared)
-
-    assert built(None).v == 1
-    assert "shared" not in built(None).to_json()
-    assert (built(Sharing(16, 2000, 500)).v, built(Sharing(16, 2000, 500)).to_json()["shared"]) == (3, [16, 2000, 500])
-
-
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
     there = {TopicPartition("a", 0): 5, TopicPartition("a", 1): 7, TopicPartition("b", 0): AT_END}
     first, second = PlanOffset.first(GROUP, there), PlanOffset.first(GROUP)
@@ -178,13 +168,10 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
     "offset",
     [
         {},
-        {"v": 1},
         _stored(v="1"),
         _stored(v=0),
         _stored(plan=-2),
-        _stored(plan="41"),
         _stored(plan=1.0),
-        _stored(stream=""),
         _stored(stream="two words"),
         _stored(extra=1),
         _stored(ranges=[]),
@@ -192,12 +179,9 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
         _stored(ranges={"orders": {"0": [[-1, 4]]}}),
         _stored(ranges={"orders": {"0": []}}),
         _stored(ranges={"orders": {"0": [[1, 3], [2, 3]]}}),
-        _stored(ranges={"orders": {"0": [[4, 5], [1, 2]]}}),
         _stored(ranges={"orders": {"0": [[1, 1], [2, 3]]}}),
         _stored(ranges={"orders": {"0": [1, 2]}}),
         _stored(ranges={"orders": {"00": [[1, 2]]}}),
-        _stored(ranges={"orders": {"-1": [[1, 2]]}}),
-        _stored(ranges={"orders": {"x": [[1, 2]]}}),
         _stored(v=2),
         _stored(starts={"orders": {"1": [5]}}),
         _stored(v=2, starts={"orders": {"1": []}}),
@@ -214,7 +198,6 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
         _stored(v=3, shared=[16, 2000]),
         _stored(v=3, shared=[16, 2000, 0]),
         _stored(v=3, shared=[16, None, 500]),
-        _stored(v=3, shared=["16", 2000, 500]),
     ],
     ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)}),
 )

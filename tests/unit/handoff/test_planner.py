@@ -93,9 +93,6 @@ def test_plans_start_at_the_positions_stay_within_the_ends_and_keep_the_limit(
 
 
 class TestPieces:
-    def test_are_the_ranges_that_are_not_empty(self) -> None:
-        assert pieces([(tp(0), OffsetRange(3, 3)), (tp(1), OffsetRange(0, 9))]) == [(tp(1), OffsetRange(0, 9))]
-
     def test_have_a_largest_size(self) -> None:
         cut = pieces([(tp(0), OffsetRange(0, 10)), (tp(1), OffsetRange(5, 7))], max_size=4)
         assert cut == [(tp(0), (0, 3)), (tp(0), (3, 6)), (tp(0), (6, 10)), (tp(1), (5, 7))]

@@ -15,10 +15,7 @@ from spark_groupsource.kafka_settings.tables import (
 )
 from spark_groupsource.kafka_settings.translation import translation_of
 from tests.support.kafka_settings import PLAIN, SASL_SSL, refusal
-from tests.unit.kafka_settings import test_key_stores, test_login, test_translation
-
-REFUSALS = {**test_translation.REFUSALS, **test_login.REFUSALS, **test_key_stores.REFUSALS}
-
+from tests.unit.kafka_settings.test_translation import REFUSALS
 
 SECRETS = sorted(
     name for name in (*NAMES, *RENAMED, *REFUSED_SETTINGS, *STRUCTURED, "sasl.passwrod", "pasword", "token") if is_secret(name)

@@ -22,6 +22,7 @@ from spark_groupsource.kafka_settings.tables import (
 )
 from spark_groupsource.kafka_settings.translation import translate, translation_of
 from tests.support.kafka_settings import accepted_by_librdkafka, refusal
+from tests.unit.kafka_settings import test_key_stores, test_login
 
 ASSIGNORS = "org.apache.kafka.clients.consumer."
 
@@ -176,6 +177,8 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
         {"group.protocol": "consumer", "group.remote.assignor": "range"},
         {"group.protocol": "consumer", "group.remote.assignor": "range"},
     ),
+    **test_login.TRANSLATED,
+    **test_key_stores.TRANSLATED,
 }
 
 
@@ -255,6 +258,8 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {"receive.message.max.bytes": "1000000"},
         ("kafka.receive.message.max.bytes", "kafka.fetch.max.bytes"),
     ),
+    **test_login.REFUSALS,
+    **test_key_stores.REFUSALS,
 }
 
 

@@ -129,10 +129,6 @@ class TestTheOptions:
             Options.parse({**BASE, "metrics.port": "9400"}, "stream")
         assert Options.parse(BASE, "stream").metrics_port is None, "who does not ask for metrics does not need it"
 
-    def test_a_batch_read_serves_none(self) -> None:
-        options = Options.parse({**BASE, "metrics.port": "9400"}, "batch")
-        assert options.without_effect_on_a_batch == ["metrics.port"]
-
     def test_nothing_is_imported_unless_they_are_asked_for(self) -> None:
         code = (
             "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.stream_reader as reader\n"
@@ -305,11 +301,6 @@ class TestTheServer:
         assert scraped_from(server.url).samples
         until(lambda: not [one for one in threading.enumerate() if "process_request" in one.name], "the threads have ended")
         assert capsys.readouterr().err == ""
-
-    def test_a_port_that_was_closed_can_be_taken_at_once(self) -> None:
-        first = serve(Tally("g"), "127.0.0.1", 0)
-        first.close()
-        serve(Tally("g"), "127.0.0.1", first.port).close()
 
     def test_a_taken_port_is_told_with_the_option_and_what_to_do(
         self, server: MetricsServer, monkeypatch: pytest.MonkeyPatch

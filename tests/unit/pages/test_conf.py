@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import re
-import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ import yaml
 from spark_groupsource import read_properties
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
-from spark_groupsource.options.sink_model import SinkOptions
 
 CONF = Path(__file__).parents[3] / "conf"
 KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes" / "orders.yaml").read_text())}
@@ -51,12 +49,6 @@ def parsed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], O
         return Options.parse(read_properties(tmp_path / "orders.properties"), "stream")
 
     return parse
-
-
-def test_the_options_of_the_copy_are_options_of_the_sink() -> None:
-    options = SinkOptions.parse(read_properties(CONF / "copy_topic.properties"), "stream")
-    assert options.topic == "invoices"
-    assert options.sink_settings("stream").exactly_once
 
 
 @pytest.mark.parametrize("name", PROPERTIES)
@@ -104,10 +96,6 @@ def test_each_line_of_spark_defaults_is_a_setting() -> None:
         lines = [line for line in text.splitlines() if line and not line.startswith("#")]
         assert lines
         assert all(re.fullmatch(r"spark\.[\w.]+ +\S+", line) for line in lines), lines
-
-
-def test_submit_can_be_executed() -> None:
-    assert (CONF / "submit.sh").stat().st_mode & stat.S_IXUSR
 
 
 # Kubernetes and KEDA.

@@ -1,4 +1,4 @@
-"""The documents keep up with the code: links lead somewhere, commands parse, code compiles, no error or module is left out."""
+"""The documents keep up with the code: commands parse, code compiles, no error or module is left out."""
 
 from __future__ import annotations
 
@@ -53,22 +53,9 @@ def headings(page: Path) -> list[str]:
     ]
 
 
-def anchors(page: Path) -> set[str]:
-    """What GitHub makes of the headings."""
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings(page)}
-
-
 def inlines(page: Path) -> Iterator[Token]:
     for token in tokens(page):
         yield from token.children or ()
-
-
-def links(page: Path) -> Iterator[str]:
-    for token in inlines(page):
-        if token.type == "link_open":
-            yield str(token.attrs["href"])
-        elif token.type == "image":
-            yield str(token.attrs["src"])
 
 
 def blocks(language: str) -> list[Block]:
@@ -109,22 +96,8 @@ def parses(words: list[str]) -> None:
     assert not left, f"{left} is too much"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page: Path) -> None:
-    broken = []
-    for link in links(page):
-        if re.match(r"[a-z]+:", link):
-            continue
-        path, _, anchor = link.partition("#")
-        target = (page.parent / path).resolve() if path else page
-        if not target.exists() or (anchor and anchor not in anchors(target)):
-            broken.append(link)
-    assert broken == []
-
-
-def test_there_are_pages_links_and_commands_to_look_at() -> None:
+def test_there_are_pages_and_commands_to_look_at() -> None:
     assert len(PAGES) >= 8
-    assert sum(len(list(links(page))) for page in PAGES) > 40
     assert sum(words[0] == "groupkafka" for _, words in commands()) > 10
 
 
@@ -135,14 +108,6 @@ def test_every_groupkafka_command_in_a_page_exists_with_its_options() -> None:
                 parses(words)
             except (click.UsageError, AssertionError) as wrong:
                 pytest.fail(f"{block}: {shlex.join(words)}: {wrong}")
-
-
-@pytest.mark.parametrize(
-    "command", ["groupkafka nothing", "groupkafka describe --bootstrap-server a --group b --no-such", "groupkafka describe"]
-)
-def test_a_command_that_is_wrong_is_found(command: str) -> None:
-    with pytest.raises((click.UsageError, AssertionError)):
-        parses(shlex.split(command))
 
 
 def test_every_program_of_ours_in_a_command_is_in_a_page_or_a_file() -> None:

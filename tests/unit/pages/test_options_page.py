@@ -70,13 +70,6 @@ def test_the_table_of_the_sinks_options_is_what_their_fields_say() -> None:
     assert all(f"\n| `{option}` | " in page for option in DESCRIBED_OF_SINK)
 
 
-def test_a_row_of_a_new_option_is_added_and_that_of_a_removed_one_goes() -> None:
-    row = next(line for line in PAGE.splitlines(keepends=True) if line.startswith("| `minPartitions` |"))
-    assert with_rows(PAGE.replace(row, "")).count(row) == 1
-    strange = row.replace("minPartitions", "notAnOption")
-    assert with_rows(PAGE.replace(row, strange + row)) == PAGE
-
-
 def test_the_start_of_a_stream_and_of_a_batch_read_are_the_models() -> None:
     stream, batch = (part.split() for part in ROWS["startingOffsets"].default.split(", "))
     assert (stream[0], batch[0]) == ("streams", "batch")
@@ -103,11 +96,6 @@ def test_the_page_repeats_the_defaults_that_differ_from_kafkas() -> None:
     assert len(said) == 3
     assert all(written(ROWS[option].default) == value for option, value in said)
     assert {option for option, row in ROWS.items() if "Kafka's default is" in row.meaning} == {option for option, _ in said}
-
-
-def test_a_topic_or_a_pattern_is_required() -> None:
-    with pytest.raises(OptionError, match="subscribe or subscribePattern is missing"):
-        Options.parse({key: value for key, value in BASE.items() if key != "subscribe"})
 
 
 @pytest.mark.parametrize("option", sorted(DESCRIBED))

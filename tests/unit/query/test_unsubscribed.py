@@ -24,16 +24,6 @@ def rule() -> Unsubscribed:
     return Unsubscribed(parse(subscribe="kept"))
 
 
-def test_what_nobody_adopted_is_left_only_where_it_is_not_subscribed(
-    rule: Unsubscribed, caplog: pytest.LogCaptureFixture
-) -> None:
-    assert rule.without_waiting(STREAM, {KEPT}) is STREAM
-    assert caplog.text == ""
-    assert set(rule.without_waiting(STREAM, {KEPT, LEFT}).ranges) == {KEPT, EMPTY}
-    assert "plan 4 of stream me leaves left-0 [2, 5): the query no longer subscribes to the topic" in caplog.text
-    assert "within 120000 ms (assignmentTimeout)" in caplog.text
-
-
 @pytest.mark.parametrize("error", [NotAuthorized("no DESCRIBE"), TopicNotFound("no such topic")])
 def test_what_may_not_be_read_is_left_at_once(
     rule: Unsubscribed, caplog: pytest.LogCaptureFixture, error: GroupKafkaError

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
 
 RUN = "5d6d3b2e-2a3f-4c93-8f0a-1f6c8f1c7e55"
@@ -50,10 +49,3 @@ def test_a_name_that_is_no_run_is_neither_written_nor_read(tmp_path: Path, run: 
     reports.write(BatchReport(run, 1, 1, 1, 1))
     assert reports.read(run) is None
     assert not (tmp_path / "reports").exists()
-
-
-def test_a_folder_that_others_may_enter_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "reports").mkdir(mode=0o777)
-    (tmp_path / "reports").chmod(0o777)
-    with pytest.raises(ReportsUnavailable):
-        BatchReports(tmp_path / "reports").write(REPORT)

@@ -57,7 +57,7 @@ SUITE := -m 'not versions and not wheels and not notebooks'
 ifeq ($(strip $(TESTS)),)
 test: lint docs
 	@$(BIN)/python -m tests.harness.classes
-	$(BIN)/python -m pytest -n 3 --dist loadfile $(SUITE)
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
 else
 test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,$(SUITE)) $(TESTS)

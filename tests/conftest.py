@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import signal
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
@@ -63,8 +64,14 @@ DOWNLOADS_S = 1500
 """The same for tests with these marks: each downloads a Kafka, or builds and installs wheels."""
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: Sequence[pytest.Item]) -> None:
-    """Give tests that take longer more time, unless the command line says how much all have."""
+LONG_FILES = tuple(f"tests/spark/test_{name}.py" for name in ("pipelines", "copy_topic", "connect", "submit", "conf"))
+"""Files with one or two tests that take a minute or more. At the end a single process would run them."""
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Begin with the files that take long, then those with many tests. Give long tests more time, unless all have a limit."""
+    files = Counter(item.path for item in items)
+    items.sort(key=lambda item: (not item.nodeid.startswith(LONG_FILES), -files[item.path]))
     if config.getoption("timeout") is not None:
         return
     for item in items:

@@ -47,11 +47,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
     jars = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"), iceberg_jars())
+    # Spark's own Kafka source, to compare with; its formats for conf/registry.py; Iceberg, if there is one for this Spark. They
+    # come last: with others before Spark's jars, as spark.driver.extraClassPath puts them, the archive of classes is not used.
+    os.environ["SPARK_DIST_CLASSPATH"] = ":".join(f"{folder}/*" for folder in jars if folder)
     session = (
         SparkSession.builder.master("local[2]")
         .appName("spark_groupsource tests")
-        # Spark's own Kafka source, to compare with; its formats for conf/registry.py; Iceberg, if there is one for this Spark.
-        .config("spark.driver.extraClassPath", ":".join(f"{folder}/*" for folder in jars if folder))
         .config("spark.ui.enabled", "false")
         # A test is over before the second compiler pays off: without it, a test takes a fifth less of the processor.
         .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
@@ -63,6 +64,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.sql.streaming.stopTimeout", "60s")
         .getOrCreate()
     )
+    del os.environ["SPARK_DIST_CLASSPATH"]
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

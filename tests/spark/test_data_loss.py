@@ -38,42 +38,6 @@ def test_what_expired_between_two_runs_is_an_error_or_is_passed_over_and_nothing
     assert patient.offsets() == [(0, offset) for offset in (*range(10), *range(25, 30))]
 
 
-def test_a_topic_that_was_made_anew_between_two_runs_is_an_error_with_both_offsets_or_is_read_from_its_beginning(
-    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster
-) -> None:
-    name = topic()
-    produce(name, [(None, b"old")] * 10)
-    queries("a", name).run()
-    delete_topic(admin, name)
-    cluster.create_topic(name, 1)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for _ in range(10):
-        producer.produce(name, b"new")
-    assert producer.flush(60) == 0
-    message = queries("a", name).start(availableNow=True).failure()
-    both = rf"{name}-0: the next offset to read was 10, and the topic was deleted and created again .*; the new log starts at 0"
-    assert re.search(both, message)
-    values = [bytes(row.value) for row in queries("a", name, **GOES_ON).run()]
-    assert sorted(values) == [b"new"] * 10 + [b"old"] * 10
-
-
-def test_a_query_survives_a_topic_that_is_deleted_under_its_pattern(
-    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster
-) -> None:
-    name = topic()
-    going = f"{name}-going"
-    cluster.create_topic(going, 1)
-    for each in (name, going):
-        produce(each, [(None, b"x")] * 10)
-    pipeline = queries("a", name, **GOES_ON, subscribePattern=f"{name}.*").start()
-    pipeline.until_rows(20)
-    delete_topic(admin, going)
-    produce(name, [(None, b"x")] * 5)
-    pipeline.until_rows(25)
-    assert pipeline.running.isActive
-    pipeline.stop()
-
-
 class SlowReader:
     """A micro-batch whose tasks stop after their first records, until they are told to go on."""
 

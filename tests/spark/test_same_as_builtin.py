@@ -40,9 +40,14 @@ STARTS: dict[str, Callable[[str], dict[str, str]]] = {
 
 
 @pytest.mark.parametrize(
-    ("start", "by_name"),
-    list(itertools.product(STARTS, [True, False])),
-    ids=lambda value: {True: "name", False: "pattern"}.get(value, value),
+    ("start", "by"),
+    [
+        ("latest", "pattern"),
+        ("earliest", "name"),
+        ("offsets", "pattern"),
+        ("times of partitions", "name"),
+        ("one time", "pattern"),
+    ],
 )
 def test_where_a_stream_starts(
     pair: MakePair,
@@ -50,12 +55,15 @@ def test_where_a_stream_starts(
     admin: AdminClient,
     timed: Timed,
     start: str,
-    by_name: bool,
+    by: str,
 ) -> None:
     name = topic(partitions=5)
     timed(name, dict.fromkeys(range(5), (1000, 2000, 3000)))
-    subscription = {"subscribe": name} if by_name else {"subscribePattern": f"{name}.*"}
-    both = pair(name, **subscription, **STARTS[start](name), failOnDataLoss=str(by_name).lower())
+    if by == "name":
+        subscription = {"subscribe": name, "failOnDataLoss": "true"}
+    else:
+        subscription = {"subscribePattern": f"{name}.*", "failOnDataLoss": "false"}
+    both = pair(name, **subscription, **STARTS[start](name))
     first = both.run()
     assert bool(first) == (start != "latest")
     # While they are stopped, there are more records, and partitions.
@@ -100,8 +108,8 @@ def test_transactions(pair: MakePair, topic: MakeTopic, cluster: Cluster, isolat
     name = topic()
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
     producer.init_transactions(60)
-    # Gaps first, in the middle and last, and micro-batches of nothing.
-    for number, commits in enumerate((False, False, True, False, True, True, False, False, False)):
+    # Two of them, with their markers, are a micro-batch: gaps and micro-batches of nothing first, in the middle and last.
+    for number, commits in enumerate((False, False, True, False, False, False, True, True, False)):
         producer.begin_transaction()
         for each in range(4):
             producer.produce(name, b"%d" % (10 * number + each))
@@ -110,7 +118,7 @@ def test_transactions(pair: MakePair, topic: MakeTopic, cluster: Cluster, isolat
             producer.commit_transaction(60)
         else:
             producer.abort_transaction(60)
-    both = pair(name, subscribe=name, maxOffsetsPerTrigger="5", **{"kafka.isolation.level": isolation})
+    both = pair(name, subscribe=name, maxOffsetsPerTrigger="10", **{"kafka.isolation.level": isolation})
     assert len(both.run()) == (12 if isolation == "read_committed" else 36)
 
 
@@ -125,16 +133,14 @@ def test_all_columns_nulls_and_headers(pair: MakePair, topic: MakeTopic, cluster
     for number, (key, value) in enumerate(itertools.product((None, b"", b"k"), (None, b"", b"v"))):
         producer.produce(name, value, key, timestamp=1_700_000_000_000 + number, headers=headers[number % 3])  # type: ignore[arg-type]
     assert producer.flush(60) == 0
-    rows = pair(name, subscribe=name, includeHeaders="true").run()
+    # The largest limit does not overflow (SPARK-26718).
+    rows = pair(name, subscribe=name, includeHeaders="true", maxOffsetsPerTrigger=str(2**63 - 1)).run()
     read = {tuple(None if one is None else bytes(one) for one in (row.key, row.value)) for row in rows}
     assert read == set(itertools.product((None, b"", b"k"), (None, b"", b"v")))
     assert [row.headers for row in rows].count(None) == 3
 
 
 ASKED = {
-    "a text": Asked("value STRING", ["CAST(value AS STRING) AS value"]),
-    "bytes": Asked("value BINARY", ["value"]),
-    "an offset alone": Asked("offset LONG", ["offset"]),
     "another order": Asked("offset LONG, value STRING, partition INT", ["offset", "CAST(value AS STRING) AS value", "partition"]),
     "all": Asked(
         "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, Key STRING, timestampType INT, VALUE BINARY, topic STRING, "
@@ -235,40 +241,6 @@ def test_fifty_random_steps_of_topics_partitions_and_records(
     both.until_rows(written)
     both.stop()
     assert sorted(int(row.value) for row in both.same()) == list(range(written))
-
-
-@needs_admission_control
-def test_a_windowed_count_with_a_watermark(pair: MakePair, topic: MakeTopic, timed: Timed) -> None:
-    def windows(frame: DataFrame) -> DataFrame:
-        counted = frame.withWatermark("timestamp", "10 seconds").groupBy(sf.window("timestamp", "5 seconds")).count()
-        return counted.selectExpr("window.start AS start", "count")
-
-    name = topic()
-    both = pair(name, subscribe=name, transform=windows)
-    timed(name, {0: (10_000, 11_000, 12_000, 16_000)})
-    both.run()
-    timed(name, {0: (31_000,)})
-    both.run()
-    timed(name, {0: (11_500, 32_000)})
-    assert [row["count"] for row in both.run()] == [3, 1]
-
-
-def test_a_self_join_of_one_frame(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    def joined(frame: DataFrame) -> DataFrame:
-        one = frame.selectExpr("CAST(CAST(value AS STRING) AS INT) AS number")
-        return one.join(one.selectExpr("number * 2 AS number"), "number")
-
-    name = topic(partitions=2)
-    produce(name, numbers(10))
-    assert [row.number for row in pair(name, subscribe=name, transform=joined).run()] == [0, 2, 4, 6, 8]
-
-
-@needs_admission_control
-def test_options_in_any_case(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbers(3))
-    both = pair(name, SUBSCRIBE=name, STARTINGOFFSETS="EARLIEST", maxoffsetspertrigger="2")
-    assert len(both.run()) == 3
 
 
 WRONG: dict[str, tuple[dict[str, str], str, str]] = {

@@ -66,25 +66,16 @@ class TestBatch:
         return name
 
     RANGES: Mapping[str, Callable[[str], dict[str, str]]] = {
-        "all": lambda _: {},
         "offsets": lambda t: {"startingOffsets": by_partition(t, -2, 1, 1), "endingOffsets": by_partition(t, 3, -1, 1)},
         "times": lambda t: {
             "startingOffsetsByTimestamp": by_partition(t, 1, 2000, 5000),
             "endingOffsetsByTimestamp": by_partition(t, 3000, 9000, 9000),
         },
         "one time": lambda _: {
-            "startingTimestamp": "2000",
+            "startingTimestamp": "3500",
             "endingTimestamp": "6000",
             "startingOffsetsByTimestampStrategy": "latest",
         },
-        "a time before times": lambda t: {
-            "startingTimestamp": "3000",
-            "startingOffsetsByTimestamp": by_partition(t, 1, 1, 1),
-            "startingOffsets": "earliest",
-            "endingTimestamp": "9000",
-            "endingOffsets": by_partition(t, 1, 1, 1),
-        },
-        "no record at the starting time": lambda _: {"startingTimestamp": "3500", "startingOffsetsByTimestampStrategy": "latest"},
     }
 
     @pytest.mark.parametrize("ranges", RANGES)

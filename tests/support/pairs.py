@@ -63,10 +63,10 @@ class Pair:
 
     def same(self, *, batches: bool = False) -> list[Row]:
         """Return the rows, which both have, and with `batches` in micro-batches of the same sizes in the last run."""
-        assert_same_rows(self.theirs.frame(), self.ours.frame())
+        rows = assert_same_rows(self.theirs.frame(), self.ours.frame())
         if batches:
             assert sizes(self.ours) == sizes(self.theirs)
-        return ordered(self.ours.rows())
+        return rows
 
     def sizes(self) -> list[int]:
         """Return the number of rows of each micro-batch of the last run that had any, which is the same in both."""
@@ -103,11 +103,6 @@ def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, aske
 def sizes(pipeline: Pipeline) -> list[int]:
     """Return the number of rows of each micro-batch that had any, in the last run of a query."""
     return [each["numInputRows"] for each in pipeline.running.recentProgress if each["numInputRows"]]
-
-
-def ordered(rows: list[Row]) -> list[Row]:
-    """Sort rows in an order that does not depend on the sink."""
-    return sorted(rows, key=repr)
 
 
 def by_partition(topic: str, *values: int) -> str:

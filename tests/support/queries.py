@@ -10,7 +10,6 @@ from typing import Any
 
 import pyspark
 import pytest
-from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -37,14 +36,17 @@ def all_confirmed(cluster: Cluster, group: str, topic: str) -> bool:
     return not ADMISSION_CONTROL or total_lag(cluster, group, topic) == 0
 
 
-def assert_same_rows(expected: DataFrame, found: DataFrame) -> None:
-    """Fail unless both have the same schema and the same rows, in any order; a row that is doubled in one is a difference."""
-    assert_df_equality(expected, found, ignore_row_order=True)
+def assert_same_rows(expected: DataFrame, found: DataFrame) -> list[Row]:
+    """Fail unless both have the same schema and the same rows, each as often, in any order; return the rows, sorted."""
+    assert found.schema == expected.schema
+    rows = sorted(found.collect(), key=repr)
+    assert rows == sorted(expected.collect(), key=repr)
+    return rows
 
 
 def assert_rows(found: DataFrame, expected: Iterable[tuple[Any, ...]]) -> None:
     """Fail unless the DataFrame has exactly these rows, in any order."""
-    assert_same_rows(found.sparkSession.createDataFrame(list(expected), found.schema), found)
+    assert sorted(map(tuple, found.collect()), key=repr) == sorted(expected, key=repr)
 
 
 @contextmanager

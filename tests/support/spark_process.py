@@ -17,6 +17,8 @@ from pathlib import Path
 import pyspark
 
 from devtools.broker import watch
+from devtools.broker.node import shared_classes
+from tests.harness.classes import OF_SPARK
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
@@ -31,7 +33,7 @@ def environment() -> dict[str, str]:
     """Return the environment in which this package and this Python are installed wherever Spark runs."""
     return {
         **os.environ,
-        "JDK_JAVA_OPTIONS": JVM_OPTIONS,
+        "JDK_JAVA_OPTIONS": " ".join([JVM_OPTIONS, *shared_classes(OF_SPARK)]),
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
         "SPARK_HOME": str(SPARK_HOME),

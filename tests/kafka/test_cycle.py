@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import time
 from collections.abc import Mapping
 
 import pytest
@@ -11,8 +12,16 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers import topics
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.errors import CheckpointBehindGroup, ClaimTimeout, CommitRefused, OptionError
+from spark_groupsource.errors import (
+    BrokerUnavailable,
+    CheckpointBehindGroup,
+    ClaimTimeout,
+    CommitRefused,
+    OptionError,
+    TopicNotFound,
+)
 from spark_groupsource.group import fenced_commits
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -276,3 +285,16 @@ def test_starting_offsets_name_every_partition_that_has_no_commit(filled: Filled
     b = query(name, startingOffsets=f'{{"{name}":{{"0":1}}}}')
     produce(name, [(None, "x")], 1)
     assert b.run_batch() == {1: (5, 6)}, "the group has commits of both"
+
+
+def test_a_topic_that_does_not_exist_is_named(query: MakeQuery) -> None:
+    with pytest.raises(TopicNotFound, match="no-such-topic"):
+        query("no-such-topic")
+
+
+def test_no_broker_is_an_error_within_a_bounded_time(query: MakeQuery, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "FIRST_TIMEOUTS_S", (1.0, 1.0))
+    began = time.monotonic()
+    with pytest.raises(BrokerUnavailable, match=r"kafka\.bootstrap\.servers"):
+        query("any", **{"kafka.bootstrap.servers": "127.0.0.1:1"})
+    assert time.monotonic() - began < 10

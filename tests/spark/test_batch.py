@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 import pytest
-from pyspark.errors import AnalysisException, PythonException
 from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import committed_offsets
-from tests.support.queries import Queries, assert_rows, plans_a_batch_read_once
+from tests.support.queries import Queries, assert_rows
 from tests.support.waiting import until
 
 Read = Callable[..., DataFrame]
@@ -42,25 +41,9 @@ def assert_values(frame: DataFrame, expected: Iterable[int]) -> None:
     assert_rows(frame.selectExpr("CAST(CAST(value AS STRING) AS INT) AS number"), ((number,) for number in expected))
 
 
-@plans_a_batch_read_once
-def test_the_first_action_on_a_frame_fixes_what_is_read(read: Read, numbers: str, produce: Produce) -> None:
-    frame = read(numbers)
-    produce(numbers, [(b"late", "20")], 1)
-    assert_values(frame, list(range(21)))
-    produce(numbers, [(b"later", "21")], 1)
-    assert_rows(frame.where("key IS NOT NULL").select("topic", "partition", "offset"), [(numbers, 1, 10)])
-    assert_values(read(numbers), list(range(22)))
-
-
 def test_no_commit_is_made_and_no_group_joined(read: Read, numbers: str, cluster: Cluster) -> None:
     assert read(numbers, startingOffsets="committed").count() == 20
     assert committed_offsets(cluster, f"group-of-{numbers}", numbers) == {}
-
-
-def test_small_tasks_read_everything_too(read: Read, numbers: str) -> None:
-    frame = read(numbers, minPartitions="7", maxRecordsPerPartition="3")
-    assert_values(frame, list(range(20)))
-    assert frame.rdd.getNumPartitions() == 8
 
 
 def test_a_batch_read_goes_on_where_a_query_of_the_group_has_stopped(
@@ -84,16 +67,3 @@ def test_a_query_of_the_group_goes_on_where_a_batch_read_has_committed(
     query = queries("a", numbers)
     query.run()
     assert_values(query.frame(), [20])
-
-
-def test_a_wrong_option_fails_before_anything_is_read(read: Read, numbers: str) -> None:
-    with pytest.raises(AnalysisException, match="a batch read cannot start at the latest"):
-        read(numbers, startingOffsets="latest").count()
-
-
-def test_a_start_above_the_end_fails_the_action(read: Read, numbers: str) -> None:
-    frame = read(numbers, startingOffsets=f'{{"{numbers}":{{"0":30,"1":0}}}}')
-    with pytest.raises(
-        (AnalysisException, PythonException), match=f"{numbers}-0: the read would start at offset 30 and end at 10"
-    ):
-        frame.count()

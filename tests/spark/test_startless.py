@@ -89,15 +89,18 @@ def test_each_micro_batch_keeps_to_the_limit_and_a_restart_goes_on_behind_them(
     startless: StartlessQuery, topic: MakeTopic, produce: Produce, cluster: Cluster
 ) -> None:
     name = topic()
-    produce(name, numbered(13))
     query, batches = startless(name), Batches()
+    query.start(foreach_batch=batches)
+    until(lambda: batches.offsets == {0: []}, "the batch of the empty topic")
+    query.stop()
     for total in (13, 26):
+        produce(name, numbered(13))
         query.start(foreach_batch=batches)
         until(lambda total=total: sum(map(len, batches.offsets.values())) >= total, f"{total} records")  # type: ignore[misc]
         until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "lag 0 while the query is idle")
         query.stop()
-        produce(name, numbered(13))
     assert list(batches.offsets.values()) == [
+        [],
         [*range(5)],
         [*range(5, 10)],
         [*range(10, 13)],
@@ -121,16 +124,15 @@ def test_a_run_of_available_now_is_one_micro_batch_and_the_next_run_confirms_it(
     assert seen == [(first, 7), (second, 2), (second, 0)]
 
 
-@pytest.mark.parametrize("place", ["before the claim", "the sink is down"])
-@pytest.mark.parametrize("failing", [0, 1])
+@pytest.mark.parametrize(("failing", "place"), [(0, "the sink is down"), (1, "before the claim")])
 def test_a_batch_that_failed_is_replayed_with_what_it_had_claimed(
     startless: StartlessQuery,
     topic: MakeTopic,
     produce: Produce,
     cluster: Cluster,
     armed: Path,
-    place: str,
     failing: int,
+    place: str,
 ) -> None:
     name = topic()
     produce(name, numbered(3))
@@ -154,21 +156,6 @@ def test_a_batch_that_failed_is_replayed_with_what_it_had_claimed(
     claimed = [] if place == "before the claim" else [*range(3 * failing, 3 * failing + 3)]
     assert batches.offsets[failing] == claimed
     assert [one for _, read in sorted(batches.offsets.items()) for one in read] == [*range(9 + 3 * failing)]
-
-
-def test_a_query_that_began_on_an_empty_topic_reads_what_comes_after_its_restart(
-    startless: StartlessQuery, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic()
-    query = startless(name)
-    batches = Batches()
-    query.start(foreach_batch=batches)
-    until(lambda: batches.offsets == {0: []}, "the batch of the empty topic")
-    query.stop()
-    produce(name, numbered(3))
-    query.start(foreach_batch=batches)
-    until(lambda: batches.offsets == {0: [], 1: [0, 1, 2]}, "the records, behind that batch")
-    query.stop()
 
 
 @pytest.mark.usefixtures("wrapped")

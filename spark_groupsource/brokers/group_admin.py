@@ -17,12 +17,12 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
-from spark_groupsource.brokers.broker_errors import OFFSET_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import ADVICE, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
-from spark_groupsource.errors import BrokerUnavailable, GroupActive, GroupKafkaError, GroupNotFound
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
@@ -267,7 +267,8 @@ class GroupAdmin:
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
-    return explain(error, doing, OFFSET_ERRORS)
+    look = "It may be committed, or be committed later. Look with `groupkafka describe`, then run it again."
+    return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: look})
 
 
 def _not_found(group: str) -> GroupNotFound:

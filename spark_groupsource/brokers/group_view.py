@@ -57,6 +57,11 @@ class PartitionView:
         return self.commit.stream if isinstance(self.commit, CommitRecord) else None
 
     @property
+    def lag_unknown(self) -> bool:
+        """Whether the lag is not known: the leader does not answer, or there are records and no commit."""
+        return self.lag is None and self.end != 0
+
+    @property
     def newer_format(self) -> int | None:
         """The format of a commit record that only a newer version can read. `None` for every other commit.
 
@@ -114,7 +119,7 @@ class GroupView:
     @property
     def lag_unknown(self) -> int:
         """Number of partitions whose lag is not known: their leader does not answer, or they have records and no commit."""
-        return sum(partition.lag is None and partition.end != 0 for partition in self.partitions)
+        return sum(partition.lag_unknown for partition in self.partitions)
 
     @property
     def finished_lag(self) -> int:

@@ -242,8 +242,8 @@ def _members(view: GroupView, rates: Rates) -> Table:
     for member in view.members:
         mine = [one for one in view.partitions if one.partition in member.partitions]
         speed = [rates.committed[one.partition] for one in mine if one.partition in rates.committed]
-        lags = [one.lag for one in mine if one.lag is not None]
-        cells = (len(mine), sum(lags) if len(lags) == len(mine) else None, round(sum(speed), 1) if speed else None)
+        lag = None if any(one.lag_unknown for one in mine) else sum(one.lag or 0 for one in mine)
+        cells = (len(mine), lag, round(sum(speed), 1) if speed else None)
         table.add_row(Text(printable(member.name)), *(Text(number(cell)) for cell in cells))
     return table
 
@@ -275,7 +275,7 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     """Return a table of as many partitions as fit. If not all fit, those whose lag is not known, and those with the most."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda one: (one.lag is not None, -(one.lag or 0)))[: room - 1]
+        shown = sorted(shown, key=lambda one: (not one.lag_unknown, -(one.lag or 0)))[: room - 1]
     rows = []
     for one in shown:
         speeds = (rates.produced.get(one.partition), rates.committed.get(one.partition))

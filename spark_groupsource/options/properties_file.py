@@ -58,7 +58,8 @@ def _with_environment(key: str, value: str) -> str:
     missing = [name for name in _FROM_ENVIRONMENT.findall(value) if name not in os.environ]
     if missing:
         raise OptionError(
-            f"{key} refers to the environment variable {missing[0]}, which is not set: set it, or write the value into the file."
+            f"{shown_name(key)} refers to the environment variable {missing[0]}, which is not set: set it, or write the value "
+            "into the file."
         )
     return _FROM_ENVIRONMENT.sub(lambda match: os.environ[match["name"]], value)
 

@@ -85,9 +85,6 @@ A leader that was replaced answers for up to a broker's session (`broker.session
 not know that. A new leader may return an end that is too low until its followers have fetched from it.
 """
 
-ASK_AGAIN_S = 0.5
-"""How often a log that ended too low at two triggers, long one after the other, is asked about until that is believed or not."""
-
 CLOSE_AGAIN_AFTER_S = 1.0
 """Seconds between two attempts to close the claims of a plan that is reported as durable."""
 

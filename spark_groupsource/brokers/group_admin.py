@@ -192,12 +192,12 @@ class GroupAdmin:
             for partition, offset in sorted(offsets.items())
         ]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
-        try:
-            answers = self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S)
-            found = answers[group].result().topic_partitions or ()
-        except KafkaException as failed:
-            raise _not_written(self._last_error.reason(failed.args[0], self._admin), doing) from None
-        errors = {TopicPartition(one.topic, one.partition): one.error for one in found if one.error is not None}
+        answers = self._ask(
+            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group, _not_written
+        )
+        found = self._ask(answers[group].result, doing, group, _not_written)
+        refused = (one for one in found.topic_partitions or () if one.error is not None)
+        errors = {TopicPartition(one.topic, one.partition): one.error for one in refused}
         if errors:
             written = sorted(offsets.keys() - errors.keys())
             if written:
@@ -254,14 +254,20 @@ class GroupAdmin:
     def _answer(self, future: Future[T], doing: str, group: str) -> T:
         return self._ask(future.result, doing, group)
 
-    def _ask(self, request: Callable[[], T], doing: str, group: str) -> T:
+    def _ask(
+        self,
+        request: Callable[[], T],
+        doing: str,
+        group: str,
+        explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
+    ) -> T:
         try:
             return request()
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise _not_found(group)
-        raise explain(self._last_error.reason(error, self._admin), doing)
+        raise explained(self._last_error.reason(error, self._admin), doing)
 
 
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:

@@ -262,11 +262,11 @@ _NAME_WIDTH = 12
 
 def _columns(rows: Sequence[Sequence[str]], width: int) -> list[int]:
     """Return the columns that fit, by their places in _COLUMNS."""
+    longest = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
+    needed = [most if name in NUMBERS else min(most, _NAME_WIDTH) for name, most in zip(_COLUMNS, longest, strict=True)]
     for left_out in _LEFT_OUT:
         shown = [place for place, name in enumerate(_COLUMNS) if name not in left_out]
-        longest = (max(len(row[place]) for row in (_COLUMNS, *rows)) for place in shown)
-        limits = (None if _COLUMNS[place] in NUMBERS else _NAME_WIDTH for place in shown)
-        if sum(min(most, limit or most) + 2 for most, limit in zip(longest, limits, strict=True)) <= width + 2:
+        if sum(needed[place] + 2 for place in shown) <= width + 2:
             break
     return shown
 

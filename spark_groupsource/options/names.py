@@ -75,13 +75,15 @@ def wrong_servers(kafka: Mapping[str, str]) -> Iterator[str]:
     leaves out, and says so in its log only.
     """
     servers, protocol = kafka.get("bootstrap.servers"), kafka.get("security.protocol", "plaintext")
-    for server in (servers or "").split(","):
+    if servers is None:
+        return
+    for server in servers.split(","):
         address = re.fullmatch(r"(?:(\w+)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip(), re.ASCII)
-        if servers is None or (address and 0 < int(address[2]) < 65536 and (address[1] or protocol).lower() == protocol):
-            continue
-        text = f"kafka.bootstrap.servers = {shown('bootstrap.servers', servers)}: "
-        if address and 0 < int(address[2]) < 65536:
-            yield f"{text}{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone."
+        if not address or not 0 < int(address[2]) < 65536:
+            wrong = "write host:port,host:port, with a port from 1 to 65535 for each."
+        elif (address[1] or protocol).lower() != protocol:
+            wrong = f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone."
         else:
-            yield f"{text}write host:port,host:port, with a port from 1 to 65535 for each."
+            continue
+        yield f"kafka.bootstrap.servers = {shown('bootstrap.servers', servers)}: {wrong}"
         return

@@ -179,7 +179,7 @@ def _timeouts(merged: Mapping[str, str], *, once: bool) -> Iterator[str]:
         yield "kafka.delivery.timeout.ms=0 would wait without end for brokers that do not answer: set a time in ms."
     elif re.fullmatch(r"[0-9]+(\.[0-9]+)?", linger := merged["linger.ms"]) and float(linger) >= delivery:
         yield (
-            f"kafka.linger.ms ({merged['linger.ms']} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower the "
+            f"kafka.linger.ms ({linger} ms) must be less than kafka.delivery.timeout.ms ({delivery} ms): lower the "
             "one or raise the other."
         )
     if not once or transaction is None:

@@ -43,13 +43,14 @@ def duration_ms(text: str) -> int:
     """Read a duration as Spark's JavaUtils.timeStringAsMs does, in ms. A number without a unit is in ms."""
     match = re.fullmatch(r"([0-9]{1,15})([a-z]*)", text.strip().lower())
     unit = match and _UNITS_US.get(match[2] or "ms")
-    if match and unit and int(match[1]) * unit // 1_000 > MAX_INT:
+    duration = int(match[1]) * unit // 1_000 if match and unit else 0
+    if duration > MAX_INT:
         raise ValueError("a duration of 24d at most is expected")
-    if not match or not unit or not int(match[1]) * unit // 1_000:
+    if not duration:
         raise ValueError(
             "a duration from 1ms is expected, such as 500ms, 30s or 2m (units us, ms, s, m or min, h, d; without one, ms)"
         )
-    return int(match[1]) * unit // 1_000
+    return duration
 
 
 def choice(*allowed: str) -> Callable[[str], str]:

@@ -32,7 +32,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, topics_of
 from spark_groupsource.patience import cut_believed_after_s
-from spark_groupsource.timeouts import ASK_AGAIN_S, LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S
+from spark_groupsource.timeouts import LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S, RETRY_INTERVAL_S
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class LossWatch:
         last_ends = self.ends
         for attempt in itertools.count():
             if attempt:  # a broker that just restarted may lag behind: one answer is not enough
-                time.sleep(ASK_AGAIN_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
+                time.sleep(RETRY_INTERVAL_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
             left = self._left(stream, records)
             logs = self._logs(records, left, again=attempt > 0)
             of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)

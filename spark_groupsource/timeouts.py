@@ -19,6 +19,9 @@ ENDS_TIMEOUT_S = 3.0
 EARLY_TIMEOUT_S = 10.0
 """The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
 
+ASK_LEADER_AGAIN_S = 1.0
+"""Between two questions to a leader that was silent at this trigger and at the last one, long ago."""
+
 ANSWER_LIMIT_S = 40.0
 """The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
 

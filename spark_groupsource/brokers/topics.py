@@ -27,7 +27,7 @@ from spark_groupsource.brokers.client import UNANSWERED, LastError
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import ENDS_TIMEOUT_S, FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import ASK_LEADER_AGAIN_S, ENDS_TIMEOUT_S, FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
 T = TypeVar("T")
 
@@ -91,6 +91,7 @@ class Topics:
         self._clock = clock
         self._cluster_id: str | None = None
         self._unknown_since: dict[TopicPartition, float] = {}
+        self._asked_at = -math.inf
         self._all_answered = False
 
     def without_patience(self) -> Topics:
@@ -207,21 +208,31 @@ class Topics:
         A partition is left out while its leader does not answer, or while its topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition has been left out for longer than the patience.
+            BrokerUnavailable: A partition has been left out for longer than the patience. If the last call is longer ago than
+                that, a partition that it left out is asked for until the patience is over: this call may take as long.
             NotAuthorized: The user may not read a topic. Raised at once.
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
-        now = self._clock()
+        began = self._clock()
+        if apart := began - self._asked_at > self._patience_s:
+            # Two silences at two triggers of an hour say nothing of the time in between.
+            self._unknown_since = dict.fromkeys(self._unknown_since, began)
         # A leader that is slow but not down must get its time, too.
-        brief = self._all_answered and all(now - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
+        brief = self._all_answered and all(began - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
-        overdue = [one for one, since in self._unknown_since.items() if one not in known and now - since > self._patience_s]
-        if overdue:
-            # With a long trigger the leader may have moved since the last question. `_offsets` has just looked up the new one.
-            asked_again = set(partitions).intersection(overdue)
-            known |= self._offsets(dict.fromkeys(asked_again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+        silent = self._unknown_since.keys() & set(partitions) - known.keys()
+        again = {partition for partition in silent if apart or now - self._unknown_since[partition] > self._patience_s}
+        # The leader may have moved since the last question, and `_offsets` has just looked up the new one: it is asked once more.
+        # If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
+        while again:
+            known |= self._offsets(dict.fromkeys(again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
+            again -= known.keys()
             now = self._clock()
+            if not apart or now - began > self._patience_s:
+                break
+            time.sleep(ASK_LEADER_AGAIN_S if again else 0)
+        self._asked_at = now
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }

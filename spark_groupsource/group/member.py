@@ -415,7 +415,8 @@ class Member:
         lost_ones = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
-            "group %s: expelled from the group; [%s] are lost, their claims stay, and this driver rejoins",
+            "group %s: [%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; "
+            "their claims stay",
             self._group_id,
             _listed(lost_ones),
         )

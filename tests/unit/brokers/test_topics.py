@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from spark_groupsource.brokers import topics as topics_module
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
@@ -34,7 +35,7 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
     start.begin(PlanOffset.first("billing", {ADOPTED: AT_END}))
     assert topics.ends([PLANNED]) == {}
     now = 50.0
-    assert start([ADOPTED]) == {}
+    assert topics.ends([PLANNED]) == start([ADOPTED]) == {}
     now = 61.0
     with pytest.raises(BrokerUnavailable, match="orders-0 has not returned its end offset for 61 s"):
         topics.ends([PLANNED])
@@ -46,13 +47,35 @@ def test_a_leader_is_asked_once_more_before_its_silence_ends_the_query(monkeypat
     now = 0.0
     options = parse()
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
-    answers = iter([{}, {}, {PLANNED: 7}, {}, {}, {}])
+    answers = iter([{}, {}, {PLANNED: 7}, {}, {}])
     monkeypatch.setattr(Topics, "_offsets", lambda *_: dict(next(answers)))
     assert topics.ends([PLANNED]) == {}
-    now = 3600.0  # the next trigger
+    now = 50.0
+    assert topics.ends([PLANNED]) == {}
+    now = 61.0
     assert topics.ends([PLANNED]) == {PLANNED: 7}
-    now = 7200.0
+    now = 100.0
+    assert topics.ends([PLANNED]) == {}
+
+
+def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader is asked for its whole time at the second one: at the third it would be as unknown."""
+    now, back_at = 0.0, 3600.0 + 59.0
+    options = parse()
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
+
+    def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+        nonlocal now
+        now += timeout_s
+        return dict.fromkeys(specs, 7) if now > back_at else {}
+
+    monkeypatch.setattr(Topics, "_offsets", silent_until)
+    monkeypatch.setattr(topics_module, "ASK_LEADER_AGAIN_S", 0)
+    assert topics.ends([PLANNED]) == {}
+    now = 3600.0
+    assert topics.ends([PLANNED, ADOPTED]) == {PLANNED: 7}  # the other one was not silent before, so it has its next trigger
+    now, back_at = 7200.0, 10800.0 + 120.0
     assert topics.ends([PLANNED]) == {}
     now = 10800.0
-    with pytest.raises(BrokerUnavailable, match="for 3600 s"):
+    with pytest.raises(BrokerUnavailable, match=r"orders-0 has not returned its end offset for [67]\d s"):
         topics.ends([PLANNED])

@@ -14,7 +14,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import LEFT_OUT_IF_UNSET
 
-_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)[ \t\f]*[=:]?[ \t\f]*(?P<value>.*)", re.DOTALL)
+_ENTRY = re.compile(r"(?P<key>(?:\\.|[^\\=: \t\f])*)(?P<separator>[ \t\f]*[=:]?[ \t\f]*)(?P<value>.*)", re.DOTALL)
 """A key, then `=`, `:` or blanks. A character after a backslash is none of these."""
 _ESCAPE = re.compile(r"\\(?:u(?P<unicode>[0-9a-fA-F]{4})|(?P<char>.))", re.DOTALL)
 _FROM_ENVIRONMENT = re.compile(r"\$\{env:(?P<name>\w+)\}")
@@ -26,7 +26,8 @@ _CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
     """Read a Java properties file, for example the options of a query: `.options(**read_properties("orders.properties"))`.
 
-    The file is read as `java.util.Properties.load` reads it, in UTF-8. If a key is duplicated, its last value counts.
+    The file is read as `java.util.Properties.load` reads it, in UTF-8, but a key alone is an error: it may be the rest of a
+    password or of a key that was pasted over several lines. If a key is duplicated, its last value counts.
     `${env:NAME}` in a value is replaced by that environment variable, but for `kafka.client.rack`, which each executor replaces.
 
     Args:
@@ -36,15 +37,15 @@ def read_properties(path: str | os.PathLike[str]) -> dict[str, str]:
         Each key with its value.
 
     Raises:
-        OptionError: The file cannot be read, a variable is not written as `${env:NAME}`, or it is not set. The text shows no
-            value.
+        OptionError: The file cannot be read, a line has a key and nothing else, a variable is not written as `${env:NAME}`, or
+            it is not set. The text shows no value.
     """
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise OptionError(f"{path} cannot be read: {reason}.") from None
-    return {key: _with_environment(key, value) for key, value in parse_properties(text).items()}
+    return {key: _with_environment(key, value) for key, value in parse_properties(text, path).items()}
 
 
 def _with_environment(key: str, value: str) -> str:
@@ -64,12 +65,12 @@ def _with_environment(key: str, value: str) -> str:
     return _FROM_ENVIRONMENT.sub(lambda match: os.environ[match["name"]], value)
 
 
-def parse_properties(text: str) -> dict[str, str]:
-    """Return the entries of a properties file."""
+def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
+    """Return the entries of a properties file. `path` is named in the error about a line that has a key and nothing else."""
     properties: dict[str, str] = {}
     pending = ""
-    # `splitlines` also splits at characters that a password may have.
-    for line in re.split(r"\r\n|\r|\n", text):
+    # `splitlines` also splits at characters that a password may have. The last line may end with a backslash.
+    for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], start=1):
         stripped = line.lstrip(" \t\f")
         if not pending and (not stripped or stripped[0] in "#!"):
             continue
@@ -78,17 +79,15 @@ def parse_properties(text: str) -> dict[str, str]:
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue
-        _put(properties, pending)
-        pending = ""
-    if pending:
-        _put(properties, pending)
-    return properties
-
-
-def _put(properties: dict[str, str], entry: str) -> None:
-    match = _ENTRY.match(entry)
-    if match is not None:
+        match = _ENTRY.match(pending)
+        if match is None or not match["separator"]:
+            raise OptionError(
+                f"{path}, line {number}: there is no `=`. Write `name = value`; if the line goes on with the value above it, end "
+                "the line above with a backslash."
+            )
         properties[_unescaped(match["key"])] = _unescaped(match["value"])
+        pending = ""
+    return properties
 
 
 def _unescaped(text: str) -> str:

@@ -253,7 +253,7 @@ def test_command_config_is_translated_and_its_secrets_are_not_shown(
 
 def test_properties_are_read_as_java_reads_them() -> None:
     text = "a=1\n b : two words \n\n! no\nc 3\nd\\:e=x\\=y\nf=l\\\n   m\\u0041\ng=\nh=C:\\\\keys\ni=\u00a0\u0085x\u2028\f\r\nj=2"
-    assert parse_properties(text) == {
+    assert parse_properties(text, "client.properties") == {
         "a": "1",
         "b": "two words ",
         "c": "3",

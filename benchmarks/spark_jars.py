@@ -21,6 +21,12 @@ _ICEBERG = {"4.0": "1.11.0", "4.1": "1.12.0"}
 """The newest version for each Spark in Maven Central. There is none for a later Spark."""
 
 
+def jars_of_tests() -> tuple[Path, ...]:
+    """Return the folders with all jars that the tests' Spark has, downloaded at the first call."""
+    folders = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"), iceberg_jars())
+    return tuple(folder for folder in folders if folder)
+
+
 def spark_kafka_jars() -> Path:
     """Return the folder with the jars of Spark's Kafka source for the installed Spark."""
     version = _BEFORE.get(_minor_version(), SPARK)

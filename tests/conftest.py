@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import AdminClient
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
 from tests.support.producing import send
@@ -38,7 +38,7 @@ class Produce(Protocol):
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # A busy machine is no fault of what is tested.
-settings.register_profile("busy machines", deadline=None)
+settings.register_profile("busy machines", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy machines")
 
 LONGER_S = {

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[1]
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
 TESTS = ("tests/spark", "tests/unit/spark/test_startless_reader.py")
 # As in `make test`.
-IN_TWO = ("-n", "2", "--dist", "loadfile")
+IN_PROCESSES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 # PySpark before 4.2 leaves it to the garbage collector to close the sockets of `collect`.
 LEFT_OPEN = ("-W", "ignore:unclosed <socket:ResourceWarning")
 WHAT_IS_THERE = """
@@ -46,7 +46,10 @@ def test_on(spark: str, tests: Sequence[str]) -> bool:
         return False
     there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
     log = folder / "tests.log"
-    failed = run((str(python), "-m", "pytest", *IN_TWO, *(LEFT_OPEN if spark < "4.2" else ()), *tests), log)
+    if run((str(python), "-m", "tests.harness.classes"), log) != 0:
+        print(f"{there}: Spark does not start; see {log}", flush=True)
+        return False
+    failed = run((str(python), "-m", "pytest", *IN_PROCESSES, *(LEFT_OPEN if spark < "4.2" else ()), *tests), log)
     *_, summary = (line for line in log.read_text().splitlines() if line.startswith("="))
     print(f"{there}: {summary.strip('= ')}" + (f"; see {log}" if failed else ""), flush=True)
     return not failed

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import json
-import logging
-import os
 import shutil
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -18,11 +15,10 @@ from rich.console import Console
 
 from benchmarks.environment import environment
 from tests.chaos.cases import CASES
-from tests.chaos.lanes import Lane, Result, jobs
+from tests.chaos.lanes import Result, jobs, play
 from tests.chaos.report import as_json, line, markdown, print_table
 from tests.chaos.ways import Way
-from tests.harness.classes import make_archives, share_spark_classes
-from tests.support.processes import CAN_LOOK
+from tests.harness.command import prepared
 
 
 @click.command()
@@ -41,21 +37,10 @@ from tests.support.processes import CAN_LOOK
 @click.option("--output", type=click.Path(path_type=Path), default=Path("build"), show_default=True)
 def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, keep: bool, output: Path) -> None:
     """Kill, pause and cut off real queries of one group, and count what reached their outputs."""
-    # Brokers are down in many cases on purpose. The verdicts have what matters.
-    logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
-    if not CAN_LOOK:
-        raise SystemExit("The runs look for processes in /proc: Linux is needed.")
-    # Drivers, runners and workers import this package.
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     console = Console(width=150)
     begin = time.monotonic()
     results: list[Result] = []
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="groupkafka-chaos-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        make_archives(console.print)
-        share_spark_classes()
+    with prepared("chaos", console, output) as folder:
         queue = jobs([CASES[one] for one in dict.fromkeys(names)], rounds, [Way(way) for way in ways])
         lock = threading.Lock()
 
@@ -66,9 +51,7 @@ def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, kee
                 if result.outcome.violations or keep:
                     _keep(result, output / "chaos-runs")
 
-        takers = [queue.popleft, queue.pop][:lanes]
-        started = [Lane("ab"[number], folder, take, report) for number, take in enumerate(takers)]
-        failures = _play(started)
+        failures = play(queue, lanes, folder, report)
     results.sort(key=lambda result: (list(CASES).index(result.job.case.name), result.job.number))
     print_table(console, results)
     minutes = (time.monotonic() - begin) / 60
@@ -79,21 +62,6 @@ def main(names: Sequence[str], rounds: int, ways: Sequence[str], lanes: int, kee
     for failure in failures:
         console.print(failure, markup=False, style="red")
     sys.exit(1 if failures or queue or any(result.outcome.violations for result in results) else 0)
-
-
-def _play(lanes: Sequence[Lane]) -> list[str]:
-    """Run the lanes to their ends, and return the failures of those that ended too early."""
-    for lane in lanes:
-        lane.start()
-    try:
-        for lane in lanes:
-            lane.join()
-    except KeyboardInterrupt:
-        for lane in lanes:
-            lane.stop()
-        for lane in lanes:
-            lane.join()
-    return [lane.failure for lane in lanes if lane.failure is not None]
 
 
 def _keep(result: Result, folder: Path) -> None:

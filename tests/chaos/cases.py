@@ -5,14 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Run, away
+from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Case, Run, away
 from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
-from tests.chaos.ways import EARLY, Way
+from tests.chaos.ways import EARLY
 from tests.harness.driver import AVAILABLE_NOW
 from tests.harness.pool import PATIENCE_S
 from tests.harness.proxy import Direction
@@ -36,36 +35,12 @@ PROMPT = {"handoff.drainTimeout": "3s"}
 PAUSABLE = {"kafka.max.poll.interval.ms": str(MAX_POLL_MS), "handoff.drainTimeout": "3s"}
 
 
-@dataclass(frozen=True)
-class Case:
-    """One case: the size of its cluster, the sink of its streams, and how many drivers are warm before it starts."""
-
-    name: str
-    play: Callable[[Run], None]
-    nodes: int = 1
-    sink: str = "file"
-    drivers: int = 3
-    partitions: int = PARTITIONS
-    ways: tuple[Way, ...] = tuple(Way)
-    """How its runners learn what is durable: one of these in each run."""
-    idle_streams: bool = False
-    """Whether a stream may own nothing, or may have ended, while others read every partition."""
-
-
-def killed_at(step: Step) -> Callable[[Run], None]:
+def killed_at(run: Run, step: Step) -> None:
     """Kill the driver at a step of a live micro-batch."""
-
-    def play(run: Run) -> None:
-        a, b = run.stream("A"), run.stream("B")
-        run.begin(a, b)
-        a.arm(step)
-        a.wait_at(step)
-        strike(run, a)
-        run.until_recovered()
-        a.start()
-        run.finish()
-
-    return play
+    a, _ = run.pair()
+    a.hold_at(step)
+    strike(run, a)
+    run.finish_with(a)
 
 
 def killed_before_confirmation(run: Run) -> None:
@@ -73,18 +48,14 @@ def killed_before_confirmation(run: Run) -> None:
 
     With a way to learn of it the consumer's thread closes the claims, although the main thread is held.
     """
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
-    a.arm(Step.BEFORE_CONFIRMATION)
-    a.wait_at(Step.BEFORE_CONFIRMATION)
+    a, _ = run.pair()
+    a.hold_at(Step.BEFORE_CONFIRMATION)
     if run.way in EARLY:
         until(lambda: not run.claimed_by(a), "A's last micro-batch is closed, and its main thread is held", PATIENCE_S)
     else:
         assert run.claimed_by(a), "the group knows of A's last micro-batch"
     strike(run, a)
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def killed_before_closing(run: Run) -> None:
@@ -97,10 +68,8 @@ def killed_before_closing(run: Run) -> None:
     assert a.micro_batches == 1, f"{a.micro_batches} micro-batches are in the commit log"
     assert run.claimed_by(a), "A's claims were closed before the commit that closes them"
     strike(run, a)
-    run.until_recovered()
     a.every(TRIGGER)
-    a.start()
-    run.finish()
+    run.finish_with(a)
     run.read_again()
 
 
@@ -183,23 +152,18 @@ def killed_in_drain(run: Run) -> None:
     """Kill the owner of a partition that is moving to B, while the claim is open."""
     a, b = run.stream("A"), run.stream("B")
     run.begin(a)
-    a.arm(Step.AFTER_CLAIM)
-    a.wait_at(Step.AFTER_CLAIM)
+    a.hold_at(Step.AFTER_CLAIM)
     a.arm(Step.IN_DRAIN, How.MARK)
     b.start()
     a.wait_at(Step.IN_DRAIN)
     strike(run, a)
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def killed_in_replay(run: Run) -> None:
     """Kill the driver with a claim, and again during the replay."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
-    a.arm(Step.AFTER_CLAIM)
-    a.wait_at(Step.AFTER_CLAIM)
+    a, _ = run.pair()
+    a.hold_at(Step.AFTER_CLAIM)
     # The second time it may own partitions that another stream owned the first time.
     strike(run, a, bystanders=False)
     run.until_recovered()
@@ -214,14 +178,11 @@ def killed_in_replay(run: Run) -> None:
 
 def runner_killed(run: Run) -> None:
     """Kill the runner alone; Spark fails the query."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
+    a, _ = run.pair()
     run.fault(a)
     a.signal_runner(signal.SIGKILL)
     a.until_failed()
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def driver_killed(run: Run) -> None:
@@ -229,17 +190,13 @@ def driver_killed(run: Run) -> None:
     a, b, c = run.stream("A"), run.stream("B"), run.stream("C")
     run.begin(a, b, c)
     strike(run, a)
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def worker_killed(run: Run) -> None:
     """Kill an executor's Python worker that has read records; Spark retries the task."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
-    a.arm(Step.IN_TASK)
-    worker = a.wait_at(Step.IN_TASK)
+    a, _ = run.pair()
+    worker = a.hold_at(Step.IN_TASK)
     run.fault(a)
     os.kill(worker, signal.SIGKILL)
     run.until_recovered()
@@ -248,27 +205,20 @@ def worker_killed(run: Run) -> None:
 
 def runner_paused(run: Run) -> None:
     """Pause the runner at any point, for longer than its session, and resume it."""
-    a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
-    run.begin(a, b)
+    a, _ = run.pair(PAUSABLE)
     run.fault(a)
     a.signal_runner(signal.SIGSTOP)
     come_back(run, a)
 
 
-def zombie(step: Step) -> Callable[[Run], None]:
+def zombie(run: Run, step: Step) -> None:
     """Pause the runner right before it claims; it sends the claim when another stream owns the partitions."""
-
-    def play(run: Run) -> None:
-        a, b = run.stream("A", PAUSABLE), run.stream("B", PAUSABLE)
-        run.begin(a, b)
-        a.arm(step, How.PAUSE)
-        a.wait_at(step)
-        run.fault(a)
-        come_back(run, a)
-        if step is Step.IN_CLAIM_COMMIT:
-            assert a.refusals(), "the zombie's claim was not refused"
-
-    return play
+    a, _ = run.pair(PAUSABLE)
+    a.hold_at(step, How.PAUSE)
+    run.fault(a)
+    come_back(run, a)
+    if step is Step.IN_CLAIM_COMMIT:
+        assert a.refusals(), "the zombie's claim was not refused"
 
 
 def come_back(run: Run, paused: Stream) -> None:
@@ -280,55 +230,43 @@ def come_back(run: Run, paused: Stream) -> None:
     run.finish()
 
 
-def fenced_with_a_commit(*, deferred: bool) -> Callable[[Run], None]:
+def fenced_with_a_commit(run: Run, *, deferred: bool) -> None:
     """Fence the member while the commit of a claim is held in the network, or waits for a coordinator."""
-
-    def play(run: Run) -> None:
-        a, b = run.stream("A", proxied=True), run.stream("B")
-        run.begin(a, b)
-        a.arm(Step.IN_CLAIM_COMMIT)
-        a.wait_at(Step.IN_CLAIM_COMMIT)
-        run.fault(a)
-        for proxy in run.brokers.proxies.values():
-            if deferred:
-                proxy.refuse()
-            else:
-                proxy.hold(Direction.REQUESTS)
-        a.release(Step.IN_CLAIM_COMMIT)
-        since = time.time()
-        run.until_recovered()
-        away(since)
-        for proxy in run.brokers.proxies.values():
-            proxy.release()
-        until(lambda: a.refusals() or not a.running, "the fenced member's claim is refused", PATIENCE_S)
-        run.finish()
-        assert a.refusals(), "the fenced member's claim was not refused"
-
-    return play
+    a, _ = run.pair(proxied=True)
+    a.hold_at(Step.IN_CLAIM_COMMIT)
+    run.fault(a)
+    for proxy in run.brokers.proxies.values():
+        if deferred:
+            proxy.refuse()
+        else:
+            proxy.hold(Direction.REQUESTS)
+    a.release(Step.IN_CLAIM_COMMIT)
+    since = time.time()
+    run.until_recovered()
+    away(since)
+    for proxy in run.brokers.proxies.values():
+        proxy.release()
+    until(lambda: a.refusals() or not a.running, "the fenced member's claim is refused", PATIENCE_S)
+    run.finish()
+    assert a.refusals(), "the fenced member's claim was not refused"
 
 
-def connection_cut(*, both_ways: bool) -> Callable[[Run], None]:
+def connection_cut(run: Run, *, both_ways: bool) -> None:
     """Let nothing through on A's connections to the coordinator; new ones replace them later."""
-
-    def play(run: Run) -> None:
-        a, b = run.stream("A", proxied=True), run.stream("B")
-        run.begin(a, b)
-        proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
-        run.fault(a)
-        one_way = Direction.REQUESTS if run.number % 2 == 1 else Direction.ANSWERS
-        proxy.hold(*(Direction if both_ways else (one_way,)))
-        away(time.time())
-        proxy.drop()
-        run.held()
-        run.finish()
-
-    return play
+    a, _ = run.pair(proxied=True)
+    proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
+    run.fault(a)
+    one_way = Direction.REQUESTS if run.number % 2 == 1 else Direction.ANSWERS
+    proxy.hold(*(Direction if both_ways else (one_way,)))
+    away(time.time())
+    proxy.drop()
+    run.held()
+    run.finish()
 
 
 def broker_restarted(run: Run) -> None:
     """Stop the coordinator's node in an orderly way, and restart it."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
+    a, b = run.pair()
     node = run.brokers.coordinator(run.group)
     run.fault(a, b)
     node.stop()
@@ -339,8 +277,7 @@ def broker_restarted(run: Run) -> None:
 
 def broker_killed(run: Run) -> None:
     """Kill the coordinator's node, and restart it later."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
+    a, b = run.pair()
     node = run.brokers.coordinator(run.group)
     run.fault(a, b)
     node.kill()
@@ -351,8 +288,7 @@ def broker_killed(run: Run) -> None:
 
 def only_broker_killed(run: Run) -> None:
     """Kill a cluster of one node, and restart it."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
+    a, b = run.pair()
     node = run.brokers.coordinator(run.group)
     run.fault(a, b)
     node.kill()
@@ -363,8 +299,7 @@ def only_broker_killed(run: Run) -> None:
 
 def coordinator_moved(run: Run) -> None:
     """Move the group's coordinator twice among three running nodes."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
+    a, b = run.pair()
     run.fault(a, b)
     for _ in range(2):
         run.brokers.move_coordinator(run.group, run.folder)
@@ -374,19 +309,15 @@ def coordinator_moved(run: Run) -> None:
 
 def partitions_added(run: Run) -> None:
     """Add partitions to the topic while a driver is dead with a claim."""
-    a, b = run.stream("A"), run.stream("B")
-    run.begin(a, b)
-    a.arm(Step.AFTER_CLAIM)
-    a.wait_at(Step.AFTER_CLAIM)
+    a, _ = run.pair()
+    a.hold_at(Step.AFTER_CLAIM)
     # With the classic protocol the rebalance for new partitions, and all commits, wait for the end of the dead one's session.
     strike(run, a, bystanders=run.protocol == "consumer")
     more = run.producer.partitions + 2
     client = run.brokers.client()
     client.create_partitions([NewPartitions(run.topic, more)])[run.topic].result()
     run.producer.partitions = more
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def standby_takes_over(run: Run) -> None:
@@ -448,17 +379,14 @@ def topics_overlap_in_part(run: Run) -> None:
     run.brokers.create_topic(second, 2)
     a, b = run.stream("A", {**PROMPT, "subscribe": f"{run.topic},{second}"}), run.stream("B", PROMPT)
     run.begin(a)
-    a.arm(Step.AFTER_CLAIM)
-    a.wait_at(Step.AFTER_CLAIM)
+    a.hold_at(Step.AFTER_CLAIM)
     strike(run, a)
     b.start()
     b.until_it_has_a_runner()
     # Until here nobody was there to read, and B's first micro-batch is still to come.
     run.held()
     run.allow(FIRST_BATCH_S)
-    run.until_recovered()
-    a.start()
-    run.finish()
+    run.finish_with(a)
 
 
 def rolling_upgrade(run: Run) -> None:
@@ -469,8 +397,7 @@ def rolling_upgrade(run: Run) -> None:
     b.start()
     run.until_shared()
     run.until_durable_since(time.time())
-    b.arm(Step.AFTER_CLAIM)
-    b.wait_at(Step.AFTER_CLAIM)
+    b.hold_at(Step.AFTER_CLAIM)
     strike(run, b, bystanders=False)
     a.until_failed()
     assert "its commit record has format 3" in a.failure, a.failure
@@ -486,11 +413,11 @@ def rolling_upgrade(run: Run) -> None:
 CASES = {
     case.name: case
     for case in (
-        Case("killed-before-offset-log", killed_at(Step.BEFORE_OFFSET_LOG)),
-        Case("killed-before-claim", killed_at(Step.BEFORE_CLAIM)),
-        Case("killed-after-claim", killed_at(Step.AFTER_CLAIM)),
-        Case("killed-in-task", killed_at(Step.IN_TASK)),
-        Case("killed-before-commit-log", killed_at(Step.AFTER_SINK), sink="batch"),
+        Case("killed-before-offset-log", partial(killed_at, step=Step.BEFORE_OFFSET_LOG)),
+        Case("killed-before-claim", partial(killed_at, step=Step.BEFORE_CLAIM)),
+        Case("killed-after-claim", partial(killed_at, step=Step.AFTER_CLAIM)),
+        Case("killed-in-task", partial(killed_at, step=Step.IN_TASK)),
+        Case("killed-before-commit-log", partial(killed_at, step=Step.AFTER_SINK), sink="batch"),
         Case("killed-before-confirmation", killed_before_confirmation),
         Case("killed-before-closing", killed_before_closing, ways=EARLY),
         Case("killed-in-drain", killed_in_drain),
@@ -499,8 +426,8 @@ CASES = {
         Case("driver-killed", driver_killed, drivers=4),
         Case("worker-killed", worker_killed, drivers=2),
         Case("runner-paused", runner_paused, drivers=2),
-        Case("zombie-claims", zombie(Step.BEFORE_CLAIM), drivers=2),
-        Case("zombie-commits-before-poll", zombie(Step.IN_CLAIM_COMMIT), drivers=2),
+        Case("zombie-claims", partial(zombie, step=Step.BEFORE_CLAIM), drivers=2),
+        Case("zombie-commits-before-poll", partial(zombie, step=Step.IN_CLAIM_COMMIT), drivers=2),
         Case("partitions-added", partitions_added),
         Case("only-broker-killed", only_broker_killed, drivers=2),
         Case("standby-takes-over", standby_takes_over, partitions=1, idle_streams=True),
@@ -511,10 +438,10 @@ CASES = {
         Case("scaled-in", scaled_in, drivers=2, ways=EARLY),
         Case("topics-overlap-in-part", topics_overlap_in_part, partitions=1, idle_streams=True),
         Case("rolling-upgrade", rolling_upgrade),
-        Case("fenced-commit-pending", fenced_with_a_commit(deferred=False), nodes=3, drivers=2),
-        Case("fenced-commit-deferred", fenced_with_a_commit(deferred=True), nodes=3, drivers=2),
-        Case("cut-one-way", connection_cut(both_ways=False), nodes=3, drivers=2),
-        Case("cut-both-ways", connection_cut(both_ways=True), nodes=3, drivers=2),
+        Case("fenced-commit-pending", partial(fenced_with_a_commit, deferred=False), nodes=3, drivers=2),
+        Case("fenced-commit-deferred", partial(fenced_with_a_commit, deferred=True), nodes=3, drivers=2),
+        Case("cut-one-way", partial(connection_cut, both_ways=False), nodes=3, drivers=2),
+        Case("cut-both-ways", partial(connection_cut, both_ways=True), nodes=3, drivers=2),
         Case("broker-restarted", broker_restarted, nodes=3, drivers=2),
         Case("broker-killed", broker_killed, nodes=3, drivers=2),
         Case("coordinator-moved", coordinator_moved, nodes=3, drivers=2),

@@ -12,15 +12,13 @@ read again               records for a plain consumer that joins the group after
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from tests.harness.account import MOST_NAMED, Account
 from tests.harness.evidence import Evidence, Grant, Range, Sample
-
-MOST_NAMED = 5
-"""How many violations of one kind are listed."""
 
 
 @dataclass(frozen=True)
@@ -35,32 +33,28 @@ class Verdict:
 
 def check(evidence: Evidence, *, drained: bool = True) -> Verdict:
     """Check the evidence of a run; records that are missing before it was drained may still arrive."""
-    seen = Counter((row.partition, row.offset) for rows in evidence.outputs.values() for row in rows)
-    produced = {(partition, offset) for partition, count in evidence.produced.items() for offset in range(count)}
-    lost = sorted(produced - seen.keys()) if drained else []
-    doubled = sorted(place for place, times in seen.items() if times > 1)
-    violations = [
-        *_named("lost", [f"{partition}:{offset}" for partition, offset in lost]),
-        *_named("doubled", [f"{partition}:{offset}" for partition, offset in doubled]),
-        *_named("unknown", [f"{partition}:{offset}" for partition, offset in sorted(seen.keys() - produced)]),
-        *_named(
-            "changed", [f"{name} {row}" for name, rows in evidence.outputs.items() for row in rows if row.number != row.offset]
-        ),
-        *_named("not granted", list(_not_granted(evidence))),
-        *_named("two owners", list(_two_owners(evidence.grants))),
-        *_named("unstable", list(_unstable(evidence.grants))),
-        *_named("ahead of what is durable", list(_ahead(evidence))),
-        *_named("left", evidence.left),
-        *_named("read again", [f"{evidence.read_again} records by a plain consumer"] if evidence.read_again else []),
-    ]
-    return Verdict(records=len(produced), lost=len(lost), doubled=len(doubled), violations=tuple(violations))
+    account = Account()
+    for name, rows in evidence.outputs.items():
+        account.add(name, rows)
+    count = account.count(evidence.produced)
+    lost = count.lost if drained else ()
+    found: dict[str, Sequence[str]] = {
+        **count.wrong,
+        "lost": lost,
+        "not granted": list(_not_granted(evidence)),
+        "two owners": list(_two_owners(evidence.grants)),
+        "unstable": list(_unstable(evidence.grants)),
+        "ahead of what is durable": list(_ahead(evidence)),
+        "left": evidence.left,
+        "read again": [f"{evidence.read_again} records by a plain consumer"] if evidence.read_again else [],
+    }
+    violations = tuple(f"{kind}: {_named(problems)}" for kind, problems in found.items() if problems)
+    return Verdict(records=count.records, lost=len(lost), doubled=len(count.doubled), violations=violations)
 
 
-def _named(kind: str, found: Sequence[str]) -> list[str]:
-    if not found:
-        return []
-    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
-    return [f"{kind}: {', '.join(found[:MOST_NAMED])}{more}"]
+def _named(problems: Sequence[str]) -> str:
+    more = f" and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
+    return ", ".join(problems[:MOST_NAMED]) + more
 
 
 def _not_granted(evidence: Evidence) -> Iterator[str]:

@@ -6,34 +6,19 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.cases import CASES, Case
-from tests.chaos.run import Outcome, Run
+from tests.chaos.cases import CASES
+from tests.chaos.run import Case, Job, Outcome, Run
 from tests.chaos.stalls import Stalls
 from tests.chaos.ways import Way
 from tests.harness.brokers import Brokers
 from tests.harness.pool import STARTING, Pool
 
 OLD = "4.1"
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run to play: `version` is Kafka's, None the newest. `way` is how its runners learn what is durable."""
-
-    case: Case
-    number: int
-    protocol: str
-    version: str | None
-    way: Way
-
-    @property
-    def cluster(self) -> tuple[int, str | None]:
-        """The cluster that it needs."""
-        return self.case.nodes, self.version
 
 
 @dataclass(frozen=True)
@@ -46,7 +31,7 @@ class Result:
     folder: Path
 
 
-def jobs(cases: Iterable[Case], rounds: int, ways: Collection[Way] = tuple(Way)) -> deque[Job]:
+def jobs(cases: Iterable[Case], rounds: int, ways: Collection[Way]) -> deque[Job]:
     """Return all runs, those of one cluster next to each other: a lane at each end seldom changes its cluster.
 
     Of three rounds the first two are the two protocols on the newest Kafka, and the third is one of them on the older. A run of
@@ -78,80 +63,57 @@ def way_of(case: Case, index: int, number: int, protocol: str) -> Way:
     return case.ways[(index + turn + place) % len(case.ways)]
 
 
-class Lane:
-    """Plays runs from one end of the queue until it is empty."""
+def play(queue: deque[Job], lanes: int, folder: Path, report: Callable[[Result], None]) -> list[str]:
+    """Play all runs, and return the failures of lanes that ended too early. After Ctrl-C no other run is started."""
+    stopping = threading.Event()
+    with ThreadPoolExecutor(lanes) as threads:
+        takers = [("a", queue.popleft), ("b", queue.pop)][:lanes]
+        started = [threads.submit(_play_lane, name, folder, take, report, stopping) for name, take in takers]
+        try:
+            wait(started)
+        except KeyboardInterrupt:
+            stopping.set()
+    return ["".join(traceback.format_exception(error)) for lane in started if (error := lane.exception()) is not None]
 
-    def __init__(self, name: str, folder: Path, take: Callable[[], Job], report: Callable[[Result], None]) -> None:
-        self._name = name
-        self._folder = folder
-        self._take = take
-        self._report = report
-        self._thread = threading.Thread(target=self._run, name=f"lane {name}")
-        self._stopping = threading.Event()
-        self.failure: str | None = None
-        """The failure that ended the lane too early, or None."""
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def join(self) -> None:
-        """Wait for its end; Ctrl-C interrupts the wait."""
-        while self._thread.is_alive():
-            self._thread.join(0.5)
-
-    def stop(self) -> None:
-        """Start no other run."""
-        self._stopping.set()
-
-    def _run(self) -> None:
-        with ExitStack() as stack:
-            pool = Pool(self._folder / f"drivers-{self._name}", self._name)
-            stack.callback(pool.close)
-            brokers: tuple[tuple[int, str | None], Brokers] | None = None
-            cluster = stack.enter_context(ExitStack())
+def _play_lane(
+    name: str, folder: Path, take: Callable[[], Job], report: Callable[[Result], None], stopping: threading.Event
+) -> None:
+    """Play runs from one end of the queue until it is empty."""
+    with ExitStack() as stack:
+        pool = Pool(folder / f"drivers-{name}", name)
+        stack.callback(pool.close)
+        brokers: tuple[tuple[int, str | None], Brokers] | None = None
+        cluster = stack.enter_context(ExitStack())
+        while not stopping.is_set():
             try:
-                while not self._stopping.is_set():
-                    job = self._take()
-                    if brokers is None or brokers[0] != job.cluster:
-                        cluster.close()
-                        with STARTING:
-                            brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
-                    pool.until_warm(job.case.drivers)
-                    result = self._play(job, brokers[1], pool)
-                    self._report(result)
-                    if result.outcome.violations:
-                        # What is wrong with one run may be wrong with its cluster.
-                        brokers = None
+                job = take()
             except IndexError:  # nothing is left to play
                 return
-            except Exception:  # noqa: BLE001 -- the other lane goes on, and the command reports this one
-                self.failure = traceback.format_exc()
+            if brokers is None or brokers[0] != job.cluster:
+                cluster.close()
+                with STARTING:
+                    brokers = job.cluster, cluster.enter_context(Brokers(*job.cluster))
+            pool.until_warm(job.case.drivers)
+            result = _play_run(job, brokers[1], pool, folder / f"{job.case.name}-{job.number}")
+            report(result)
+            if result.outcome.violations:
+                # What is wrong with one run may be wrong with its cluster.
+                brokers = None
 
-    def _play(self, job: Job, brokers: Brokers, pool: Pool) -> Result:
-        folder = self._folder / f"{job.case.name}-{job.number}"
-        case = job.case
-        run = Run(
-            case.name,
-            job.number,
-            brokers,
-            pool,
-            folder,
-            job.protocol,
-            case.sink,
-            way=job.way,
-            partitions=case.partitions,
-            idle_streams=case.idle_streams,
-        )
+
+def _play_run(job: Job, brokers: Brokers, pool: Pool, folder: Path) -> Result:
+    run = Run(job, brokers, pool, folder)
+    try:
+        job.case.play(run)
+        outcome = run.outcome()
+    except Exception as error:  # noqa: BLE001 -- whatever it is, it is this run's result
+        problem = f"{type(error).__name__}: {error}"
+        (folder / "problem.txt").write_text(f"{traceback.format_exc()}\n{run.last_words()}", encoding="utf-8")
         try:
-            job.case.play(run)
-            outcome = run.outcome()
-        except Exception as error:  # noqa: BLE001 -- whatever it is, it is this run's result
-            problem = f"{type(error).__name__}: {error}"
-            (folder / "problem.txt").write_text(f"{traceback.format_exc()}\n{run.last_words()}", encoding="utf-8")
-            try:
-                outcome = run.outcome(problem)
-            except Exception as worse:  # noqa: BLE001
-                outcome = Outcome(0, 0, 0, 0, Stalls({}, {}), (f"stuck: {problem}", f"and cannot be looked at: {worse}"), 0.0)
-        finally:
-            run.close()
-        return Result(job, brokers.version, outcome, folder)
+            outcome = run.outcome(problem)
+        except Exception as worse:  # noqa: BLE001
+            outcome = Outcome(0, 0, 0, 0, Stalls({}, {}), (f"stuck: {problem}", f"and cannot be looked at: {worse}"), 0.0)
+    finally:
+        run.close()
+    return Result(job, brokers.version, outcome, folder)

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tests.chaos.lanes import Result
 from tests.chaos.stalls import summary
+from tests.harness.command import table
 
 HEADER = ("case", "runs", "records", "lost", "doubled", "median stall", "p99", "longest", "bystanders' longest", "violations")
 
@@ -51,19 +52,17 @@ def _row(name: str, results: Sequence[Result]) -> tuple[str, ...]:
 
 
 def print_table(console: Console, results: Sequence[Result]) -> None:
-    """Print the table on a terminal."""
-    table = Table()
+    printed = Table()
     for number, title in enumerate(HEADER):
-        table.add_column(title, justify="right" if number else "left")
+        printed.add_column(title, justify="right" if number else "left")
     for row in rows(results):
-        table.add_row(*map(escape, row))
-    console.print(table)
+        printed.add_row(*map(escape, row))
+    console.print(printed)
 
 
 def markdown(results: Sequence[Result]) -> str:
     """Return the table for benchmarks/results/chaos.md."""
-    lines = [HEADER, ("---", *["---:"] * (len(HEADER) - 1)), *rows(results)]
-    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)
+    return table(HEADER, rows(results), numbers=True)
 
 
 def as_json(results: Sequence[Result], environment: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.timeouts import AT_STOP_S
 from tests.chaos.checker import check
 from tests.chaos.stalls import Stalls, stalls
 from tests.chaos.stream import TRIGGER, Stream
@@ -17,7 +18,7 @@ from tests.harness.brokers import Brokers
 from tests.harness.counter import CountingProducer
 from tests.harness.events import Event, EventLog
 from tests.harness.evidence import Evidence, Grant, Range, Sample
-from tests.harness.pool import PATIENCE_S, Pool
+from tests.harness.pool import PATIENCE_S, SESSION_S, Pool, reading
 from tests.harness.sampler import Sampler, commits_in
 from tests.support.consumers import records_for_a_plain_consumer
 from tests.support.waiting import until
@@ -25,7 +26,6 @@ from tests.support.waiting import until
 PARTITIONS = 4
 MOST_PARTITIONS = 6
 """The number of partitions, with those that a case adds."""
-SESSION_S = 6.0
 AWAY_S = SESSION_S + 3.0
 """How long a process is paused, or a connection held: longer than its session and its `max.poll.interval.ms`."""
 TRIGGER_S = 1.0
@@ -33,11 +33,42 @@ CONFIRMED_AFTER_S = 5.0
 """After this time without new records a query has confirmed its last micro-batch."""
 ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
-CLOSED_AFTER_S = 5.0
-"""After this time at most, what a stopped query had finished is no longer claimed: its runner waits 2 s for the last report."""
+CLOSED_AFTER_S = AT_STOP_S + 3.0
+"""After this time at most, what a stopped query had finished is no longer claimed: its runner waits for the last report."""
 FEW_RECORDS = 20
 BYSTANDER_S = 5.0
 """The longest stall allowed to partitions that no fault hit: below a session, so that waiting for a dead member is detected."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One case: the size of its cluster, the sink of its streams, and how many drivers are warm before it starts."""
+
+    name: str
+    play: Callable[[Run], None]
+    nodes: int = 1
+    sink: str = "file"
+    drivers: int = 3
+    partitions: int = PARTITIONS
+    ways: tuple[Way, ...] = tuple(Way)
+    """How its runners learn what is durable: one of these in each run."""
+    idle_streams: bool = False
+    """Whether a stream may own nothing, or may have ended, while others read every partition."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run to play: `version` is Kafka's, None the newest. `way` is how its runners learn what is durable."""
+
+    case: Case
+    number: int
+    protocol: str
+    version: str | None
+    way: Way
+
+    @property
+    def cluster(self) -> tuple[int, str | None]:
+        return self.case.nodes, self.version
 
 
 @dataclass(frozen=True)
@@ -57,30 +88,17 @@ class Outcome:
 class Run:
     """What a case works with."""
 
-    def __init__(
-        self,
-        name: str,
-        number: int,
-        brokers: Brokers,
-        pool: Pool,
-        folder: Path,
-        protocol: str,
-        sink: str = "file",
-        *,
-        way: Way = Way.NEITHER,
-        partitions: int = PARTITIONS,
-        idle_streams: bool = False,
-    ) -> None:
-        self.number = number
-        self.way = way
+    def __init__(self, job: Job, brokers: Brokers, pool: Pool, folder: Path) -> None:
+        self.number = job.number
+        self.way = job.way
         self.brokers = brokers
         self.folder = folder
-        self.protocol = protocol
-        self.topic = self.group = f"{name}-{number}-{protocol}"
+        self.protocol = job.protocol
+        self.topic = self.group = f"{job.case.name}-{job.number}-{job.protocol}"
         folder.mkdir(parents=True)
         self.log = EventLog(folder / "events.jsonl")
+        self._case = job.case
         self._pool = pool
-        self._sink = sink
         self._begin = time.time()
         self._fault_at = 0.0
         self._fault_end = 0.0
@@ -90,12 +108,11 @@ class Run:
         self._fed = False
         self._left: tuple[str, ...] = ()
         self._read_again = 0
-        self._idle_streams = idle_streams
         self._streams: dict[str, Stream] = {}
         self._retired: set[str] = set()
         self._checkpoints: dict[str, Path] = {}
-        brokers.create_topic(self.topic, partitions)
-        self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, partitions)
+        brokers.create_topic(self.topic, self._case.partitions)
+        self.producer = CountingProducer(brokers.bootstrap_servers, self.topic, self._case.partitions)
         self._sampler = Sampler(brokers.bootstrap_servers, self.group, self.topic, MOST_PARTITIONS, self._checkpoints, self.log)
 
     # Steps of a case.
@@ -104,19 +121,10 @@ class Run:
         self, name: str, more: Mapping[str, str] | None = None, *, proxied: bool = False, trigger: str = TRIGGER
     ) -> Stream:
         """Return a stream of the group, not started yet, with `more` options; its connections may go through the proxies."""
-        options = {
-            "kafka.bootstrap.servers": self.brokers.through_proxies if proxied else self.brokers.bootstrap_servers,
-            "kafka.group.id": self.group,
-            "kafka.group.protocol": self.protocol,
-            "kafka.client.id": name,
-            "subscribe": self.topic,
-            "startingOffsets": "earliest",
-            # Under KIP-848 the broker sets it.
-            **({} if self.protocol == "consumer" else {"kafka.session.timeout.ms": str(int(SESSION_S * 1000))}),
-            "kafka.topic.metadata.refresh.interval.ms": "1000",
-            **(more or {}),
-        }
-        made = Stream(name, self.folder / name, self._pool, self.log, options, self._sink, trigger, self.way)
+        servers = self.brokers.through_proxies if proxied else self.brokers.bootstrap_servers
+        often = {"kafka.topic.metadata.refresh.interval.ms": "1000"}
+        options = {**reading(servers, self.topic, self.protocol, name), **often, **(more or {})}
+        made = Stream(name, self.folder / name, self._pool, self.log, options, self._case.sink, trigger, self.way)
         self._streams[name] = made
         self._checkpoints[name] = made.checkpoint
         return made
@@ -142,6 +150,12 @@ class Run:
         until(lambda: self._shared_by(streams), f"{len(streams)} streams share the partitions", PATIENCE_S)
         since = time.time()
         self.until_durable_since(since)
+
+    def pair(self, more: Mapping[str, str] | None = None, *, proxied: bool = False) -> tuple[Stream, Stream]:
+        """Begin with two streams that share the partitions. Only the connections of the first one may go through the proxies."""
+        a, b = self.stream("A", more, proxied=proxied), self.stream("B", more)
+        self.begin(a, b)
+        return a, b
 
     def fault(self, *struck: Stream, bystanders: bool = True) -> None:
         """Note that the fault hits these streams now; with `bystanders`, partitions of the others must not be affected."""
@@ -264,6 +278,12 @@ class Run:
             one.stop()
         self._left = tuple(_unconfirmed(self.log.look("sample")[-1]))
 
+    def finish_with(self, stream: Stream) -> None:
+        """Start this stream again when the others have taken over, and end the run."""
+        self.until_recovered()
+        stream.start()
+        self.finish()
+
     def read_again(self) -> None:
         """Have a plain consumer join the group that all streams have left, and count what it reads."""
         self._read_again = records_for_a_plain_consumer(
@@ -301,7 +321,6 @@ class Run:
         )
 
     def evidence(self) -> Evidence:
-        """Return the evidence of the run."""
         return Evidence(
             produced=dict(self.producer.sent),
             outputs={name: one.rows() for name, one in self._streams.items()},
@@ -348,7 +367,7 @@ class Run:
 
         In a case with idle streams it is enough that those that run have planned every partition.
         """
-        if self._idle_streams:
+        if self._case.idle_streams:
             return set().union(*(one.owned for one in streams if one.running)) >= set(range(self.producer.partitions))
         shares = [one.owned for one in streams if one.running]
         planned = sorted(partition for share in shares for partition in share)

@@ -7,16 +7,15 @@ import signal
 from collections.abc import Mapping
 from pathlib import Path
 
-import pyarrow.parquet as pq
-
 from devtools.demo.count import committed_files
 from tests.chaos.ways import Way
+from tests.harness.account import rows_in
 from tests.harness.events import Event, EventLog
 from tests.harness.evidence import Durable, Row
 from tests.harness.pool import PATIENCE_S, Pool, PooledQuery
 from tests.harness.sampler import batches_in, plan_of
 from tests.harness.source import FOLDER, LOG, NEXT, STREAM, VERSION
-from tests.harness.steps import CHECKPOINT, How, Step, Steps
+from tests.harness.steps import How, Step, Steps
 from tests.support.waiting import until
 
 TRIGGER = "1 second"
@@ -35,31 +34,22 @@ class Stream(PooledQuery):
         log: EventLog,
         options: Mapping[str, str],
         sink: str,
-        trigger: str = TRIGGER,
-        way: Way = Way.NEITHER,
+        trigger: str,
+        way: Way,
     ) -> None:
-        self.name = name
-        self.checkpoint = folder / CHECKPOINT
-        self._output = folder / "out"
+        own = {FOLDER: str(folder), LOG: str(log.path), STREAM: name}
+        command = {"options": {**options, **own}, "sink": sink, "trigger": trigger, "listener": way is Way.LISTENER}
+        super().__init__(name, folder, pool, command)
+        if way is Way.CHECKPOINT:
+            self.change({"checkpointLocation": str(self.checkpoint)})
+        folder.mkdir()
         self._log = log
         self._steps = Steps(folder, log, name)
-        folder.mkdir()
-        same_as_the_writer = {"checkpointLocation": str(self.checkpoint)} if way is Way.CHECKPOINT else {}
-        command = {
-            "options": {**options, **same_as_the_writer, FOLDER: str(folder), LOG: str(log.path), STREAM: name},
-            "checkpoint": str(self.checkpoint),
-            "output": str(self._output),
-            "sink": sink,
-            "trigger": trigger,
-            "listener": way is Way.LISTENER,
-        }
-        super().__init__(pool, command)
         self._durable: dict[int, Durable] = {}
 
     # Running.
 
     def ask(self) -> None:
-        """Request its start, and return at once."""
         driver = self._take_driver()
         self._log.append("start", stream=self.name, driver=driver.name)
         driver.ask(self._command)
@@ -88,7 +78,6 @@ class Stream(PooledQuery):
         until(lambda: self._mine("runner"), f"{self.name} has a runner", PATIENCE_S)
 
     def until_failed(self) -> None:
-        """Wait until its query has failed."""
         until(lambda: not self.running, f"{self.name}'s query has failed", PATIENCE_S)
 
     def until_finished(self) -> None:
@@ -132,7 +121,6 @@ class Stream(PooledQuery):
         self._steps.arm(step, how)
 
     def release(self, step: Step) -> None:
-        """Release it from a step where it is held."""
         self._steps.release(step)
 
     def wait_at(self, step: Step) -> int:
@@ -140,6 +128,11 @@ class Stream(PooledQuery):
         until(lambda: not self._steps.is_armed(step) and self._at(step), f"{self.name} is at {step.value}", PATIENCE_S)
         pid: int = self._at(step)[-1]["pid"]
         return pid
+
+    def hold_at(self, step: Step, how: How = How.BLOCK) -> int:
+        """Arm `step` and wait until it is reached; return the id of the process that is held there."""
+        self.arm(step, how)
+        return self.wait_at(step)
 
     def kill(self, *, whole: bool) -> None:
         """Send SIGKILL to the driver with its runner, or to its JVM alone, whose runner may still leave the group."""
@@ -151,7 +144,6 @@ class Stream(PooledQuery):
             self._driver.kill_jvm()
 
     def signal_runner(self, number: signal.Signals) -> None:
-        """Send a signal to the runner alone."""
         self._log.append("signal", stream=self.name, signal=number.name)
         os.kill(self._mine("runner")[-1]["pid"], number)
 
@@ -166,11 +158,6 @@ class Stream(PooledQuery):
         """The partitions of its newest plan."""
         granted = self._mine("granted")
         return set(granted[-1]["owned"]) if granted else set()
-
-    @property
-    def micro_batches(self) -> int:
-        """How many micro-batches are in its commit log."""
-        return len(batches_in(self.checkpoint))
 
     @property
     def in_records(self) -> str:
@@ -191,15 +178,11 @@ class Stream(PooledQuery):
     def rows(self) -> list[Row]:
         """All rows that its sink has committed."""
         files = committed_files(self._output) or sorted(self._output.glob("[0-9]*.parquet"))
-        found: list[Row] = []
-        for file in files:
-            table = pq.read_table(file, columns=list(Row._fields), partitioning=None)
-            found += (Row(*values) for values in zip(*(table.column(name).to_pylist() for name in Row._fields), strict=True))
-        return found
+        return [row for file in files for row in rows_in(file)]
 
-    def last_words(self, count: int = 60) -> str:
+    def last_words(self) -> str:
         """Return the end of its driver's log."""
-        return self._driver.log_lines(count) if self._driver is not None else ""
+        return self._driver.last_words() if self._driver is not None else ""
 
     def _at(self, step: Step) -> list[Event]:
         return [event for event in self._mine("reached") if event["step"] == step.value]

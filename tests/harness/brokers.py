@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
@@ -21,7 +20,6 @@ from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import PartitionMetadata
-    from typing_extensions import Self
 
 OFFSETS_TOPIC = "__consumer_offsets"
 REQUEST_LIMIT_S = 10.0
@@ -33,45 +31,33 @@ def in_sync(topics: Iterable[TopicMetadata]) -> bool:
     return all(len(one.isrs) == len(one.replicas) for topic in topics for one in topic.partitions.values())
 
 
-class Brokers:
-    """A running cluster. With three nodes each has a second listener, whose advertised address is that of a proxy."""
+class Brokers(Cluster):
+    """A cluster. With three nodes each has a second listener, whose advertised address is that of a proxy."""
 
     def __init__(self, nodes: int, version: str | None) -> None:
-        self._cluster = Cluster(nodes=nodes, version=version, config=SHORT_SESSIONS)
+        super().__init__(nodes=nodes, version=version, config=SHORT_SESSIONS)
         self.proxies: dict[int, Proxy] = {}
 
-    def __enter__(self) -> Self:
-        self._cluster.start()
-        if len(self._cluster.nodes) > 1:
+    def start(self) -> None:
+        super().start()
+        if len(self.nodes) > 1:
             self._put_behind_proxies()
-        return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._cluster.stop()
+    def stop(self) -> None:
+        super().stop()
         for proxy in self.proxies.values():
             proxy.close()
-
-    @property
-    def cluster(self) -> Cluster:
-        """The cluster, without the proxies."""
-        return self._cluster
-
-    @property
-    def version(self) -> str:
-        return self._cluster.version
-
-    @property
-    def bootstrap_servers(self) -> str:
-        return self._cluster.bootstrap_servers
 
     @property
     def through_proxies(self) -> str:
         """The brokers' addresses for a client whose connections all go through the proxies."""
         return ",".join(f"{HOST}:{proxy.port}" for proxy in self.proxies.values()) or self.bootstrap_servers
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        in_sync = {"min.insync.replicas": "2"} if len(self._cluster.nodes) > 1 else {}
-        self._cluster.create_topic(name, partitions, in_sync)
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, replication: int | None = None
+    ) -> None:
+        in_sync = {"min.insync.replicas": "2"} if len(self.nodes) > 1 else {}
+        super().create_topic(name, partitions, {**in_sync, **(config or {})}, replication)
 
     def client(self) -> AdminClient:
         return quiet_client(self.bootstrap_servers)
@@ -80,14 +66,14 @@ class Brokers:
         """Return the node that coordinates the group now."""
         # Not by describing the group: librdkafka aborts the process when a coordinator's connection breaks meanwhile (#4605).
         _, leader = self._place(group)
-        (node,) = [node for node in self._cluster.nodes if node.id == leader.leader]
+        (node,) = [node for node in self.nodes if node.id == leader.leader]
         return node
 
     def move_coordinator(self, group: str, folder: Path) -> None:
         """Make the next node the leader of the group's partition of the offsets topic, without stopping anything."""
         number, metadata = self._place(group)
         before = metadata.leader
-        replicas = sorted(metadata.replicas, key=lambda node: ((node - before - 1) % len(self._cluster.nodes), node))
+        replicas = sorted(metadata.replicas, key=lambda node: ((node - before - 1) % len(self.nodes), node))
         plan = folder / "reassign.json"
         wanted = {"topic": OFFSETS_TOPIC, "partition": number, "replicas": replicas}
         plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
@@ -108,7 +94,7 @@ class Brokers:
         return bool(found.topics[OFFSETS_TOPIC].partitions[number].leader == wanted)
 
     def _run(self, tool: str, *arguments: str) -> None:
-        argv = self._cluster.tool(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
+        argv = self.tool(tool, "--bootstrap-server", self.bootstrap_servers, *arguments)
         subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120)
 
     def _place(self, group: str) -> tuple[int, PartitionMetadata]:
@@ -119,7 +105,7 @@ class Brokers:
 
     def _put_behind_proxies(self) -> None:
         """Restart the nodes with the second listener: only now is each node's own port known."""
-        for node, port in zip(self._cluster.nodes, free_ports(len(self._cluster.nodes)), strict=True):
+        for node, port in zip(self.nodes, free_ports(len(self.nodes)), strict=True):
             node.kill()
             self.proxies[node.id] = Proxy(port)
             plain, controller = f"PLAINTEXT://{HOST}:{node.port}", f"CONTROLLER://{HOST}:{node._address.controller_port}"
@@ -131,10 +117,10 @@ class Brokers:
                     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",
                 }
             )
-        for node in self._cluster.nodes:
+        for node in self.nodes:
             node.launch()
-        for node in self._cluster.nodes:
-            node.wait_until_answers({other.id for other in self._cluster.nodes})
+        for node in self.nodes:
+            node.wait_until_answers({other.id for other in self.nodes})
 
 
 def _java_hash(text: str) -> int:

@@ -17,6 +17,7 @@ from typing import Any
 import pyspark
 from confluent_kafka import Consumer, Producer
 
+from benchmarks.spark_jars import jars_of_tests
 from devtools.broker import Cluster
 from devtools.broker.ivy import Progress
 from devtools.broker.jars import kafka_jars
@@ -28,7 +29,7 @@ OPTIONS = "SPARK_SUBMIT_OPTS"
 """The variable from which Spark takes options of its JVM."""
 
 BUILD = Path(__file__).parents[2] / "build"
-OF_SPARK = BUILD / "spark-classes.jsa"
+OF_SPARK = BUILD / f"spark-{pyspark.__version__}-classes.jsa"
 
 
 def make_archives(progress: Progress) -> None:
@@ -102,4 +103,5 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         _warm_up(Path(sys.argv[1]), Path(sys.argv[2]))
     else:
+        jars_of_tests()  # before several processes of the tests would download them at the same time
         make_archives(print)

@@ -7,9 +7,9 @@ standard output   one line of JSON for each event: `ready` with the JVM's pid, `
 
 from __future__ import annotations
 
-import importlib
 import json
 import os
+import pkgutil
 import signal
 import sys
 import threading
@@ -83,11 +83,11 @@ def start(spark: SparkSession, command: Mapping[str, Any]) -> StreamingQuery:
     options = command["options"]
     listen(spark, wanted=command.get("listener", False))
     if "prepare" in command:
-        _named(command["prepare"])(spark)
+        pkgutil.resolve_name(command["prepare"])(spark)
     for name, value in command.get("conf", {}).items():
         spark.conf.set(name, value)
     if "register" in command:
-        spark.dataSource.register(_named(command["register"]))
+        spark.dataSource.register(pkgutil.resolve_name(command["register"]))
     records = spark.readStream.format(command.get("format", FORMAT)).options(**options).load()
     counted = records.selectExpr("partition", "offset", "CAST(CAST(value AS STRING) AS BIGINT) AS number")
     if command["sink"] == "topic":
@@ -116,12 +116,6 @@ def listen(spark: SparkSession, *, wanted: bool) -> None:
         spark.streams.addListener(_added[0])
     elif _added and not wanted:
         spark.streams.removeListener(_added.pop())
-
-
-def _named(place: str) -> Any:
-    """Return what a `module:name` names."""
-    module, _, name = place.partition(":")
-    return getattr(importlib.import_module(module), name)
 
 
 def atomically_into(output: Path, steps: Steps) -> Callable[[DataFrame, int], None]:

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from devtools.demo.query_process import QueryProcess
+from tests.harness.sampler import batches_in
+from tests.harness.steps import CHECKPOINT
 from tests.support.processes import has_ended
 from tests.support.waiting import until
 
@@ -24,6 +26,8 @@ MOST_STARTS = 3
 """How many starts may fail in a row: Spark gives up on a Python process that has not connected within 10 s."""
 
 TERMINATE_LIMIT_S = 30.0
+
+SESSION_S = 6.0
 
 STARTING = threading.Semaphore(2)
 """Held while something large starts: several JVMs that start at once would exceed their time limits."""
@@ -51,7 +55,6 @@ class Driver:
         return self.state
 
     def until_ready(self) -> None:
-        """Wait until its Spark is up."""
         until(lambda: self.look() != "starting", f"Spark of driver {self.name} is up", START_LIMIT_S)
         assert self.state != "ended", self._process.last_lines()
 
@@ -61,7 +64,6 @@ class Driver:
         self._process.begin({"do": "start", **command})
 
     def until_started(self) -> None:
-        """Wait until Spark has started the query."""
         until(lambda: self.look() != "asked", f"driver {self.name} has started its query", PATIENCE_S)
         assert self.state != "ended", self._process.last_lines()
 
@@ -93,18 +95,42 @@ class Driver:
         """The session that all its processes belong to."""
         return self._process._process.pid
 
-    def log_lines(self, count: int) -> str:
-        """Return the end of its log."""
-        return self._process.last_lines(count)
+    def last_words(self) -> str:
+        return self._process.last_lines(60)
+
+
+def reading(bootstrap_servers: str, topic: str, protocol: str, client_id: str) -> dict[str, str]:
+    """Return the source's options to read a topic from its beginning, in a group with the topic's name."""
+    return {
+        "kafka.bootstrap.servers": bootstrap_servers,
+        "kafka.group.id": topic,
+        "kafka.group.protocol": protocol,
+        "kafka.client.id": client_id,
+        "subscribe": topic,
+        "startingOffsets": "earliest",
+        # Under KIP-848 the broker sets it.
+        **({} if protocol == "consumer" else {"kafka.session.timeout.ms": str(int(SESSION_S * 1000))}),
+    }
 
 
 class PooledQuery:
-    """A query in a driver of the pool. It keeps the driver while that runs, and takes another one when it has ended."""
+    """A query with its checkpoint and its output, in a driver of the pool.
 
-    def __init__(self, pool: Pool, command: Mapping[str, Any]) -> None:
+    It keeps the driver while that runs, and takes another one when it has ended.
+    """
+
+    def __init__(self, name: str, folder: Path, pool: Pool, command: Mapping[str, Any]) -> None:
+        self.name = name
+        self.checkpoint = folder / CHECKPOINT
+        self._output = folder / "out"
         self._pool = pool
-        self._command = command
+        self._command = {**command, "checkpoint": str(self.checkpoint), "output": str(self._output)}
         self._driver: Driver | None = None
+
+    @property
+    def micro_batches(self) -> int:
+        """How many micro-batches it has had."""
+        return max(batches_in(self.checkpoint), default=-1) + 1
 
     def start(self) -> None:
         """Start it on its checkpoint, and return when Spark has."""
@@ -116,7 +142,6 @@ class PooledQuery:
         self._take_driver().ask(self._command)
 
     def until_started(self) -> None:
-        """Wait until Spark has started it."""
         assert self._driver is not None
         self._driver.until_started()
 

@@ -61,7 +61,6 @@ class Proxy:
         self.release()
 
     def close(self) -> None:
-        """Close the listener and every connection."""
         self._listener.close()
         self.drop()
 

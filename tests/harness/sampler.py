@@ -16,15 +16,21 @@ EVERY_S = 0.2
 REQUEST_LIMIT_S = 5.0
 
 
+def quiet_consumer(bootstrap_servers: str, group: str) -> Consumer:
+    """Return a consumer that asks for the group's commits, and never joins it.
+
+    An AdminClient aborts its process if a broker dies during a request (librdkafka #4605).
+    """
+    return Consumer({"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0, "error_cb": lambda _error: None})
+
+
 class Sampler:
     """Appends an event `sample` to the log every 200 ms, on a thread of its own."""
 
     def __init__(
         self, bootstrap_servers: str, group: str, topic: str, partitions: int, checkpoints: Mapping[str, Path], log: EventLog
     ) -> None:
-        # It only asks, and never joins. An AdminClient would abort the process when a broker dies (librdkafka #4605).
-        settings = {"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0, "error_cb": lambda _error: None}
-        self._consumer = Consumer(settings)
+        self._consumer = quiet_consumer(bootstrap_servers, group)
         self._topic = topic
         self._partitions = partitions
         self._checkpoints = checkpoints
@@ -77,13 +83,7 @@ def commits_in(sample: Event) -> dict[int, GroupCommit]:
 
 def newest_plans(checkpoints: Mapping[str, Path]) -> dict[str, int]:
     """Return the plan of each stream's newest micro-batch in its commit log; without those that have none."""
-    return {name: plan for name, folder in checkpoints.items() if (plan := newest_plan(folder)) is not None}
-
-
-def newest_plan(checkpoint: Path) -> int | None:
-    """Return the plan of the newest micro-batch in the commit log; None before the first."""
-    batches = batches_in(checkpoint)
-    return plan_of(checkpoint, max(batches)) if batches else None
+    return {name: plan_of(folder, max(batches)) for name, folder in checkpoints.items() if (batches := batches_in(folder))}
 
 
 def batches_in(checkpoint: Path) -> set[int]:

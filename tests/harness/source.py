@@ -89,15 +89,7 @@ class ChaosStreamReader(AdmissionControlReader):
             (one.partition, one.start, one.end) for task in granted if isinstance(task, RangePartition) for one in task.ranges
         ]
         owned = [int(partition) for partitions in end["ranges"].values() for partition in partitions]
-        self._steps.log.append(
-            "granted",
-            stream=self._stream,
-            name=end["stream"],
-            plan=end["plan"],
-            ranges=ranges,
-            owned=owned,
-            replay=not self._has_planned,
-        )
+        self._steps.log.append("granted", stream=self._stream, name=end["stream"], plan=end["plan"], ranges=ranges, owned=owned)
         if not self._has_planned:
             self._steps.come_to(Step.IN_REPLAY)
         elif granted:

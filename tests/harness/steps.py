@@ -85,7 +85,6 @@ class Steps:
         return (self._folder / f"stop-{step.value}").exists()
 
     def release(self, step: Step) -> None:
-        """Release the process that is held at `step`."""
         (self._folder / f"go-{step.value}").touch()
 
     def come_to(self, step: Step) -> bool:

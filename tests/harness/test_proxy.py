@@ -3,49 +3,43 @@
 from __future__ import annotations
 
 import socket
-import threading
+import socketserver
 from collections.abc import Iterator
 
 import pytest
 
 from devtools.broker.config import HOST
 from tests.harness.proxy import Direction, Proxy
-from tests.support.waiting import until
+from tests.support.waiting import in_background, until
 
 
-class Echo:
+class Echo(socketserver.ThreadingTCPServer):
     """Sends back what it gets, and keeps it."""
 
-    def __init__(self) -> None:
-        self.listener = socket.create_server((HOST, 0))
-        self.got = b""
-        threading.Thread(target=self._accept, daemon=True).start()
+    daemon_threads = True
+    got = b""
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self.listener.accept()
-            except OSError:
-                return
-            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
 
-    def _serve(self, connection: socket.socket) -> None:
-        with connection:
-            while data := connection.recv(100):
-                self.got += data
-                connection.sendall(data)
+class Connection(socketserver.BaseRequestHandler):
+    server: Echo
+
+    def handle(self) -> None:
+        while data := self.request.recv(100):
+            self.server.got += data
+            self.request.sendall(data)
 
 
 @pytest.fixture
 def echo() -> Iterator[Echo]:
-    server = Echo()
-    yield server
-    server.listener.close()
+    with Echo((HOST, 0), Connection) as server:
+        in_background(lambda: server.serve_forever(poll_interval=0.01))
+        yield server
+        server.shutdown()
 
 
 @pytest.fixture
 def proxy(echo: Echo) -> Iterator[Proxy]:
-    running = Proxy(echo.listener.getsockname()[1])
+    running = Proxy(echo.server_address[1])
     yield running
     running.close()
 

@@ -119,7 +119,7 @@ def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
                 {
                     "kafka.bootstrap.servers": cluster.bootstrap_servers,
                     "kafka.group.id": f"group-of-{topic}",
-                    **({} if "kafka.group.protocol" in more else SHORT_TIMES),
+                    **(SHORT_TIMES if more.get("kafka.group.protocol", "classic") == "classic" else {}),
                     **({} if "subscribePattern" in more else {"subscribe": topic}),
                     "startingOffsets": "earliest",
                     **more,
@@ -131,6 +131,31 @@ def query(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
     yield make_query
     for one in made:
         one.cycle.stop()
+
+
+@pytest.fixture(params=["classic", "consumer"])
+def protocol(request: pytest.FixtureRequest) -> str:
+    """Each rebalance protocol in turn, for tests of both."""
+    return str(request.param)
+
+
+@pytest.fixture
+def options(cluster: Cluster, protocol: str) -> MakeOptions:
+    """Makes the options of a member that subscribes to the topic, under each protocol."""
+
+    def make_options(topic: str, **more: str) -> dict[str, str]:
+        session = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}
+        return {
+            "kafka.bootstrap.servers": cluster.bootstrap_servers,
+            "kafka.group.id": f"group-of-{topic}",
+            "kafka.group.protocol": protocol,
+            "kafka.topic.metadata.refresh.interval.ms": "1000",
+            "subscribe": topic,
+            **session,
+            **more,
+        }
+
+    return make_options
 
 
 @pytest.fixture
@@ -149,17 +174,18 @@ def record_of(admin: AdminClient) -> Callable[[str, int], CommitRecord]:
 
 @pytest.fixture
 def filled(topic: MakeTopic, produce: Produce) -> Callable[..., str]:
-    """Makes a topic with so many records in each partition."""
+    """Makes a topic with so many records, which are alike, in each partition."""
 
-    def make(partitions: int = 1, count: int = 10) -> str:
+    def make(partitions: int = 1, count: int = 10, value: bytes = b"x") -> str:
         name = topic(partitions)
         for partition in range(partitions):
-            produce(name, [(None, b"x")] * count, partition)
+            produce(name, [(None, value)] * count, partition)
         return name
 
     return make
 
 
 MakeQuery = Callable[..., Query]
+MakeOptions = Callable[..., dict[str, str]]
 RecordOf = Callable[[str, int], CommitRecord]
 Filled = Callable[..., str]

@@ -15,7 +15,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, Owe
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.batch_plan import BatchTask, plan_batch
 from tests.conftest import MakeTopic, Produce
-from tests.support.consumers import commit, joined
+from tests.support.consumers import commit, commit_as_another_client, joined
 
 Plan = Callable[..., list[BatchTask]]
 
@@ -60,28 +60,27 @@ def by_partition(topic: str, *values: int) -> str:
     return json.dumps({topic: {str(number): value for number, value in enumerate(values)}})
 
 
-def test_everything_that_is_there_is_read_unless_told_otherwise(plan: Plan, tens: str, produce: Produce) -> None:
+def test_everything_is_read_or_what_lies_between_the_offsets_in_as_many_tasks_as_asked_for(plan: Plan, tens: str) -> None:
     assert bounds(plan(tens)) == [(0, 0, 10)]
-    produce(tens, [(None, "y")], 1)
-    assert bounds(plan(tens)) == [(0, 0, 10), (1, 0, 1)]
-
-
-def test_offsets_are_inclusive_at_the_start_and_exclusive_at_the_end(plan: Plan, tens: str) -> None:
     tasks = plan(tens, startingOffsets=by_partition(tens, 3, -2), endingOffsets=by_partition(tens, 7, -1))
-    assert bounds(tasks) == [(0, 3, 7)]
+    assert bounds(tasks) == [(0, 3, 7)], "inclusive at the start and exclusive at the end"
+    assert bounds(plan(tens, minPartitions="3")) == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]
+    assert bounds(plan(tens, maxRecordsPerPartition="5")) == [(0, 0, 5), (0, 5, 10)]
 
 
-@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets"])
-def test_offsets_are_to_be_given_for_just_the_partitions_there_are(plan: Plan, tens: str, option: str) -> None:
-    with pytest.raises(OptionError, match=rf"{option} does not name {tens}-1: it must name every partition"):
-        plan(tens, **{option: by_partition(tens, 1)})
-    with pytest.raises(OptionError, match=rf"{option} names partitions that do not exist: {tens}-2"):
-        plan(tens, **{option: by_partition(tens, 1, 0, 0)})
-
-
-def test_a_start_above_the_end_of_the_log_is_refused(plan: Plan, tens: str) -> None:
+def test_offsets_that_are_not_of_just_the_partitions_there_are_or_start_above_the_end_are_refused(plan: Plan, tens: str) -> None:
+    for option in ("startingOffsets", "endingOffsets"):
+        with pytest.raises(OptionError, match=rf"{option} does not name {tens}-1: it must name every partition"):
+            plan(tens, **{option: by_partition(tens, 1)})
+        with pytest.raises(OptionError, match=rf"{option} names partitions that do not exist: {tens}-2"):
+            plan(tens, **{option: by_partition(tens, 1, 0, 0)})
     with pytest.raises(OptionError, match=rf"{tens}-0: the read would start at offset 11 and end at 10"):
         plan(tens, startingOffsets=by_partition(tens, 11, 0))
+
+
+def test_a_topic_that_does_not_exist_is_named(plan: Plan) -> None:
+    with pytest.raises(TopicNotFound, match="no-such-topic"):
+        plan("no-such-topic")
 
 
 def test_a_time_is_that_of_the_first_record_which_is_not_older(plan: Plan, hours: str) -> None:
@@ -91,31 +90,17 @@ def test_a_time_is_that_of_the_first_record_which_is_not_older(plan: Plan, hours
         "endingOffsetsByTimestamp": by_partition(hours, 6000, 2500),
     }
     assert bounds(plan(hours, **given)) == [(0, 3, 5), (1, 0, 2)]
-
-
-def test_without_a_record_at_the_starting_time_the_strategy_decides(plan: Plan, hours: str) -> None:
-    with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {hours}-1 from 4000 on .ms since 1970."):
-        plan(hours, startingTimestamp="4000")
-    assert bounds(plan(hours, startingTimestamp="4000", startingOffsetsByTimestampStrategy="latest")) == [(0, 3, 6)]
-
-
-def test_without_a_record_at_the_ending_time_the_end_of_the_log_is_meant(plan: Plan, hours: str) -> None:
-    assert bounds(plan(hours, endingTimestamp="4000")) == [(0, 0, 3), (1, 0, 3)]
-
-
-def test_times_are_to_be_given_for_every_partition(plan: Plan, hours: str) -> None:
     with pytest.raises(OptionError, match=rf"startingOffsetsByTimestamp does not name {hours}-1"):
         plan(hours, startingOffsetsByTimestamp=by_partition(hours, 1))
 
 
-def test_ranges_are_cut_into_tasks(plan: Plan, tens: str) -> None:
-    assert bounds(plan(tens, minPartitions="3")) == [(0, 0, 3), (0, 3, 6), (0, 6, 10)]
-    assert bounds(plan(tens, maxRecordsPerPartition="5")) == [(0, 0, 5), (0, 5, 10)]
-
-
-def test_a_topic_that_does_not_exist_is_named(plan: Plan) -> None:
-    with pytest.raises(TopicNotFound, match="no-such-topic"):
-        plan("no-such-topic")
+def test_without_a_record_at_the_starting_time_the_strategy_decides_and_at_the_ending_time_the_end_of_the_log_is_meant(
+    plan: Plan, hours: str
+) -> None:
+    with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {hours}-1 from 4000 on .ms since 1970."):
+        plan(hours, startingTimestamp="4000")
+    assert bounds(plan(hours, startingTimestamp="4000", startingOffsetsByTimestampStrategy="latest")) == [(0, 3, 6)]
+    assert bounds(plan(hours, endingTimestamp="4000")) == [(0, 0, 3), (1, 0, 3)]
 
 
 class TestWhatTheGroupHasNotProcessed:
@@ -146,8 +131,7 @@ class TestWhatTheGroupHasNotProcessed:
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
-        with joined(cluster, f"group-of-{tens}", tens, 2) as consumer:
-            commit(consumer, tens, 0, record.offset, record.metadata())
+        commit_as_another_client(cluster, f"group-of-{tens}", tens, record.offset, record.metadata())
         with pytest.raises(DataLossError, match=message):
             plan(tens, startingOffsets="committed")
         assert bounds(plan(tens, startingOffsets="committed", failOnDataLoss="false")) == left
@@ -167,8 +151,7 @@ class TestWhatTheGroupHasNotProcessed:
         record = CommitRecord(
             stream="alpha", logged=7, done=6, next=8, open=(OpenRange(6, 8),), owed=(OwedRange("beta", 3, 2, 4),)
         )
-        with joined(cluster, f"group-of-{tens}", tens, 2) as consumer:
-            commit(consumer, tens, 0, record.offset, record.metadata())
+        commit_as_another_client(cluster, f"group-of-{tens}", tens, record.offset, record.metadata())
         assert bounds(plan(tens, startingOffsets="committed")) == [(0, 2, 4), (0, 6, 8), (0, 8, 10)]
         cut = by_partition(tens, 7, -1)
         assert bounds(plan(tens, startingOffsets="committed", endingOffsets=cut)) == [(0, 2, 4), (0, 6, 7)]

@@ -6,6 +6,7 @@ import functools
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -20,17 +21,14 @@ from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.group.adoption import Lookup, look_up
-from spark_groupsource.group.fenced_commits import FencedCommits
-from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.group.member import Member, State
-from spark_groupsource.group.survey import Survey
+from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Query
-from tests.support.group_reader import NothingHeld
+from tests.support.streams import MemberStream
 from tests.support.waiting import until
 
 
@@ -95,26 +93,23 @@ def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back_a
         node.start()
 
 
-def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving() -> None:
+def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
     """Brokers are asked about its partition on another thread. The others are adopted without it."""
     patient = {"broker.session.timeout.ms": "120000", "offsets.topic.replication.factor": "1"}
     with Cluster(nodes=3, config=patient) as cluster:
         cluster.create_topic("orders", 3, replication=1)
         silent, node = led_by_another_than_the_coordinator(cluster, "orders", "billing")
-        options = Options.parse(
-            {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
-        )
-        known = Topics(options.client_settings(), options, read_committed=False, patience_s=60)
         asked: list[Collection[TopicPartition]] = []
 
-        def ask(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
+        def ask(stream: Stream, commits: Mapping[TopicPartition, GroupCommit], **brokers: Any) -> Lookup:
             node.pause()  # the member has joined by now
             asked.append(commits.keys())
-            return look_up(stream, commits, starting_offsets=known.starts, topic_ids=known.ids, log_starts=known.starts)
+            return look_up(stream, commits, **brokers)
 
-        member = Member(options.member_settings(), options.subscription(), drain_timeout_s=10)
-        commits = FencedCommits(member.consumer, options.group_id)
-        ledger = Ledger(Stream("a" * 12), commits, survey=Survey(ask), reader=NothingHeld())
+        monkeypatch.setattr("tests.support.streams.look_up", ask)
+        needed = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
+        stream = MemberStream("a" * 12, {**needed, "handoff.drainTimeout": "10s"}).start()
+        member, ledger = stream.member, stream.ledger
         slowest = 0.0
 
         def call() -> None:
@@ -127,7 +122,6 @@ def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving() -> None:
             call()
             return {partition.partition for partition in ledger.positions}
 
-        member.start(ledger)
         try:
             until(lambda: member.wait_joined(90), "the assignment")
             until(lambda: adopted() == {0, 1, 2} - {silent} and len(asked) > 1, "two of three partitions, and a question anew")

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ import pytest
 from devtools.broker import BrokerStartError, Cluster
 from devtools.broker.jars import default_cache, kafka_jars
 from devtools.broker.java import find_java
+from tests.support.waiting import until
 
 # Stands for `java`: as Ivy it writes small jars and reports as Ivy does, as StorageTool it formats a folder.
 FAKE_JAVA = """\
@@ -165,10 +165,7 @@ class TestCutDownloads:
 
     def test_a_resolver_killed_midway_leaves_nothing_that_counts(self, ivy: FakeIvy) -> None:
         with subprocess.Popen(resolver(ivy), env={**os.environ, "FAKE_IVY": "hang"}) as process:
-            limit = time.monotonic() + 60
-            while not (ivy.folder / "hanging").exists():
-                assert time.monotonic() < limit
-                time.sleep(0.02)
+            until((ivy.folder / "hanging").exists, "the first jar is begun")
             process.send_signal(signal.SIGKILL)
         assert ivy.partials() != []
         assert ivy.resolve() == "4.3.1"

@@ -18,7 +18,7 @@ from spark_groupsource.errors import GroupActive, OffsetsInTheWay
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
-from tests.support.consumers import commit, joined
+from tests.support.consumers import commit, commit_as_another_client, joined
 
 Run = Callable[..., Result]
 
@@ -51,8 +51,7 @@ def stopped(cluster: Cluster, topic: MakeTopic, produce: Produce) -> Callable[..
     def make(offset: int, metadata: str = "", partitions: int = 1) -> str:
         name = topic(partitions=partitions)
         produce(name, [(None, "x")] * 10, 0)
-        with joined(cluster, f"group-of-{name}", name, partitions) as consumer:
-            commit(consumer, name, 0, offset, metadata)
+        commit_as_another_client(cluster, f"group-of-{name}", name, offset, metadata)
         return name
 
     return make
@@ -72,34 +71,17 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
     assert unknown == [name, "0", "[4,", "5)", "1", "owed", "gamma", "1", "not", "known"]
     assert in_flight[:10] == [name, "0", "[6,", "9)", "3", "in", "flight", "alpha", "7", "2025-11-21T16:59:50Z"]
     assert f"group group-of-{name}, empty: 3 ranges, 6 offsets claimed and not yet confirmed" in shown.output
-
-
-def test_the_range_that_holds_the_committed_offset_back_is_named_with_what_is_finished(
-    stopped: Callable[..., str], run: Run
-) -> None:
-    name = stopped(HELD.offset, HELD.metadata())
-    shown = run("claims", name).output
-    line = f"{name}-0 is held back at 2 by [2, 4), claimed by stream beta in plan 3, since 2025-11-21T16:59:44Z ("
-    assert [text.endswith(" ago): 1 finished record counts as lag") for text in shown.splitlines() if text.startswith(line)] == [
-        True
-    ]
-    (held,) = json.loads(run("claims", name, "--json").output)["held_back"]
-    assert (held["topic"], held["partition"], held["kind"], held["start"], held["finished_lag"]) == (name, 0, "owed", 2, 1)
-
-
-def test_what_can_be_done_follows_with_what_it_costs(stopped: Callable[..., str], run: Run) -> None:
-    shown = run("claims", stopped(HELD.offset, HELD.metadata())).output
-    assert "(beta or gamma) on its checkpoint" in shown
-    assert "grep -rl STREAM CHECKPOINT/offsets" in shown
-    assert "outstandingClaims=reread" in shown
-    assert "are duplicated" in shown
-    assert "--drop-claims" in shown
-
-
-def test_a_group_without_claims_says_so(stopped: Callable[..., str], run: Run) -> None:
-    shown = run("claims", stopped(4))
-    assert shown.exit_code == 0
-    assert "nothing is claimed" in shown.output
+    held_back = f"{name}-0 is held back at 2 by [2, 4), claimed by stream beta in plan 3, since 2025-11-21T16:59:44Z ("
+    (line,) = (text for text in shown.output.splitlines() if text.startswith(held_back))
+    assert line.endswith(" ago): 1 finished record counts as lag")
+    for what_can_be_done in (
+        "(beta or gamma) on its checkpoint",
+        "grep -rl STREAM CHECKPOINT/offsets",
+        "outstandingClaims=reread",
+        "are duplicated",
+        "--drop-claims",
+    ):
+        assert what_can_be_done in shown.output
 
 
 def test_a_reset_is_shown_first_and_done_only_on_execute(stopped: Callable[..., str], run: Run) -> None:
@@ -114,22 +96,20 @@ def test_a_reset_is_shown_first_and_done_only_on_execute(stopped: Callable[..., 
     assert [row[2] for row in cells(run("describe", name).output, name)] == ["0", "0"]
 
 
-def test_only_the_partitions_that_were_named_are_reset(stopped: Callable[..., str], run: Run) -> None:
+def test_only_the_partitions_that_were_named_are_reset_as_far_as_there_are_records(stopped: Callable[..., str], run: Run) -> None:
     name = stopped(4, partitions=3)
-    shown = run("reset-offsets", name, "--topic", f"{name}:0,2", "--to-latest")
-    assert cells(shown.output, name) == [[name, "0", "4", "10", "+6"], [name, "2", "-", "0", "-"]]
 
+    def rows(*to: str) -> list[list[str]]:
+        return cells(run("reset-offsets", name, "--topic", f"{name}:0,2", *to).output, name)
 
-@pytest.mark.parametrize(("given", "new"), [("7", "7"), ("99", "10")])
-def test_an_offset_is_taken_as_far_as_there_are_records(stopped: Callable[..., str], run: Run, given: str, new: str) -> None:
-    name = stopped(4)
-    assert cells(run("reset-offsets", name, "--topic", name, "--to-offset", given).output, name)[0][3] == new
+    assert rows("--to-latest") == [[name, "0", "4", "10", "+6"], [name, "2", "-", "0", "-"]]
+    assert rows("--to-offset", "7") == [[name, "0", "4", "7", "+3"], [name, "2", "-", "0", "-"]]
+    assert rows("--to-offset", "99") == rows("--to-latest")
 
 
 def test_a_time_means_the_first_record_of_that_time_or_later(topic: MakeTopic, cluster: Cluster, run: Run) -> None:
     name = topic()
-    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
-        commit(consumer, name, 0, 0)
+    commit_as_another_client(cluster, f"group-of-{name}", name, 0)
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     first = datetime(2026, 1, 1, tzinfo=timezone.utc)
     for hour in range(4):
@@ -149,6 +129,8 @@ def test_as_json_claims_and_resets_are_one_object_each(stopped: Callable[..., st
     name = stopped(HELD.offset, HELD.metadata())
     shown = json.loads(run("claims", name, "--json").output)
     assert (shown["state"], shown["held"]) == ("empty", 6)
+    (held,) = shown["held_back"]
+    assert (held["topic"], held["partition"], held["kind"], held["start"], held["finished_lag"]) == (name, 0, "owed", 2, 1)
     assert [(one["kind"], one["start"], one["end"], one["stream"], one["since"]) for one in shown["claims"]] == [
         ("owed", 2, 4, "beta", "2025-11-21T16:59:44Z"),
         ("owed", 4, 5, "gamma", None),

@@ -14,12 +14,10 @@ from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until
 
-PROTOCOLS = ("classic", "consumer")
 
-
-def report(query: Query, plan: int | None = None) -> None:
+def report(query: Query) -> None:
     """Do what the driver's program does when Spark has the plan in its commit log."""
-    DriverReports(os.getppid()).write(query.logged.stream, query.logged.plan if plan is None else plan)
+    DriverReports(os.getppid()).write(query.logged.stream, query.logged.plan)
 
 
 def settled(record_of: RecordOf, topic: str, partitions: int) -> Callable[[], bool]:
@@ -28,7 +26,6 @@ def settled(record_of: RecordOf, topic: str, partitions: int) -> Callable[[], bo
     return lambda: not any(record_of(topic, number).unconfirmed for number in range(partitions))
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
     filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
@@ -51,7 +48,6 @@ def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
     assert one.run_batch() == {0: (10, 15)}
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_drain_ends_with_the_micro_batch_and_not_with_the_next_trigger(
     filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:

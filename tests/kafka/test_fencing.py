@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 
 import pytest
@@ -12,7 +11,8 @@ from devtools.broker import Cluster
 from spark_groupsource.errors import GenerationChanged, MemberFenced, MemberUnknown
 from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import CommitRecord
-from tests.conftest import SHORT_SESSIONS
+from tests.conftest import SHORT_SESSIONS, MakeTopic
+from tests.kafka.conftest import MakeOptions
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until
 
@@ -26,26 +26,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
         yield running
 
 
-@pytest.fixture(params=["classic", "consumer"])
-def options(cluster: Cluster, request: pytest.FixtureRequest) -> Callable[..., dict[str, str]]:
-    protocol: str = request.param
-
-    def make_options(topic: str, **more: str) -> dict[str, str]:
-        return {
-            "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "kafka.group.id": f"{protocol}-{topic}",
-            "kafka.group.protocol": protocol,
-            "subscribe": topic,
-            **({"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}),
-            **more,
-        }
-
-    return make_options
-
-
-def test_a_member_that_the_group_has_removed_commits_nothing(cluster: Cluster, options: Callable[..., dict[str, str]]) -> None:
-    name = f"removed-{time.time_ns()}"
-    cluster.create_topic(name, 2)
+def test_a_member_that_the_group_has_removed_commits_nothing(topic: MakeTopic, options: MakeOptions) -> None:
+    name = topic(partitions=2)
     short = options(name, **{"kafka.max.poll.interval.ms": "6000", "handoff.drainTimeout": "5s"})
     with member_stream("a", short) as a, member_stream("b", options(name)) as b:
         a.until_owning(1)
@@ -62,11 +44,8 @@ def test_a_member_that_the_group_has_removed_commits_nothing(cluster: Cluster, o
         assert {record.stream for record in records.values() if isinstance(record, CommitRecord)} == {"b"}
 
 
-def test_of_two_processes_with_the_same_instance_id_one_commits_nothing(
-    cluster: Cluster, options: Callable[..., dict[str, str]]
-) -> None:
-    name = f"static-{time.time_ns()}"
-    cluster.create_topic(name, 2)
+def test_of_two_processes_with_the_same_instance_id_one_commits_nothing(topic: MakeTopic, options: MakeOptions) -> None:
+    name = topic(partitions=2)
     static = options(name, **{"kafka.group.instance.id": "driver-1"})
     with member_stream("a", static) as first:
         first.until_owning(2)

@@ -14,8 +14,6 @@ from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
 
-PROTOCOLS = pytest.mark.parametrize("protocol", ["classic", "consumer"])
-
 
 @pytest.fixture
 def rebalances_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,7 +61,6 @@ def run_available_now(query: Query) -> list[Claimed]:
     return batches
 
 
-@PROTOCOLS
 @pytest.mark.usefixtures("rebalances_are_short")
 def test_a_standby_without_a_partition_plans_nothing_and_takes_over_when_the_owner_leaves(
     filled: Filled, produce: Produce, query: MakeQuery, protocol: str
@@ -98,7 +95,6 @@ def test_a_pattern_that_matches_nothing_yet_waits_for_its_first_topic_under_the_
     assert not early.plan()
 
 
-@PROTOCOLS
 def test_a_restarted_stream_replays_what_it_is_owed_although_the_group_gives_it_nothing(
     filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:
@@ -115,7 +111,6 @@ def test_a_restarted_stream_replays_what_it_is_owed_although_the_group_gives_it_
     assert record_of(name, 0).stream == green.done.stream
 
 
-@PROTOCOLS
 @pytest.mark.parametrize("has_checkpoint", [False, True], ids=["fresh", "on its checkpoint"])
 def test_available_now_beside_a_live_query_reads_its_share(
     filled: Filled, produce: Produce, query: MakeQuery, protocol: str, has_checkpoint: bool
@@ -141,7 +136,6 @@ def test_available_now_beside_a_live_query_reads_its_share(
     assert all(len(offsets) == len(set(offsets)) for offsets in by_both.values()), "read twice"
 
 
-@PROTOCOLS
 @pytest.mark.usefixtures("rebalances_are_short")
 def test_available_now_without_a_partition_ends_with_a_warning(
     filled: Filled, query: MakeQuery, protocol: str, caplog: pytest.LogCaptureFixture
@@ -156,7 +150,6 @@ def test_available_now_without_a_partition_ends_with_a_warning(
     assert any("gave this run no partition" in message for message in caplog.messages), caplog.messages
 
 
-@PROTOCOLS
 def test_a_retired_query_s_last_run_settles_what_the_others_hold_for_it(
     filled: Filled, query: MakeQuery, record_of: RecordOf, protocol: str
 ) -> None:

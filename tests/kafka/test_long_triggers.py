@@ -31,7 +31,7 @@ def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
     newcomer.until_planning(2)
     for partition in range(4):
         produce(name, [(None, b"y")] * 5, partition)
-    moved = {one.partition for one in newcomer.cycle._joined.positions}  # type: ignore[union-attr]
+    moved = {one.partition for one in newcomer.positions}
     assert newcomer.run_batch() == dict.fromkeys(moved, (10, 15))
     assert all(record_of(name, partition).owed for partition in moved), "the live query's claims are held for it"
 
@@ -45,21 +45,6 @@ def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
     slow.cycle.stop()
     with pytest.raises(ClaimsOutstanding):
         until(lambda: newcomer.plan() and False, "the live query is dead now, and the grace counts from then")
-
-
-def test_a_dead_query_s_range_is_reread_and_a_live_one_s_is_not(filled: Filled, query: MakeQuery) -> None:
-    name = filled(partitions=2)
-    rereads = {"outstandingClaims": "reread", "handoff.drainTimeout": "1s"}
-    slow, other = query(name, **rereads), query(name, **rereads)
-    assert slow.plan()
-    assert slow.claim() == {0: (0, 10), 1: (0, 10)}
-    other.until_planning(1)
-    (moved,) = other.cycle._joined.positions  # type: ignore[union-attr]
-    assert not other.plan(), "the slow query is alive: its range is its own"
-    slow.cycle.stop()
-    assert until(other.plan, "the range of the query that is dead now") >= 0
-    reread = other.claim()
-    assert reread[moved.partition] == (0, 10)
 
 
 def test_a_trigger_that_is_longer_than_the_drain_timeout_is_worth_one_warning(

@@ -18,7 +18,7 @@ from spark_groupsource.query.cycle import Cycle
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query
 from tests.support.scraping import scraped
-from tests.support.waiting import until
+from tests.support.waiting import in_background, until
 
 
 def counted(query: Query) -> Tally:
@@ -103,8 +103,7 @@ def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(fi
     tally, other = counted(a), counted(b)
     assert a.plan()
     a.claim()
-    joining = threading.Thread(target=lambda: b.until_planning(1))
-    joining.start()
+    joining = in_background(lambda: b.until_planning(1))
     until(lambda: 0.0 in scraped(tally).by_partition("groupkafka_partition_owned").values(), "a partition drains")
     a.finish()
     a.plan()
@@ -194,8 +193,7 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Fi
         held.set()
         go_on.wait(60)
 
-    busy = threading.Thread(target=lambda: member.call(hold))
-    busy.start()
+    busy = in_background(lambda: member.call(hold))
     assert held.wait(60)
     assert scraped(tally).by_partition("groupkafka_partition_lag_offsets") == {0: 3}, "while the consumer's thread is busy"
     go_on.set()

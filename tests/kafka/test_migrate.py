@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from tests.kafka.conftest import Filled
-from tests.support.consumers import commit, joined
+from tests.support.consumers import commit, commit_as_another_client, joined
+from tests.support.fetching import delete_before
 from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 
@@ -70,10 +70,13 @@ def test_a_migration_is_shown_first_and_done_only_on_execute(
     assert "query        5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5" in shown.output
     assert "micro-batch  1, committed 20" in shown.output
     assert "dry run: nothing was changed" in shown.output
+    assert "keeps state" not in shown.output
     assert committed_offsets(cluster, f"group-of-{name}", name) == {}
+    (folder / "state" / "0").mkdir(parents=True)
     done = migrate(name, f"file://{folder}", "--execute")
     assert done.exit_code == 0, done.output
     assert "a new checkpoint" in done.output
+    assert "keeps state" in done.output, "it is not copied"
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4, 1: 10}
     again = migrate(name, folder, "--execute", "--json")
     assert json.loads(again.output)["partitions"][0] == {
@@ -118,7 +121,7 @@ def test_records_that_expired_are_reported_and_left_to_the_query(
 ) -> None:
     name = filled()
     folder = checkpoint({name: {0: 4}, "no-such-topic": {0: 7}})
-    admin.delete_records([TopicPartition(name, 0, 6)])[TopicPartition(name, 0)].result(30)
+    delete_before(admin, name, 6)
     done = migrate(name, folder, "--execute")
     assert done.exit_code == 0, done.output
     assert f"no longer in Kafka: {name}-0 [4, 6) 2 offsets" in done.output
@@ -157,29 +160,23 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
     assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 
 
-def test_claims_of_the_group_are_never_forgotten(
-    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
+@pytest.mark.parametrize(
+    ("offset", "metadata", "said"),
+    [
+        (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges of {}-0"),
+        (2, '{"v":3,"s":"alpha"}', "{}-0: format 3: written by a newer version; upgrade this command"),
+    ],
+    ids=["claims", "a record of a newer version"],
+)
+def test_what_other_streams_may_need_is_never_replaced(
+    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster, offset: int, metadata: str, said: str
 ) -> None:
     name = filled()
-    folder = checkpoint({name: {0: 6}})
-    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
-        commit(consumer, name, 0, CLAIMED.offset, CLAIMED.metadata())
-    refused = migrate(name, folder, "--execute", "--overwrite")
+    commit_as_another_client(cluster, f"group-of-{name}", name, offset, metadata)
+    refused = migrate(name, checkpoint({name: {0: 6}}), "--execute", "--overwrite")
     assert refused.exit_code == 1
-    assert f"have claimed ranges of {name}-0" in refused.output
-
-
-def test_a_record_that_only_a_newer_version_can_read_is_never_replaced(
-    filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster
-) -> None:
-    name = filled()
-    folder = checkpoint({name: {0: 6}})
-    with joined(cluster, f"group-of-{name}", name, 1) as consumer:
-        commit(consumer, name, 0, 2, '{"v":3,"s":"alpha"}')
-    refused = migrate(name, folder, "--execute", "--overwrite")
-    assert refused.exit_code == 1
-    assert f"{name}-0: format 3: written by a newer version; upgrade this command" in refused.output
-    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 2}
+    assert said.format(name) in refused.output
+    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: offset}
 
 
 def test_a_group_may_have_any_name(filled: Filled, checkpoint: WriteCheckpoint, cluster: Cluster, migrate: Migrate) -> None:
@@ -189,14 +186,6 @@ def test_a_group_may_have_any_name(filled: Filled, checkpoint: WriteCheckpoint, 
     assert done.exit_code == 0, done.output
     assert f"kafka.group.id=[bold]{name}[/b]\\x1b," in done.output
     assert committed_offsets(cluster, group, name) == {0: 4}
-
-
-def test_state_that_is_not_copied_is_reported(filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate) -> None:
-    name = filled()
-    folder = checkpoint({name: {0: 4}})
-    assert "keeps state" not in migrate(name, folder).output
-    (folder / "state" / "0").mkdir(parents=True)
-    assert "keeps state" in migrate(name, folder).output
 
 
 @pytest.mark.parametrize(

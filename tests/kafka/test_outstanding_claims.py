@@ -103,28 +103,12 @@ def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a
     assert c.run_batch() == {0: (0, 10)}
 
 
-def test_a_reread_range_is_read_as_a_whole_before_what_is_new_whatever_maxOffsetsPerTrigger_says(  # noqa: N802
-    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
-) -> None:
-    name = filled()
-    a, b = query(name), query(name, outstandingClaims="reread", maxOffsetsPerTrigger="4")
-    dead_with_a_claim(a)
-    produce(name, [(None, b"y")] * 6)
-    assert b.run_batch() == {0: (0, 10)}
-    record = record_of(name, 0)
-    assert (record.owed, record.next) == ((), 10)
-    assert b.run_batch() == {0: (10, 14)}
-    a.restart()
-    assert a.claim() == {}, "b has taken it"
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
 def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_alive(
     filled: Filled, query: MakeQuery, cluster: Cluster, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.setattr("spark_groupsource.group.evidence.ADOPTED_WITHIN_S", 1.0)
     name = filled(partitions=2)
-    more = {"kafka.group.protocol": "consumer"} if protocol == "consumer" else {}
+    more = {"kafka.group.protocol": protocol}
     classic = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
     theirs = {"group.protocol": "consumer"} if protocol == "consumer" else classic
     a, b = query(name, **more), query(name, outstandingClaims="reread", **more)
@@ -138,39 +122,20 @@ def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_
         until(lambda: not child_processes(), "nothing is held any more")
 
 
-def test_a_range_is_reread_only_after_it_was_held_as_long_as_the_user_said(filled: Filled, query: MakeQuery) -> None:
-    name = filled()
-    a, patient = query(name), query(name, outstandingClaims="reread-after 10m")
-    dead_with_a_claim(a)
-    patient.until_planning(1)
-    assert not patient.plan(), "held for less than ten minutes"
-    patient.cycle.stop()
-    hasty = query(name, outstandingClaims="reread-after 500ms")
-    begin = time.monotonic()
-    assert hasty.run_batch() == {0: (0, 10)}
-    assert time.monotonic() - begin >= 0.5
-
-
 def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confirmed_within_the_grace(
     filled: Filled, query: MakeQuery
 ) -> None:
     name = filled()
     a, b = query(name), query(name, **{"outstandingClaims.grace": "300ms"})
     dead_with_a_claim(a)
-
-    def stopped() -> bool:
-        try:
-            b.plan()
-        except ClaimsOutstanding as raised:
-            text = str(raised)
-            assert f"{name}-0 [0, 10) 10 offsets: stream {a.done.stream}, plan 0" in text
-            assert re.search(r"restart the query .* every record reaches the output once", text)
-            assert re.search(r"outstandingClaims=reread: .* duplicated", text)
-            assert re.search(r"outstandingClaims=hold: .* permanently missing from the output", text)
-            return True
-        return False
-
-    until(stopped, "the query stops")
+    said = (
+        rf"{name}-0 \[0, 10\) 10 offsets: stream {a.done.stream}, plan 0\n"
+        r".*restart the query .* every record reaches the output once"
+        r".*outstandingClaims=reread: .* duplicated"
+        r".*outstandingClaims=hold: .* permanently missing from the output"
+    )
+    with pytest.raises(ClaimsOutstanding, match=f"(?s){said}"):
+        until(lambda: b.plan() and False, "the query stops")
 
 
 def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_checkpoint(

@@ -25,14 +25,9 @@ def own_cluster() -> Iterator[Cluster]:
 
 
 @pytest.fixture(autouse=True)
-def every_connection_is_counted() -> Iterator[None]:
-    package = logging.getLogger("spark_groupsource")
-    level, propagate = package.level, package.propagate
-    package.setLevel(logging.DEBUG)
-    package.propagate = False  # pytest would keep all lines
-    yield
-    package.setLevel(level)
-    package.propagate = propagate
+def every_connection_is_counted(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    caplog.set_level(logging.DEBUG, "spark_groupsource")
+    monkeypatch.setattr(logging.getLogger("spark_groupsource"), "propagate", False)  # pytest would keep all lines
 
 
 def assert_calm(found: Outage) -> None:

@@ -2,163 +2,83 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
-from confluent_kafka import Producer
 
 from devtools.broker import Cluster
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import MakeQuery
+from tests.conftest import Produce
+from tests.kafka.conftest import Filled, MakeQuery, Query
 from tests.support.consumers import plain_member
 from tests.support.waiting import until
 
-LONG_AGO, LATER = 1_000, 1_700_000_000_000
-
-Fill = Callable[[str], None]
+Begun = Callable[[str], AbstractContextManager[tuple[Query, int]]]
 
 
 @pytest.fixture
-def timed(cluster: Cluster) -> Fill:
-    """Returns what fills both partitions of a topic with 7 old records and 3 younger ones."""
+def begun(filled: Filled, query: MakeQuery, cluster: Cluster) -> Begun:
+    """Begins a query at the given offsets, on two partitions with ten records each; returns it and the partition that it got.
 
-    def fill(name: str) -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for partition in range(2):
-            for number in range(10):
-                time = LONG_AGO if number < 7 else LATER + number
-                producer.produce(name, b"x", partition=partition, timestamp=time)
-        assert producer.flush(60) == 0
+    As long as the context lasts, an idle consumer has the other one, and commits nothing.
+    """
 
-    return fill
+    @contextmanager
+    def begin(starting: str) -> Iterator[tuple[Query, int]]:
+        name = filled(partitions=2)
+        cooperative = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
+        with plain_member(cluster, f"group-of-{name}", name, cooperative) as plain:
+            until(lambda: plain.owned == 2, "the plain consumer has both partitions")
+            a = query(name, startingOffsets=starting)
+            a.until_planning(1)
+            (mine,) = (partition.partition for partition in a.positions)
+            yield a, mine
 
-
-@contextmanager
-def plain_consumer(cluster: Cluster, name: str) -> Iterator[None]:
-    """A consumer that is idle: it is in the group, has a partition, and commits nothing."""
-    cooperative = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
-    with plain_member(cluster, f"group-of-{name}", name, {**cooperative, "auto.offset.reset": "latest"}) as plain:
-        until(lambda: plain.owned == 2, "the plain consumer has both partitions")
-        yield
+    return begin
 
 
-def by_offset(name: str) -> str:
-    return json.dumps({name: {"0": 4, "1": 4}})
-
-
-STARTS = pytest.mark.parametrize(
-    ("starting", "begins", "restarts"),
-    [
-        ({"startingOffsets": "latest"}, 10, 0),
-        ({"startingOffsets": "latest"}, 10, 2),
-        ({"startingTimestamp": str(LATER)}, 7, 0),
-        ({"startingOffsets": "JSON"}, 4, 0),
-    ],
-    ids=["latest", "latest, and later", "by time", "by offset"],
-)
-
-
-def of(name: str, starting: Mapping[str, str]) -> dict[str, str]:
-    return {option: by_offset(name) if value == "JSON" else value for option, value in starting.items()}
+def restart_with(a: Query, starting: str) -> None:
+    a._options = Options.parse({**a.given, "startingOffsets": starting})
+    a.restart()
 
 
 class TestAPartitionThatAnIdleConsumerHolds:
-    @STARTS
-    def test_starts_where_the_options_named_when_the_stream_began(
-        self,
-        topic: MakeTopic,
-        produce: Produce,
-        query: MakeQuery,
-        cluster: Cluster,
-        timed: Fill,
-        starting: dict[str, str],
-        begins: int,
-        restarts: int,
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
-        with plain_consumer(cluster, name):
-            a = query(name, **of(name, starting))
-            a.until_planning(1)
-            (mine,) = (partition.partition for partition in a.positions)
+    def test_starts_where_the_options_named_when_the_stream_began(self, begun: Begun, produce: Produce) -> None:
+        with begun("latest") as (a, mine):
+            name = a.given["subscribe"]
             for partition in range(2):
                 produce(name, [(None, b"y")] * 5, partition)
-            assert a.run_batch() == {mine: (begins, 15)}
-            for number in range(restarts):
+            assert a.run_batch() == {mine: (10, 15)}
+            for number in range(2):
                 a.store()
                 a.restart()
                 produce(name, [(None, b"y")], mine)
                 assert a.run_batch() == {mine: (15 + number, 16 + number)}
-        assert a.run_batch() == {1 - mine: (begins, 15)}, "with the records that came meanwhile"
+        assert a.run_batch() == {1 - mine: (10, 15)}, "with the records that came meanwhile"
 
-    def test_starts_there_if_it_comes_after_an_empty_first_batch(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
-        with plain_consumer(cluster, name):
-            a = query(name, startingOffsets="latest")
-            a.until_planning(1)
-            (mine,) = (partition.partition for partition in a.positions)
+    def test_starts_there_after_an_empty_first_batch_and_a_change_of_the_options(self, begun: Begun, produce: Produce) -> None:
+        with begun("latest") as (a, mine):
             assert a.claim() == {}
             a.store()
             a.cycle.stop()
-        produce(name, [(None, b"y")] * 5, 1 - mine)
-        a.restart()
+        produce(a.given["subscribe"], [(None, b"y")] * 5, 1 - mine)
+        restart_with(a, "earliest")
         assert a.run_batch() == {1 - mine: (10, 15)}
 
-    @pytest.mark.parametrize(
-        ("first", "then", "begins", "planned"),
-        [
-            ({"startingOffsets": "latest"}, {"startingOffsets": "earliest"}, 10, True),
-            ({"startingOffsets": "earliest"}, {"startingOffsets": "latest"}, 0, False),
-        ],
-        ids=["latest, with a plan", "earliest"],
-    )
-    def test_starts_where_the_options_named_first_although_they_were_changed(
-        self,
-        topic: MakeTopic,
-        produce: Produce,
-        query: MakeQuery,
-        cluster: Cluster,
-        timed: Fill,
-        first: dict[str, str],
-        then: dict[str, str],
-        begins: int,
-        planned: bool,
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
-        with plain_consumer(cluster, name):
-            a = query(name, **first)
-            a.until_planning(1)
-            (mine,) = (partition.partition for partition in a.positions)
-            if planned:
-                produce(name, [(None, b"y")] * 5, mine)
-                a.run_batch()
+    def test_starts_at_its_beginning_although_the_options_were_changed_to_the_latest(self, begun: Begun) -> None:
+        with begun("earliest") as (a, mine):
             a.store()
             a.cycle.stop()
-        a._options = Options.parse({**a.given, **then})
-        a.restart()
+        restart_with(a, "latest")
         a.until_planning(2)
-        assert a.positions[TopicPartition(name, 1 - mine)] == begins
-        if planned:
-            assert a.positions[TopicPartition(name, mine)] == 15
+        assert a.positions[TopicPartition(a.given["subscribe"], 1 - mine)] == 0
 
-    def test_is_forgotten_once_the_stream_owns_it(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, cluster: Cluster, timed: Fill
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
-        with plain_consumer(cluster, name):
-            a = query(name, startingOffsets="latest")
+    def test_is_forgotten_once_the_stream_owns_it(self, begun: Begun, produce: Produce) -> None:
+        with begun("latest") as (a, mine):
+            name = a.given["subscribe"]
             assert a.done.starts == {name: {"0": (10, 10)}}
-            a.until_planning(1)
-            (mine,) = (partition.partition for partition in a.positions)
             produce(name, [(None, b"y")] * 5, mine)
             a.run_batch()
             stored_offset = a.done.to_json()
@@ -169,11 +89,8 @@ class TestAPartitionThatAnIdleConsumerHolds:
         a.run_batch()
         assert a.done.to_json()["v"] == 1
 
-    def test_is_forgotten_once_another_query_has_adopted_it(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, timed: Fill
-    ) -> None:
-        name = topic(partitions=2)
-        timed(name)
+    def test_is_forgotten_once_another_query_has_adopted_it(self, filled: Filled, produce: Produce, query: MakeQuery) -> None:
+        name = filled(partitions=2)
         a = query(name, startingOffsets="latest")
         b = query(name, startingOffsets="latest")
         a.until_planning(2)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import pytest
 
-from spark_groupsource.errors import NotAuthorized
 from spark_groupsource.group import evidence
+from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -19,8 +19,6 @@ from tests.support.secured import Secured
 from tests.support.waiting import until
 
 PATIENCE = {"assignmentTimeout": "5s", "handoff.drainTimeout": "2s"}
-
-PROTOCOLS = pytest.mark.parametrize("protocol", [{}, {"kafka.group.protocol": "consumer"}], ids=["classic", "consumer"])
 
 
 def claimed(one: Query) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
@@ -48,7 +46,6 @@ def zero(topic: str) -> TopicPartition:
 
 
 class TestTopicsThatOverlapInPart:
-    @PROTOCOLS
     def test_a_range_is_settled_by_a_record_of_a_topic_that_its_holder_does_not_subscribe_to(
         self,
         monkeypatch: pytest.MonkeyPatch,
@@ -56,11 +53,11 @@ class TestTopicsThatOverlapInPart:
         produce: Produce,
         query: MakeQuery,
         record_of: RecordOf,
-        protocol: dict[str, str],
+        protocol: str,
     ) -> None:
         monkeypatch.setattr(evidence, "LOOK_ELSEWHERE_EVERY_S", 1.0)
         first, shared, last = topic(partitions=2), topic(), topic()
-        group = {"kafka.group.id": f"group-of-{shared}", "handoff.drainTimeout": "2s", **protocol}
+        group = {"kafka.group.id": f"group-of-{shared}", "handoff.drainTimeout": "2s", "kafka.group.protocol": protocol}
         a = query(first, subscribe=f"{first},{shared}", **group)
         a.until_planning(3)
         produce(shared, [(None, b"x")] * 10)
@@ -85,7 +82,7 @@ class TestTopicsThatOverlapInPart:
         until(settled, "b drops the range that a has confirmed in its other topic")
 
     def test_a_range_that_was_confirmed_in_another_topic_is_not_reread(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery
+        self, topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
     ) -> None:
         first, shared, last = topic(), topic(), topic()
         group = {"kafka.group.id": f"group-of-{shared}"}
@@ -95,6 +92,7 @@ class TestTopicsThatOverlapInPart:
         assert claimed(a) == {zero(shared): ((0, 10),)}
         resubscribe(a, first)
         assert claimed(a) == {zero(shared): ((0, 10),)}, "what it has claimed it reads, subscribed or not"
+        assert "no longer subscribes" not in caplog.text
         a.finish()
         a.until_planning(1)
         b = query(last, subscribe=f"{shared},{last}", outstandingClaims="reread", **group)
@@ -102,30 +100,15 @@ class TestTopicsThatOverlapInPart:
         produce(shared, [(None, b"y")] * 3)
         assert next_batch(b) == {zero(shared): ((10, 13),)}
 
-    def test_other_topics_are_asked_for_at_once_and_then_now_and_then(
-        self, monkeypatch: pytest.MonkeyPatch, topic: MakeTopic, produce: Produce, query: MakeQuery
-    ) -> None:
-        monkeypatch.setattr("spark_groupsource.group.ledger.SETTLE_INTERVAL_S", 0.0)
+    def test_other_topics_are_all_but_those_of_the_brokers(self, topic: MakeTopic, query: MakeQuery) -> None:
         name, other = topic(), topic()
-        produce(name, [(None, b"x")] * 10)
-        a, b = query(name), query(name)
-        until(a.plan, "the records")
-        a.claim()
-        a.cycle.stop()
-        asked: list[list[TopicPartition]] = []
-        everywhere = b.cycle._topics.everywhere
-
-        def recorded(*, leave_out: Collection[str]) -> list[TopicPartition]:
-            asked.append(everywhere(leave_out=leave_out))
-            return asked[-1]
-
-        monkeypatch.setattr(b.cycle._topics, "everywhere", recorded)
-        b.until_planning(1)
-        for _ in range(5):
-            b.plan()
-        (listed,) = asked
-        assert {zero(name), zero(other)} <= set(listed)
-        assert not {"__consumer_offsets"} & {partition.topic for partition in listed}
+        a = query(name)
+        a.until_planning(1)
+        reader = a.joined._ledger._confirmed_plans._reader
+        assert isinstance(reader, GroupReader)
+        listed = set(reader._everywhere())
+        assert {zero(name), zero(other)} <= listed
+        assert "__consumer_offsets" not in {partition.topic for partition in listed}
 
 
 class TestATopicThatIsNoLongerSubscribed:
@@ -149,45 +132,22 @@ class TestATopicThatIsNoLongerSubscribed:
         resubscribe(a, f"{kept},{left}")
         assert next_batch(a) == {zero(left): ((0, 10),)}, "the group's position stayed"
 
-    def test_is_read_when_it_was_claimed(
-        self, topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
-    ) -> None:
-        kept, left = topic(), topic()
-        produce(left, [(None, b"x")] * 10)
-        a = query(kept, subscribe=f"{kept},{left}", **PATIENCE)
-        until(a.plan, "the records")
-        assert claimed(a) == {zero(left): ((0, 10),)}
-        resubscribe(a, kept)
-        assert claimed(a) == {zero(left): ((0, 10),)}
-        assert "no longer subscribes" not in caplog.text
-
     def test_is_left_at_once_when_its_records_may_not_be_read(
-        self, secured: Secured, secured_topic: Callable[[str], str], caplog: pytest.LogCaptureFixture
+        self, secured: Secured, secured_topic: Callable[[str], str], query: MakeQuery, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.WARNING)
         kept, closed = secured_topic("open-"), secured_topic("closed-")
-        options = {
-            "kafka.group.id": kept,
-            "subscribe": kept,
-            "startingOffsets": "earliest",
-            **secured.login("SCRAM-SHA-256"),
-        }
-        a = Query(options)
-        try:
-            a.logged = PlanOffset.build(
-                stream=a.done.stream,
-                plan=0,
-                generation=1,
-                member="",
-                group=kept,
-                ranges={zero(closed): (OffsetRange(0, 10),)},
-                topics={closed: "A" * 22},
-            )
-            assert claimed(a) == {}
-            assert f"leaves {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
-            a.finish()
-            assert next_batch(a) == {zero(kept): ((0, 10),)}
-        finally:
-            a.cycle.stop()
-        with pytest.raises(NotAuthorized):
-            Query({**options, "subscribe": closed})
+        a = query(kept, **{"kafka.group.id": kept, **secured.login("SCRAM-SHA-256")})
+        a.logged = PlanOffset.build(
+            stream=a.done.stream,
+            plan=0,
+            generation=1,
+            member="",
+            group=kept,
+            ranges={zero(closed): (OffsetRange(0, 10),)},
+            topics={closed: "A" * 22},
+        )
+        assert claimed(a) == {}
+        assert f"leaves {closed}-0 [0, 10): the query no longer subscribes to the topic, and cannot read" in caplog.text
+        a.finish()
+        assert next_batch(a) == {zero(kept): ((0, 10),)}

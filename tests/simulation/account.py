@@ -44,7 +44,6 @@ class Account:
         self._other_client = other_client
 
     def clone(self) -> Account:
-        """An independent copy."""
         twin = twin_of(self)
         twin.output = [list(written) for written in self.output]
         twin.durable = [set(offsets) for offsets in self.durable]
@@ -100,14 +99,10 @@ class Account:
     def check_claim(
         self, where: TopicPartition, record: CommitRecord, before: GroupCommit, written: Sequence[str] | None
     ) -> None:
-        """Hold newly claimed ranges against what was owed to other streams until now.
+        """Hold newly claimed ranges against what was owed to other streams until now, as the record `before` says.
 
-        Args:
-            where: The partition.
-            record: Its new record.
-            before: What the group holds until now.
-            written: The stream that wrote each partition's record, as far as its member is still in the group. `None` if no
-                stream may read what is owed to others.
+        `written`: the stream that wrote each partition's record, as far as its member is still in the group. `None` if no stream
+        may read what is owed to others.
         """
         if not isinstance(before, CommitRecord) or (before.stream, before.topic_id) != (record.stream, record.topic_id):
             return
@@ -127,11 +122,8 @@ class Account:
     def note_adoption(self, number: int, record: CommitRecord, written: Sequence[str], owners: Sequence[str]) -> None:
         """Note what shows that a stream is alive when this record is written, and what does so no longer.
 
-        Args:
-            number: The partition of the record.
-            record: The record. Its writer has adopted the partition if the last record was another stream's.
-            written: The stream in whose name the record of each partition is, before this one.
-            owners: The letter of each partition's owner.
+        Its writer has adopted the partition if the last record was another stream's. `written`: the stream in whose name the
+        record of each partition is, before this one. `owners`: the letters of the partitions' owners.
         """
         if record.stream == written[number]:
             return
@@ -147,7 +139,7 @@ class Account:
             taken = frozenset(numbers)
             self.alive = {key: shown - taken if key[1] == letter else shown for key, shown in self.alive.items()}
 
-    def check_record(self, where: TopicPartition, record: CommitRecord, streams: Sequence[Checkpoint]) -> None:
+    def check_record(self, where: TopicPartition, record: CommitRecord, streams: Mapping[str, Checkpoint]) -> None:
         """Hold a record against what is durable, when the coordinator takes it."""
         durable = self.durable[where.partition]
         if ahead := [offset for offset in range(record.offset) if offset not in durable]:
@@ -158,9 +150,9 @@ class Account:
         for entry in (*record.owed, *(OwedRange(record.stream, record.logged, *offsets) for offsets in record.open)):
             self._check_owed(where, entry, streams)
 
-    def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Sequence[Checkpoint]) -> None:
+    def _check_owed(self, where: TopicPartition, entry: OwedRange, streams: Mapping[str, Checkpoint]) -> None:
         """Every held range has a stream that takes it when it restarts, or that has had it."""
-        checkpoint = next(each for each in streams if each.letter == entry.stream[0]).complete()
+        checkpoint = streams[entry.stream[0]].complete()
         if entry.stream in checkpoint.gone:
             return
         if checkpoint.named == entry.stream and checkpoint.committed >= entry.plan >= 0:
@@ -179,11 +171,9 @@ class Account:
     ) -> None:
         """Hold the end against what is promised.
 
-        Args:
-            commits: What the group holds for each partition.
-            owners: The streams that own a partition. One that owns nothing cannot show what it has confirmed.
-            rereading: Whether what is owed to others is read in their place.
-            limited: Whether a record has little room. One that is full stands still until it is shown what is confirmed.
+        `owners`: the streams that own a partition. One that owns nothing cannot show what it has confirmed. `rereading`: what is
+        owed to others is read in their place. `limited`: a record has little room. One that is full stands still until it is
+        shown what is confirmed.
         """
         still = {
             where.partition: held.next

@@ -42,7 +42,6 @@ class Checkpoint:
     """The newest plan, and the newest one in the commit log, while an older copy is in the place of this checkpoint."""
 
     def clone(self) -> Checkpoint:
-        """An independent copy."""
         twin = twin_of(self)
         twin.offset_log = list(self.offset_log)
         twin.granted, twin.sink = dict(self.granted), dict(self.sink)
@@ -105,8 +104,10 @@ class Checkpoint:
             self.batches,
             self.committed,
             tuple(self.offset_log),
-            tuple(self.sink),
+            repr(self.sink),
+            repr(self.granted),
             self.gone,
             self.newer,
             self.put_aside,
+            self.torn,
         )

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class FakeCommits(FencedCommits):
-    """The group's registers as one driver reaches them."""
-
     def __init__(self, world: World, driver: Driver) -> None:
         self.world = world
         self.driver = driver

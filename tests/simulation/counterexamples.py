@@ -6,8 +6,7 @@ from tests.simulation.history import prompt
 
 TWO_DRIVERS = prompt("""
     append 0
-    begins A.1
-    gets A.1 0
+    takes A.1 0
     plans A.1 None
     begins B.1
     move 0 B.1#1
@@ -28,38 +27,28 @@ ignores it, since the sink has plan 0."""
 OWING_ITSELF = prompt("""
     append 0
     append 0
-    begins A.1
-    gets A.1 0
-    plans A.1 1
-    claims A.1
-    ends A.1
+    takes A.1 0
+    runs A.1 1
     second A
     join A.2
     sync A.1
     plans A.1 1
     claims A.1
     begins B.1
-    sync A.1
-    move 0 B.1#1
-    passes A.1 B.1
+    yields A.1 B.1 0
     crash A.1
-    sync B.1
-    move 0 A.2#1
-    passes B.1 A.2
+    yields B.1 A.2 0
 """)
 """A's second driver, which knows plan 0 only, gets a partition whose record owes a range to plan 1 of A. If it takes the
 partition all the same, it waits for itself: its own commit log never shows plan 1."""
 
 OWED_TO_ONESELF = prompt("""
     append 0
-    begins A.1
-    gets A.1 0
+    takes A.1 0
     plans A.1 None
     claims A.1
     begins B.1
-    sync A.1
-    move 0 B.1#1
-    passes A.1 B.1
+    yields A.1 B.1 0
     move 0 A.1#1
     sync B.1
     passes B.1 A.1
@@ -70,11 +59,8 @@ only A's own commit log shows that the range is no longer owed."""
 
 RESTORED_CHECKPOINT = prompt("""
     append 0
-    begins A.1
-    gets A.1 0
-    plans A.1 None
-    claims A.1
-    ends A.1
+    takes A.1 0
+    runs A.1 None
     append 0
     plans A.1 None
     begins B.1
@@ -89,11 +75,8 @@ RESTORED_CHECKPOINT = prompt("""
     ends A.1
     dies A.1
     restore A
-    begins A.2
-    gets A.2 0
-    plans A.2 None
-    claims A.2
-    ends A.2
+    takes A.2 0
+    runs A.2 None
 """)
 """Plan 1 of A is durable, and only the record that A wrote when it got the partition back shows it. Somebody restores A's
 checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
@@ -101,11 +84,8 @@ checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by t
 LATE_CONFIRMATION = prompt("""
     append 0
     append 0
-    begins B.1
-    gets B.1 0
-    plans B.1 1
-    claims B.1
-    ends B.1
+    takes B.1 0
+    runs B.1 1
     plans B.1 None
     write B.1
     acknowledge B.1
@@ -125,11 +105,8 @@ take the claim back."""
 LATE_CLOSE = prompt("""
     append 0
     append 0
-    begins A.1
-    gets A.1 0
-    plans A.1 1
-    claims A.1
-    ends A.1
+    takes A.1 0
+    runs A.1 1
     report A.1 0
     cut A.1 late
     close A.1
@@ -144,18 +121,13 @@ take the claim back. A then dies, and its next driver would read on at the posit
 
 CAME_BACK = prompt("""
     append 0
-    begins A.1
-    gets A.1 0
+    takes A.1 0
     plans A.1 None
     claims A.1
     begins B.1
-    sync A.1
-    move 0 B.1#1
-    passes A.1 B.1
+    yields A.1 B.1 0
     append 0
-    plans B.1 None
-    claims B.1
-    ends B.1
+    runs B.1 None
     durable B.1
     move 0 A.1#1
     sync B.1
@@ -212,13 +184,11 @@ which waits for the end of that one's drain."""
 OWED_BY_THE_NEXT_VERSION = prompt("""
     append 0
     upgrade B
-    begins A.1
-    gets A.1 0
+    takes A.1 0
     plans A.1 None
     claims A.1
     dies A.1
-    begins B.1
-    gets B.1 0
+    takes B.1 0
     start A
     claim A.2
     ends A.2
@@ -241,9 +211,7 @@ PARTLY_ACCEPTED = prompt("""
     release A.1
     sync A.1
     gets A.1 1
-    plans A.1 None
-    claims A.1
-    ends A.1
+    runs A.1 None
     dies A.1
     start A
 """)
@@ -257,23 +225,19 @@ LIVED_BETWEEN_TWO_PLANS = prompt(
     f"""
     append 0
     append 1
-    begins A.1
-    gets A.1 0
+    takes A.1 0
     gets A.1 1
     plans A.1 None
     claims A.1
     dies A.1
-    begins B.1
-    gets B.1 0
+    takes B.1 0
     gets B.1 1
     {2 * HEARS}
     plans B.1 None
     name B.1
     rest B.1
     begins A.2
-    sync B.1
-    move 1 A.2#1
-    passes B.1 A.2
+    yields B.1 A.2 1
     idle B.1
     {10 * HEARS}
     dies A.2

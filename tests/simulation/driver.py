@@ -28,17 +28,20 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+SPARKS_CALLS = ("durable", "plan", "propose", "name", "rest", "write", "acknowledge", "claim", "sink", "commit", "leave")
+"""Steps that can be taken only when they are next. In between comes `leave`, when something is lost."""
+
+
 class Driver(Membership):
     """A driver process. Each `do_...` is one step; it gives true when something came of it that others may wait for."""
 
     stage: str
-    """Spark's next call: durable, plan, propose, name or rest, write, acknowledge, claim, sink, commit; in between `leave`, when
-    something is lost."""
+    """Which of SPARKS_CALLS comes next."""
 
-    def __init__(self, world: World, stream: int) -> None:
-        checkpoint = world.streams[stream]
-        super().__init__(world, f"{checkpoint.letter}.{checkpoint.drivers}")
-        self.stream = stream
+    def __init__(self, world: World, letter: str) -> None:
+        checkpoint = world.streams[letter]
+        super().__init__(world, f"{letter}.{checkpoint.drivers}")
+        self.letter = letter
         self.plan = checkpoint.newest()
         """The newest plan that this run knows to be logged, or proposes."""
         self.batch = checkpoint.batches
@@ -77,7 +80,6 @@ class Driver(Membership):
         self.ledger._confirmed_plans = HeldLooks(FakeReader(self), clock=_Clock())
 
     def clone(self, world: World) -> Driver:
-        """An independent copy that lives in `world`."""
         twin = twin_of(self)
         twin.world = world
         twin.untold, twin.held, twin.draining = set(self.untold), set(self.held), set(self.draining)
@@ -90,7 +92,6 @@ class Driver(Membership):
         twin.ledger._adoption = twin_of(self.ledger._adoption)
         twin.ledger._closing = twin_of(self.ledger._closing)
         twin.lived = dict(self.lived)
-        twin.reports = self.reports.clone()
         twin.ledger._commits = FakeCommits(world, twin)
         twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
         return twin
@@ -104,16 +105,8 @@ class Driver(Membership):
         return dict.fromkeys(topics, self.world.topic_id)
 
     @property
-    def looks(self) -> HeldLooks:
-        """What it asks of the group beside its own partitions."""
-        looks = self.ledger._confirmed_plans
-        assert isinstance(looks, HeldLooks)
-        return looks
-
-    @property
     def checkpoint(self) -> Checkpoint:
-        """Its stream's checkpoint."""
-        return self.world.streams[self.stream]
+        return self.world.streams[self.letter]
 
     @property
     def newer(self) -> bool:
@@ -170,10 +163,9 @@ class Driver(Membership):
 
     def do_durable(self) -> bool:
         """latestOffset(start): `start` is in the commit log."""
-        if self.stage == "durable":
-            self.reports.claimed = None
-            self._reads_again(self.ledger.begin_plan(self.plan.plan).again)
-            self.stage = "plan"
+        self.reports = self.reports._replace(claimed=None)
+        self._reads_again(self.ledger.begin_plan(self.plan.plan).again)
+        self.stage = "plan"
         return False
 
     def _reads_again(self, again: Ranges) -> None:
@@ -188,28 +180,24 @@ class Driver(Membership):
 
     def do_plan(self, limit: int | None) -> bool:
         """Look at the positions and the partitions' ends; 0: no broker answers."""
-        if self.stage == "plan":
-            ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
-            records = self.ledger.known()
-            logs = LogState(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
-            self.losses = partition_losses(records, logs if limit != 0 else LogState(), {})
-            self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
-            self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
-            self.stage = "leave" if self.losses else "propose"
+        ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
+        records = self.ledger.known()
+        logs = LogState(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
+        self.losses = partition_losses(records, logs if limit != 0 else LogState(), {})
+        self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
+        self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
+        self.stage = "leave" if self.losses else "propose"
         return False
 
     def do_leave(self) -> bool:
         """Something is lost: it is left behind, and the positions are looked at again."""
-        if self.stage == "leave":
-            self.ledger.go_on(self.losses)
-            self._reads_again(self.ledger.opened().again)
-            self.stage = "plan"
+        self.ledger.go_on(self.losses)
+        self._reads_again(self.ledger.opened().again)
+        self.stage = "plan"
         return False
 
     def do_propose(self) -> bool:
         """latestOffset gives the plan to Spark, or `start` again."""
-        if self.stage != "propose":
-            return False
         kept = self.ledger.propose_or_confirm(self.ranges)
         if not any(one.size for offsets in kept.values() for one in offsets):
             self.stage = "rest" if self.batch else "name"
@@ -228,22 +216,17 @@ class Driver(Membership):
 
     def do_rest(self) -> bool:
         """Nothing new: Spark asks again, with the same start."""
-        if self.stage == "rest":
-            self.stage = "durable"
+        self.stage = "durable"
         return False
 
     def do_name(self) -> bool:
         """Batch 0 without a plan: start and end are the same, so that nothing is claimed."""
-        if self.stage != "name":
-            return False
         if self._log():
             self.stage = "rest"
         return True
 
     def do_write(self) -> bool:
         """The plan is written to the offset log."""
-        if self.stage != "write":
-            return False
         if self._log():
             self.checkpoint.offset_log.append(json.dumps(self.plan.to_json()))
             self.stage = "acknowledge"
@@ -263,21 +246,18 @@ class Driver(Membership):
 
     def do_acknowledge(self) -> bool:
         """commit(end of the previous batch)."""
-        if self.stage != "acknowledge":
-            return False
         self.ledger.durable(self.plan.plan - 1)
         self.stage = "claim"
         return True
 
     def do_claim(self) -> bool:
         """partitions(start, end)."""
-        if self.stage != "claim":
-            return False
-        self.reports.claimed = None
+        self.reports = self.reports._replace(claimed=None)
         claims = self.ledger.claim(self.still_there())
         if claims.waiting:
             return False
-        self.reports.claims_made(self.plan.stream, self.plan.plan)
+        # A report that came before is not believed.
+        self.reports = self.reports._replace(claimed=(self.plan.stream, self.plan.plan), newest=None)
         self.ranges = claims.granted
         self.stage = "sink"
         if not self.current:
@@ -308,8 +288,6 @@ class Driver(Membership):
 
     def do_sink(self) -> bool:
         """The tasks have read, and the sink commits, unless it has this plan."""
-        if self.stage != "sink":
-            return False
         number = self.plan.plan
         self.stage = "commit"
         if number not in self.checkpoint.sink:
@@ -323,8 +301,6 @@ class Driver(Membership):
 
     def do_commit(self) -> bool:
         """The plan is written to the commit log."""
-        if self.stage != "commit":
-            return False
         if self.plan.plan > self.checkpoint.committed:
             self.checkpoint.committed = self.plan.plan
             if self.current:
@@ -356,7 +332,7 @@ class Driver(Membership):
         return False
 
     def _report(self, stream: str, plan: int) -> None:
-        self.reports.come(stream, plan)
+        self.reports = self.reports._replace(newest=(stream, plan), waits=True)
         self.ledger.report_durable(stream, plan)
 
     # The end of it.
@@ -413,7 +389,7 @@ class Driver(Membership):
                 self.looks.key(ledger._stream.name, takes_over=ledger._held_ranges.takes_over),
                 frozenset(ledger._held_ranges._dead_since),
             ),
-            *(ledger._claimed, ledger._report, ledger._unclosed, self.reports.key()),
+            *(ledger._claimed, ledger._report, ledger._unclosed, self.reports),
             *(ledger._blocked_at is None, self.survey.key()),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )

@@ -5,7 +5,8 @@ A fault replaces one of the rules that the ledger uses, or one step of the ledge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,23 +18,10 @@ from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.rules import OutstandingClaims, Stream
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-from tests.simulation import mistaken
-from tests.simulation.commits import FakeCommits
-from tests.simulation.counterexamples import (
-    CAME_BACK,
-    DRAINING_FOR_EACH_OTHER,
-    LATE_CLOSE,
-    LATE_CONFIRMATION,
-    LIVED_BETWEEN_TWO_PLANS,
-    OWED_BY_THE_NEXT_VERSION,
-    OWED_TO_ONESELF,
-    OWING_ITSELF,
-    PARTLY_ACCEPTED,
-    RESTORED_CHECKPOINT,
-    TWO_DRIVERS,
-)
+from tests.simulation import counterexamples, mistaken
 from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.setting import Setting
+from tests.simulation.survey import HeldSurvey
 from tests.simulation.world import Action, World
 
 _USED_IN = {"evidence": "evidence", "alive": "evidence"}
@@ -47,11 +35,13 @@ class Fault:
     name: str
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     ledger: type[Ledger] = Ledger
-    """Takes the place of the drivers' ledger."""
+    driver: type[Driver] = Driver
+    survey: type[HeldSurvey] = HeldSurvey
+    """These take the places of the real ones in every world."""
     world: type[World] = World
     setting: Setting | None = None
     """Where to look for it, when that takes more than a moment everywhere."""
-    shown_as: frozenset[str] = frozenset()
+    shown_as: Collection[str] = ()
     """The names of the violations that show it. Empty: any may."""
     reports: bool = False
     """Whether it takes reports that plans are durable."""
@@ -64,7 +54,7 @@ class Fault:
     def seeded(self) -> Iterator[None]:
         """While the context lasts, the ledger makes this mistake."""
         with ExitStack() as stack:
-            stack.enter_context(patch.object(World, "ledger_type", self.ledger))
+            stack.enter_context(patch.multiple(World, ledger_type=self.ledger, driver_type=self.driver, survey_type=self.survey))
             for rule, mistaken in self.rules.items():
                 stack.enter_context(patch(f"spark_groupsource.group.{_USED_IN.get(rule, 'ledger')}.{rule}", mistaken))
             yield
@@ -73,18 +63,10 @@ class Fault:
 # Mistakes in the ledger's steps.
 
 
-class _NothingWritten(FakeCommits):
-    def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Nothing reaches the group."""
-
-
 class _NoAdoption(Ledger):
     def _adopt(self) -> None:
-        real = self._commits
-        assert isinstance(real, FakeCommits)
-        self._commits = _NothingWritten(real.world, real.driver)
-        super()._adopt()
-        self._commits = real
+        with patch.object(self._commits, "commit", lambda _: None):
+            super()._adopt()
 
 
 class _AdoptedAlthoughRefused(_NoAdoption):
@@ -102,11 +84,8 @@ class _LostButKept(Ledger):
 
 class _OwedToItselfForEver(Ledger):
     def _settle(self) -> None:
-        stream, self._stream = self._stream, replace(self._stream, name="-", durable=-1)
-        try:
+        with patch.object(self, "_stream", replace(self._stream, name="-", durable=-1)):
             super()._settle()
-        finally:
-            self._stream = stream
 
 
 class _RereadAlthoughHeld(Ledger):
@@ -150,9 +129,7 @@ class _PartlyAccepted(Ledger):
     """Learns that of a refused commit some partitions were accepted."""
 
     def _accepted(self, records: Mapping[TopicPartition, CommitRecord]) -> bool:
-        assert isinstance(self._commits, FakeCommits)
-        group = self._commits.world.group
-        return any(group.read(where.partition) == record for where, record in records.items())
+        return any(held == records[where] for where, held in self.commits_of(records).items())
 
 
 class _PartlyAcceptedCounts(_PartlyAccepted):
@@ -189,31 +166,18 @@ class _PartlyAcceptedForgotten(_PartlyAccepted):
 # Mistakes with reports that a plan is durable.
 
 
-class _Believing(Ledger):
-    """Notes other reports as durable than the newest claimed plan's."""
+def _believing(compare: Callable[[int, int], bool], *, own: bool = True) -> type[Ledger]:
+    """Takes the report of another plan, or another stream, for that of the newest claimed plan."""
 
-    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
-        raise NotImplementedError
+    class Faulty(Ledger):
+        def _note_reported(self) -> None:
+            if self._claimed is not None and self._report is not None:
+                stream, plan = self._report
+                if (stream == self._stream.name) is own and compare(plan, self._claimed):
+                    self._report = (self._stream.name, self._claimed)
+            super()._note_reported()
 
-    def _note_reported(self) -> None:
-        if self._claimed is not None and self._report is not None and self._believes(*self._report, self._claimed):
-            self._report = (self._stream.name, self._claimed)
-        super()._note_reported()
-
-
-class _NewerPlanBelieved(_Believing):
-    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
-        return stream == self._stream.name and plan > claimed
-
-
-class _OlderPlanBelieved(_Believing):
-    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
-        return stream == self._stream.name and plan < claimed
-
-
-class _AnotherStreamBelieved(_Believing):
-    def _believes(self, stream: str, plan: int, claimed: int) -> bool:
-        return stream != self._stream.name and plan == claimed
+    return Faulty
 
 
 class _EarlyReportKept(Ledger):
@@ -227,9 +191,7 @@ class _EarlyReportKept(Ledger):
 class _ClosedFromMemory(Ledger):
     """Writes the records that it has kept for it, whatever the group holds by now."""
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
-        super().__init__(*arguments, **named)
-        self._kept: dict[TopicPartition, CommitRecord] = {}
+    _kept: Mapping[TopicPartition, CommitRecord] = {}
 
     def _keep(self, plan: int) -> None:
         durable = replace(self._stream, durable=plan)
@@ -242,7 +204,7 @@ class _ClosedFromMemory(Ledger):
         super().close_reported()
 
     def _kept_is_due(self) -> bool:
-        raise NotImplementedError
+        return bool(self._kept)
 
 
 class _ClosedAsWhenReported(_ClosedFromMemory):
@@ -250,9 +212,6 @@ class _ClosedAsWhenReported(_ClosedFromMemory):
         super().report_durable(stream, plan)
         if (stream, plan) == (self._stream.name, self._claimed):
             self._keep(plan)
-
-    def _kept_is_due(self) -> bool:
-        return bool(self._kept)
 
 
 class _ClosedAsWhenClaimed(_ClosedFromMemory):
@@ -297,18 +256,13 @@ class _NothingClosedInADrain(Ledger):
 
 
 class _ReleasedWithoutLooking(Ledger):
-    """Gives partitions back without a look at the reports."""
-
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        self._without_reports(super().draining, partitions)
+        with patch.object(self, "_report", None):
+            super().draining(partitions)
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        self._without_reports(super().released, partitions)
-
-    def _without_reports(self, step: Callable[[frozenset[TopicPartition]], None], partitions: frozenset[TopicPartition]) -> None:
-        report, self._report = self._report, None
-        step(partitions)
-        self._report = report
+        with patch.object(self, "_report", None):
+            super().released(partitions)
 
 
 class _OwedToItselfAlthoughReported(Ledger):
@@ -320,10 +274,6 @@ class _ReportsWhatIsLogged(Driver):
     @property
     def durable_plan(self) -> int:
         return self.checkpoint.logged
-
-
-class _ReportedBeforeTheCommitLog(World):
-    driver_type = _ReportsWhatIsLogged
 
 
 # Mistakes in the order of steps, and in what the tasks read.
@@ -340,14 +290,6 @@ class _ClaimedBeforeTheOffsetLog(Driver):
 class _ClaimsWhatIsGone(Driver):
     def still_there(self) -> Stream:
         return self.as_logged()
-
-
-class _ClaimsOfAnEarlierTopic(World):
-    driver_type = _ClaimsWhatIsGone
-
-
-class _ClaimsEarly(World):
-    driver_type = _ClaimedBeforeTheOffsetLog
 
 
 class _SentAgain(World):
@@ -378,17 +320,10 @@ class _DrainsForOneThatDrainsForIt(Ledger):
         return super().in_flight(partitions)
 
 
-class _LateAnswersBelieved(World):
-    survey_type = mistaken.LateAnswersBelieved
-
-
 RESTORED = Setting(streams=2, partitions=2, records=5, restores=True)
-LITTLE_ROOM = Setting(streams=3, partitions=1, records=5, room=1)
-UPGRADED = Setting(streams=2, partitions=2, records=5, upgrades=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
 ACCEPTED_IN_PART = Setting(streams=2, partitions=2, records=1, protocol="consumer", fencing="part")
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
-REREADING_LATE = replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S))
 
 FAULTS = (
     # Mistakes in the rules of docs/handoff.md that any history may show.
@@ -399,7 +334,7 @@ FAULTS = (
     Fault("replay of everything", {"claim": mistaken.everything_replayed}),
     Fault("a range left out before that was stable", {"claim": mistaken.left_out_too_early}, seed=57),
     Fault("confirmation before durable", {"confirm": mistaken.confirmed_before_durable}),
-    Fault("claim before the offset log", world=_ClaimsEarly),
+    Fault("claim before the offset log", driver=_ClaimedBeforeTheOffsetLog),
     Fault("no adoption", ledger=_NoAdoption),
     # Both ends of a range.
     Fault("the new owner starts one too early", {"adopt": mistaken.adopted_off_by(-1)}),
@@ -428,32 +363,32 @@ FAULTS = (
         {"record_after": mistaken.position_of_an_earlier_topic},
         setting=RECREATED,
     ),
-    Fault("a plan of an earlier topic waits to be claimed", world=_ClaimsOfAnEarlierTopic, setting=RECREATED),
+    Fault("a plan of an earlier topic waits to be claimed", driver=_ClaimsWhatIsGone, setting=RECREATED),
     # A checkpoint that is restored from an older copy.
     Fault(
         "earlier owners of a partition are forgotten",
         {"adopt": mistaken.adopted_with(past=None)},
         setting=RESTORED,
-        shown_as=frozenset({"a restored checkpoint goes on"}),
+        shown_as={"a restored checkpoint goes on"},
         seed=1862,
     ),
     Fault(
         "nobody looks around before joining",
-        {"refuse_behind": mistaken.any_checkpoint_taken},
+        {"refuse_behind": lambda *_: None},
         setting=RESTORED,
-        shown_as=frozenset({"a restored checkpoint goes on"}),
+        shown_as={"a restored checkpoint goes on"},
         seed=1862,
     ),
     # Reports that a plan is durable.
-    Fault("a report before the commit log", world=_ReportedBeforeTheCommitLog, reports=True),
-    Fault("a report of a newer plan closes the newest claims", ledger=_NewerPlanBelieved, reports=True),
-    Fault("a report of an older plan closes the newest claims", ledger=_OlderPlanBelieved, reports=True),
-    Fault("a report of another stream closes the newest claims", ledger=_AnotherStreamBelieved, reports=True),
+    Fault("a report before the commit log", driver=_ReportsWhatIsLogged, reports=True),
+    Fault("a report of a newer plan closes the newest claims", ledger=_believing(operator.gt), reports=True),
+    Fault("a report of an older plan closes the newest claims", ledger=_believing(operator.lt), reports=True),
+    Fault("a report of another stream closes the newest claims", ledger=_believing(operator.eq, own=False), reports=True),
     Fault("a report is believed that came before the claims", ledger=_EarlyReportKept, reports=True),
     Fault(
         "records closed as they were when the report came",
         ledger=_ClosedAsWhenReported,
-        shown_as=frozenset({"doubled", "let slip"}),
+        shown_as={"doubled", "let slip"},
         reports=True,
     ),
     Fault("claims count as closed although that was refused", ledger=_RefusedCloseCounts, reports=True, seed=79),
@@ -468,31 +403,31 @@ FAULTS = (
     # Streams that are alive, records that are full, records of the next version.
     Fault(
         "a range is taken from a stream that is alive",
-        {"alive": mistaken.nobody_is_alive},
+        {"alive": lambda *_: frozenset()},
         setting=replace(REREADING, partitions=3, records=8),
-        shown_as=frozenset({"taken from a live stream"}),
+        shown_as={"taken from a live stream"},
         seed=97,
     ),
     Fault(
         "a claim without room for its adoption",
-        {"with_room": mistaken.claimed_without_room},
-        setting=LITTLE_ROOM,
-        shown_as=frozenset({"no room"}),
+        {"with_room": lambda _, ranges: ranges},
+        setting=Setting(streams=3, partitions=1, records=5, room=1),
+        shown_as={"no room"},
         seed=421,
     ),
     Fault(
         "a record of the next version is taken for another client's",
         {"adopt": mistaken.newer_is_foreign(handoff.adopt), "claim": mistaken.newer_is_foreign(handoff.claim)},
-        setting=UPGRADED,
-        shown_as=frozenset({"doubled", "let slip", "claimed twice"}),
+        setting=Setting(streams=2, partitions=2, records=5, upgrades=True),
+        shown_as={"doubled", "let slip", "claimed twice"},
         seed=734,
     ),
     # Answers about partitions that are to be adopted.
     Fault(
         "a late answer of an earlier ownership is believed",
-        world=_LateAnswersBelieved,
+        survey=mistaken.LateAnswersBelieved,
         setting=Setting(streams=2, partitions=1, records=5),
-        shown_as=frozenset({"doubled", "let slip", "claimed twice", "lost"}),
+        shown_as={"doubled", "let slip", "claimed twice", "lost"},
     ),
     # More.
     Fault("open claims of the earlier owner forgotten", {"adopt": mistaken.open_claims_forgotten}, seed=35),
@@ -510,76 +445,76 @@ UNLIKELY_FAULTS = (
     Fault(
         "a stream that lived between two plans counts as dead all the time",
         ledger=_DeathsCountFromPlanToPlan,
-        setting=REREADING_LATE,
-        shown_as=frozenset({"reread too early"}),
-        history=LIVED_BETWEEN_TWO_PLANS,
+        setting=replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S)),
+        shown_as={"reread too early"},
+        history=counterexamples.LIVED_BETWEEN_TWO_PLANS,
     ),
     Fault(
         "two members drain for each other",
         ledger=_DrainsForOneThatDrainsForIt,
         setting=Setting(streams=2, partitions=4, records=1),
-        shown_as=frozenset({"stuck"}),
-        history=DRAINING_FOR_EACH_OTHER,
+        shown_as={"stuck"},
+        history=counterexamples.DRAINING_FOR_EACH_OTHER,
     ),
     Fault(
         "a replayed plan leaves what a record of the next version owes to it",
         {"claim": mistaken.newer_is_foreign(handoff.claim)},
         setting=Setting(streams=2, partitions=1, records=1, upgrades=True),
-        shown_as=frozenset({"an answer changed"}),
-        history=OWED_BY_THE_NEXT_VERSION,
+        shown_as={"an answer changed"},
+        history=counterexamples.OWED_BY_THE_NEXT_VERSION,
     ),
     Fault(
         "adoption that writes the durable plan instead of the logged one",
         {"adopt": mistaken.adopted_with_the_durable_plan},
-        history=RESTORED_CHECKPOINT,
+        history=counterexamples.RESTORED_CHECKPOINT,
     ),
     Fault(
         "a plan claimed by a run that has not held the partition since",
         {"claim": mistaken.claimed_with(held_since_planned=True)},
-        history=TWO_DRIVERS,
+        history=counterexamples.TWO_DRIVERS,
     ),
     Fault(
         "a partition taken although its record has a newer plan of this stream",
         {"adopt": mistaken.newer_plan_overlooked},
-        history=OWING_ITSELF,
+        history=counterexamples.OWING_ITSELF,
     ),
-    Fault("a range owed to oneself is never settled", ledger=_OwedToItselfForEver, history=OWED_TO_ONESELF),
+    Fault("a range owed to oneself is never settled", ledger=_OwedToItselfForEver, history=counterexamples.OWED_TO_ONESELF),
     Fault(
         "a confirmation without an answer is taken for a refused one",
         ledger=_UnansweredConfirmationIgnored,
-        history=LATE_CONFIRMATION,
+        history=counterexamples.LATE_CONFIRMATION,
     ),
     Fault(
         "a close without an answer is taken for a refused one",
         ledger=_UnansweredCloseIgnored,
-        shown_as=frozenset({"doubled"}),
-        history=LATE_CLOSE,
+        shown_as={"doubled"},
+        history=counterexamples.LATE_CLOSE,
     ),
     Fault(
         "claims that were accepted in part count as accepted",
         ledger=_PartlyAcceptedCounts,
         setting=ACCEPTED_IN_PART,
-        shown_as=frozenset({"doubled"}),
-        history=PARTLY_ACCEPTED,
+        shown_as={"doubled"},
+        history=counterexamples.PARTLY_ACCEPTED,
     ),
     Fault(
         "claims that were accepted in part are forgotten",
         ledger=_PartlyAcceptedForgotten,
         setting=ACCEPTED_IN_PART,
-        shown_as=frozenset({"let slip", "lost"}),
-        history=PARTLY_ACCEPTED,
+        shown_as={"let slip", "lost"},
+        history=counterexamples.PARTLY_ACCEPTED,
     ),
     Fault(
         "records closed as they were when they were claimed",
         ledger=_ClosedAsWhenClaimed,
-        shown_as=frozenset({"doubled"}),
-        history=CAME_BACK,
+        shown_as={"doubled"},
+        history=counterexamples.CAME_BACK,
     ),
     Fault(
         "a reported plan is still owed to its own stream",
         ledger=_OwedToItselfAlthoughReported,
-        shown_as=frozenset({"not closed"}),
-        history=CAME_BACK,
+        shown_as={"not closed"},
+        history=counterexamples.CAME_BACK,
     ),
 )
 """Those that take an unlikely history to show."""

@@ -8,13 +8,13 @@ back, or was thrown out.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Literal
 
 from spark_groupsource.errors import GenerationChanged, MemberUnknown
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition
+from tests.simulation.twins import twin_of
 
 Protocol = Literal["classic", "consumer"]
 Fencing = Literal["equal", "silent", "whole", "part"]
@@ -32,7 +32,6 @@ Register = tuple[int, str]
 
 
 def partition(number: int) -> TopicPartition:
-    """The topic's partition of this number."""
     return TopicPartition("orders", number)
 
 
@@ -54,34 +53,27 @@ def as_commit_of_any_version(register: Register | None) -> GroupCommit:
     return as_commit((register[0], THIS_VERSION + register[1].removeprefix(NEXT_VERSION)))
 
 
-@dataclass
 class Group:
     """The coordinator's side of a group."""
 
-    protocol: Protocol
-    registers: list[Register | None]
-    owner: list[str | None]
-    """The member that has the partition, as far as the coordinator knows."""
-    target: list[str | None]
-    """The member that is to have it."""
-    epochs: dict[str, int] = field(default_factory=dict)
-    """Each member's epoch (KIP-848), or the group's generation (classic)."""
-    joins: dict[str, int] = field(default_factory=dict)
-    fencing: Fencing = "equal"
-    assigned: dict[int, int] = field(default_factory=dict)
-    """The epoch in which each partition was assigned to its owner."""
-
-    @classmethod
-    def of(cls, partitions: int, protocol: Protocol, fencing: Fencing = "equal") -> Group:
-        """An empty group."""
-        return cls(protocol, [None] * partitions, [None] * partitions, [None] * partitions, fencing=fencing)
+    def __init__(self, partitions: int, protocol: Protocol, fencing: Fencing) -> None:
+        self.protocol, self.fencing = protocol, fencing
+        self.registers: list[Register | None] = [None] * partitions
+        self.owner: list[str | None] = [None] * partitions
+        """The member that has the partition, as far as the coordinator knows."""
+        self.target: list[str | None] = [None] * partitions
+        """The member that is to have it."""
+        self.epochs: dict[str, int] = {}
+        """Each member's epoch (KIP-848), or the group's generation (classic)."""
+        self.joins: dict[str, int] = {}
+        self.assigned: dict[int, int] = {}
+        """The epoch in which each partition was assigned to its owner."""
 
     def clone(self) -> Group:
-        """An independent copy."""
-        return Group(
-            *(self.protocol, list(self.registers), list(self.owner), list(self.target), dict(self.epochs), dict(self.joins)),
-            *(self.fencing, dict(self.assigned)),
-        )
+        twin = twin_of(self)
+        twin.registers, twin.owner, twin.target = list(self.registers), list(self.owner), list(self.target)
+        twin.epochs, twin.joins, twin.assigned = dict(self.epochs), dict(self.joins), dict(self.assigned)
+        return twin
 
     def read(self, number: int) -> GroupCommit:
         """What the group holds for a partition."""

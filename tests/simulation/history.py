@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import logging
+import operator
 import random
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
-from tests.simulation.driver import LOOK_S, Driver
+from tests.simulation.driver import LOOK_S
 from tests.simulation.group import Fencing
 from tests.simulation.record_text import limited
 from tests.simulation.setting import Setting
@@ -68,17 +67,6 @@ class Failure:
         return f"{self.violation}\n  in {self.setting}\n  after\n{steps}\n  and then no more faults"
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """The ledger's warnings are of no interest here, and formatting them takes most of the time."""
-    before = logging.root.manager.disable
-    logging.disable(logging.CRITICAL)
-    try:
-        yield
-    finally:
-        logging.disable(before)
-
-
 def draw_setting(chance: random.Random) -> Setting:
     """One to four streams, one to six partitions; every other with something else than healthy streams that hold claims."""
     kind = chance.randrange(10)
@@ -113,11 +101,8 @@ def run(
 ) -> Failure | None:
     """Draw and run the history of this seed.
 
-    Args:
-        seed: The seed.
-        world_type: The world in which it happens.
-        setting: What can happen. None: drawn.
-        reports: Whether drivers are told that plans are durable. None: in two histories of three.
+    The setting is drawn, too, if there is none. `reports`: drivers are told that plans are durable. None: in two histories of
+    three.
     """
     chance = random.Random(seed)
     teller = random.Random(f"reports in {seed}")
@@ -228,13 +213,8 @@ def _rest(world: World, chance: random.Random | None, done: list[Action], told: 
     raise Violation("no end", "the world never comes to rest")
 
 
-def replay(setting: Setting, actions: Sequence[Action], world_type: Callable[[Setting], World] = World) -> Violation | None:
-    """Do these actions, those that cannot be done left out, and then let the world come to rest."""
-    return finish(world_type(setting), actions)
-
-
 def finish(world: World, actions: Sequence[Action]) -> Violation | None:
-    """The same, in a given world."""
+    """Do these actions, those that cannot be done left out, and then let the world come to rest."""
     try:
         with limited(world.setting.room):
             for action in actions:
@@ -252,7 +232,7 @@ def shrink(failure: Failure, world_type: Callable[[Setting], World] = World) -> 
 
     def fails_too(fewer: list[Action]) -> bool:
         nonlocal actions, violation
-        found = replay(failure.setting, fewer, world_type)
+        found = finish(world_type(failure.setting), fewer)
         if found is None or found.name != violation.name:
             return False
         actions, violation = fewer, found
@@ -276,18 +256,12 @@ def shrink(failure: Failure, world_type: Callable[[Setting], World] = World) -> 
 
 def _without_driver(actions: Sequence[Action], letter: str, number: int) -> list[Action]:
     """The history as if this driver had not been started; later ones of its stream move up."""
-    kept: list[Action] = []
-    starts = 0
-    for action in actions:
-        if action[0] in {"start", "second"} and action[1] == letter:
-            starts += 1
-            if starts != number:
-                kept.append(action)
-            continue
-        numbers = [int(found) for word in action[1:] for found in re.findall(rf"^{letter}\.(\d+)", str(word))]
-        if number not in numbers:
-            kept.append(tuple(_moved_up(word, letter, number) for word in action))
-    return kept
+    starts = [at for at, action in enumerate(actions) if action[:2] in {("start", letter), ("second", letter)}]
+    return [
+        tuple(_moved_up(word, letter, number) for word in action)
+        for at, action in enumerate(actions)
+        if at not in starts[number - 1 : number] and not re.search(rf" {letter}\.{number}\b", " ".join(map(str, action)))
+    ]
 
 
 def _moved_up(word: object, letter: str, number: int) -> object:
@@ -304,13 +278,16 @@ def script(text: str) -> list[Action]:
 IN_FULL = {
     "begins": ("start {0[0]}", "join {0}"),
     "gets": ("move {1} {0}#1", "assign {0}", "on_assign {0}"),
+    "takes": ("begins {0}", "gets {0} {1}"),
     "passes": ("revoke {0}", "let go {0}", "assign {1}", "on_assign {1}"),
+    "yields": ("sync {0}", "move {2} {1}#1", "passes {0} {1}"),
     "plans": ("durable {0}", "plan {0} {1}", "propose {0}"),
     "claims": ("write {0}", "acknowledge {0}", "claim {0}"),
     "ends": ("sink {0}", "commit {0}"),
+    "runs": ("plans {0} {1}", "claims {0}", "ends {0}"),
     "dies": ("crash {0}", "throw out {0}#1"),
 }
-"""What often comes together in a written history, in one word: `gets A.1 0` and `passes A.1 B.1`, for example."""
+"""What often comes together in a written history, in one word: `takes A.1 0` and `yields A.1 B.1 0`, for example."""
 
 
 def prompt(text: str) -> list[Action]:
@@ -321,7 +298,9 @@ def prompt(text: str) -> list[Action]:
 
 def _in_full(line: str) -> list[str]:
     kind, *arguments = line.split()
-    return [step.format(*arguments) for step in IN_FULL.get(kind, ())] or [line]
+    if kind not in IN_FULL:
+        return [line]
+    return [step for part in IN_FULL[kind] for step in _in_full(part.format(*arguments))]
 
 
 def _adoption(action: Action) -> list[Action]:
@@ -331,42 +310,29 @@ def _adoption(action: Action) -> list[Action]:
 
 
 def _action(words: list[str]) -> Action:
-    kind = next(kind for kind in (words[:2], words[:1]) if _is_kind(kind))
-    arguments = words[len(kind) :]
-    return (" ".join(kind), *(None if word == "None" else int(word) if word.isdigit() else word for word in arguments))
-
-
-def _is_kind(words: list[str]) -> bool:
-    step = f"do_{'_'.join(words)}"
-    return words[0] == "other" or hasattr(World, step) or hasattr(Driver, step)
-
-
-@dataclass(frozen=True)
-class Explored:
-    """What an exhaustive search saw."""
-
-    states: int
-    ends: int
-    failure: Failure | None
+    size = 2 if words[0] in {"throw", "let", "other"} else 1
+    arguments = (None if word == "None" else int(word) if word.isdigit() else word for word in words[size:])
+    return (" ".join(words[:size]), *arguments)
 
 
 def explore(
     setting: Setting, budget: Mapping[str, int], world_type: Callable[[Setting], World] = World, *, limit: int | None = None
-) -> Explored:
+) -> Failure | None:
     """Try every order of every step, and of as many of each kind of trouble as `budget` says, in every state.
 
-    All records are there from the beginning, and the steps of AT_ONCE are taken at once. A plan takes up to `limit` records.
-    Streams differ in nothing but their letters, so their first drivers start in the order of these.
+    Return the first history that breaks a rule. All records are there from the beginning, and the steps of AT_ONCE are taken at
+    once. A plan takes up to `limit` records. Streams differ in nothing but their letters, so their first drivers start in the
+    order of these.
     """
     start = world_type(setting)
     for number in range(setting.partitions):
         for _ in range(setting.records):
             start.apply(("append", number))
     kinds = sorted(budget)
-    first = (start, tuple(budget[kind] for kind in kinds), None)
-    seen = {(start.key(), first[1])}
+    everything = tuple(budget[kind] for kind in kinds)
+    seen: dict[object, list[tuple[int, ...]]] = {start.key(): [everything]}
     ended: set[object] = set()
-    waiting: deque[tuple[World, tuple[int, ...], _Path | None]] = deque([first])
+    waiting: deque[tuple[World, tuple[int, ...], _Path | None]] = deque([(start, everything, None)])
     while waiting:
         world, left, path = waiting.popleft()
         try:
@@ -376,9 +342,7 @@ def explore(
                 here: _Path = (action, path)
                 came = (twin.apply(action) and rest == left) or came
                 _go_on(twin, limit)
-                state = (twin.key(), rest)
-                if state not in seen:
-                    seen.add(state)
+                if _is_new(rest, seen.setdefault(twin.key(), [])):
                     waiting.append((twin, rest, here))
             if not came and world.key() not in ended:
                 ended.add(world.key())
@@ -387,8 +351,17 @@ def explore(
                 twin.heal()
                 _rest(twin, None, [])
         except Violation as violation:
-            return Explored(len(seen), len(ended), Failure(setting, _actions(here), violation))
-    return Explored(len(seen), len(ended), None)
+            return Failure(setting, _actions(here), violation)
+    assert ended
+    return None
+
+
+def _is_new(left: tuple[int, ...], before: list[tuple[int, ...]]) -> bool:
+    """Whether a state may lead to more than before: it was not met with as much trouble of each kind left, or more. Note it."""
+    if any(all(map(operator.ge, more, left)) for more in before):
+        return False
+    before.append(left)
+    return True
 
 
 AT_ONCE = ("join", "sync", "on_assign", "answer", "look", "idle", "plan", "propose", "rest", "name", "acknowledge")
@@ -420,7 +393,7 @@ def _choices(
     world: World, kinds: list[str], left: tuple[int, ...], limit: int | None
 ) -> Iterator[tuple[Action, tuple[int, ...]]]:
     due, may = world.actions()
-    new = [checkpoint.letter for checkpoint in world.streams if not checkpoint.drivers]
+    new = [letter for letter, checkpoint in world.streams.items() if not checkpoint.drivers]
     for action in due:
         if (action[0] != "plan" or action[2] == limit) and (action[0] != "start" or action[1] not in new[1:]):
             yield action, left

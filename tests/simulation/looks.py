@@ -35,7 +35,6 @@ class FakeReader:
         return {where: read(world.group.registers[where.partition]) for where in world.partitions()}
 
     def others(self) -> Iterable[GroupCommit]:
-        """Nothing: there are no other topics."""
         return ()
 
     def members(self) -> frozenset[str]:
@@ -50,7 +49,6 @@ class HeldLooks(ConfirmedPlans):
     """A question waits until a step of the history answers it."""
 
     def clone(self, reader: GroupReader) -> HeldLooks:
-        """An independent copy that asks elsewhere."""
         twin = twin_of(self)
         if isinstance(reader, FakeReader) and isinstance(self._reader, FakeReader):
             reader.showed = self._reader.showed
@@ -73,15 +71,12 @@ class HeldLooks(ConfirmedPlans):
         """The answers that are still to be taken."""
         return waiting_in(self._answers)
 
-    def answer(self) -> bool:
+    def answer(self) -> None:
         """The group answers."""
-        if self._asked is None or not self._answers.empty():
-            return False
-        self._find_out(self._asked)
-        return True
+        if self._asked is not None and self._answers.empty():
+            self._find_out(self._asked)
 
     def _note(self, answer: Answer) -> None:
-        """Note what the answer showed."""
         super()._note(answer)
         if isinstance(self._reader, FakeReader):
             driver = self._reader.driver

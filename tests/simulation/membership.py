@@ -2,24 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from spark_groupsource.group.evidence import PlanOf
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.partition import TopicPartition
+from tests.simulation.account import Violation
 from tests.simulation.group import partition
 from tests.simulation.looks import HeldLooks
-from tests.simulation.reports import Reports, check_closed
 from tests.simulation.survey import HeldSurvey
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
+class Reports(NamedTuple):
+    """The reports that reached one driver's ledger. The newest takes the place of the one before."""
+
+    claimed: PlanOf | None = None
+    """The newest plan, from the time that all its claims are made until Spark itself says that it is durable."""
+    newest: PlanOf | None = None
+    """The newest report since the last claims were made."""
+    waits: bool = False
+    """Whether one has come since the consumer's thread last looked."""
+
+    @property
+    def believed(self) -> PlanOf | None:
+        """The plan whose claims have to be closed when the consumer's thread looks."""
+        return self.claimed if self.claimed == self.newest else None
+
+
 class Membership:
     """Each `do_...` is one step; it gives true when something came of it that others may wait for."""
 
+    letter: str
     ledger: Ledger
     survey: HeldSurvey
     answer: str
@@ -27,7 +46,9 @@ class Membership:
     @property
     def looks(self) -> HeldLooks:
         """What it asks of the group beside its own partitions."""
-        raise NotImplementedError
+        looks = self.ledger._confirmed_plans
+        assert isinstance(looks, HeldLooks)
+        return looks
 
     def __init__(self, world: World, name: str) -> None:
         self.world = world
@@ -46,7 +67,6 @@ class Membership:
         return self.member in self.world.group.epochs
 
     def do_join(self) -> bool:
-        """Join the group."""
         if self.member is not None:
             return False
         self.member = self.world.group.join(self.name)
@@ -73,7 +93,7 @@ class Membership:
         """The coordinator gives it what is free; it does not know yet."""
         given = self.world.group.assign(self.member) if self.member and self.known else []
         self.untold |= set(given)
-        self.world.account.note_owner(self.name[0], given)
+        self.world.account.note_owner(self.letter, given)
         return bool(given)
 
     def do_on_assign(self) -> bool:
@@ -104,9 +124,8 @@ class Membership:
             self.ledger.idle()
         return False
 
-    def do_close(self) -> bool:
-        """The same, because a report has come."""
-        return self.do_idle()
+    do_close = do_idle
+    """The same, because a report has come."""
 
     def do_revoke(self) -> bool:
         """on_revoke begins."""
@@ -147,7 +166,7 @@ class Membership:
         current = self.known and self.epoch == self.world.group.epochs[self.member or ""]
         durable = self.reports.believed if current else None
         adopted = [where for where in named(numbers) if where in self.ledger._records]
-        self.reports.waits = False
+        self.reports = self.reports._replace(waits=False)
         yield
         if durable is not None and self.answer == answer:
             check_closed(durable, {where: self.world.group.read(where.partition) for where in adopted}, owed_too=owed_too)
@@ -156,3 +175,15 @@ class Membership:
 def named(numbers: Iterable[int]) -> frozenset[TopicPartition]:
     """The topic's partitions of these numbers."""
     return frozenset(partition(number) for number in numbers)
+
+
+def check_closed(durable: PlanOf, commits: Mapping[TopicPartition, GroupCommit], *, owed_too: bool = True) -> None:
+    """A report was believed and nothing failed: in the records that the driver has adopted nothing of the plan may be held any
+    more. With `owed_too`, nothing of it may be owed to the driver's own stream either."""
+    stream, plan = durable
+    for where, record in commits.items():
+        if not isinstance(record, CommitRecord) or record.stream != stream:
+            continue
+        own = [entry for entry in record.owed if entry.stream == stream and entry.plan <= plan]
+        if (record.open and record.logged <= plan) or (owed_too and own):
+            raise Violation("not closed", f"{where}: plan {plan} was reported as durable: {record.metadata()}")

@@ -45,8 +45,7 @@ def everything_replayed(*arguments: Any, **named: Any) -> Verdict:
 
 
 def left_out_too_early(*arguments: Any, **named: Any) -> Verdict:
-    verdict = handoff.claim(*arguments, **named)
-    return replace(verdict, waits=False)
+    return replace(handoff.claim(*arguments, **named), waits=False)
 
 
 def confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitRecord:
@@ -56,10 +55,6 @@ def confirmed_before_durable(record: CommitRecord, stream: Stream) -> CommitReco
 def adopted_with_the_durable_plan(stream: Stream, *arguments: Any, **named: Any) -> CommitRecord:
     adopted = handoff.adopt(stream, *arguments, **named)
     return adopted if adopted.open else adopted.model_copy(update={"logged": stream.durable, "done": stream.durable})
-
-
-def any_checkpoint_taken(*_: Any) -> None:
-    """A checkpoint is never behind."""
 
 
 def open_claims_forgotten(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
@@ -94,16 +89,6 @@ def adopted_off_by(by: int) -> Callable[..., CommitRecord]:
     return faulty
 
 
-def next_off_by(by: int) -> Callable[..., Verdict]:
-    def faulty(*arguments: Any, **named: Any) -> Verdict:
-        verdict = handoff.claim(*arguments, **named)
-        if verdict.write is None:
-            return verdict
-        return replace(verdict, write=verdict.write.model_copy(update={"next": verdict.write.next + by}))
-
-    return faulty
-
-
 def claimed_as(change: Callable[[CommitRecord, CommitRecord], Mapping[str, Any]]) -> Callable[..., Verdict]:
     """Claims are written otherwise: `change` gives what differs, from the record that was and the one to write."""
 
@@ -114,6 +99,10 @@ def claimed_as(change: Callable[[CommitRecord, CommitRecord], Mapping[str, Any]]
         return replace(verdict, write=verdict.write.model_copy(update=dict(change(commit, verdict.write))))
 
     return faulty
+
+
+def next_off_by(by: int) -> Callable[..., Verdict]:
+    return claimed_as(lambda _, written: {"next": written.next + by})
 
 
 def only_new_in_open(before: CommitRecord, written: CommitRecord) -> dict[str, Any]:
@@ -137,14 +126,6 @@ def still_held_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, reco
 
 def position_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     return losses.record_after(loss, resume, record).model_copy(update={"next": record.next})
-
-
-def nobody_is_alive(*_: Any) -> frozenset[str]:
-    return frozenset()
-
-
-def claimed_without_room(_: CommitRecord, ranges: tuple[OffsetRange, ...]) -> tuple[OffsetRange, ...]:
-    return ranges
 
 
 def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:

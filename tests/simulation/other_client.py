@@ -21,7 +21,6 @@ class OtherClient:
         self.committed: dict[int, int] = {}
 
     def clone(self, world: World) -> OtherClient:
-        """An independent copy that lives in `world`."""
         twin = twin_of(self)
         twin.world, twin.positions, twin.committed = world, dict(self.positions), dict(self.committed)
         return twin

@@ -26,7 +26,6 @@ class HeldSurvey(Survey):
         self.waiting: list[Question] = []
 
     def clone(self, look_up: LookUp) -> HeldSurvey:
-        """An independent copy that asks elsewhere."""
         twin = type(self)(look_up)
         twin.waiting, twin._open, twin._unheard = list(self.waiting), dict(self._open), set(self._unheard)
         twin._answers = SimpleQueue()

@@ -1,6 +1,6 @@
 """What the hand-off promises, held against histories of crashes, pauses, rebalances and lost answers.
 
-HANDOFF_HISTORIES=100000 runs that many random histories (1,500 when it is not set) and a larger exhaustive search;
+HANDOFF_HISTORIES=100000 runs that many random histories (1,000 when it is not set) and a larger exhaustive search;
 HANDOFF_FIRST_SEED draws others. A failure prints its seed and the few steps that it takes.
 """
 
@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from unittest.mock import patch
 
 import pytest
 
 from spark_groupsource.handoff.rules import OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.group import Group
-from tests.simulation.history import draw_setting, explore, quiet, replay, run, script, shrink
+from tests.simulation.history import draw_setting, explore, run, shrink
 from tests.simulation.setting import Setting
 from tests.simulation.world import World
 
-HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1500"))
+HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "1000"))
 FIRST_SEED = int(os.environ.get("HANDOFF_FIRST_SEED", "0"))
 AT_A_TIME = 2500
 NIGHTLY = HISTORIES >= 100_000
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    with quiet():
-        yield
 
 
 @pytest.mark.parametrize("first", range(FIRST_SEED, FIRST_SEED + HISTORIES, AT_A_TIME))
@@ -94,7 +89,9 @@ def test_commits_are_accepted_in_part_in_some_histories(monkeypatch: pytest.Monk
     monkeypatch.setattr(Group, "fence", noted)
     for seed in range(200):
         run(seed, setting=Setting(streams=2, partitions=4, records=5, protocol="consumer", fencing="part"))
-    assert in_part
+        if in_part:
+            return
+    pytest.fail("no commit was accepted in part")
 
 
 def test_two_drivers_on_one_checkpoint_in_every_order_of_steps() -> None:
@@ -119,20 +116,13 @@ def test_reports_of_two_plans_in_every_order_of_steps(trouble: Mapping[str, int]
 
 def test_a_seed_draws_the_same_history_again() -> None:
     def after(seed: int) -> object:
-        world = _Remembered(draw_setting(random.Random(seed)))
-        run(seed, lambda _: world)
-        return world.seen
+        world = World(draw_setting(random.Random(seed)))
+        with patch.object(world, "apply", wraps=world.apply) as applied:
+            run(seed, lambda _: world)
+        return applied.call_args_list
 
     assert after(7) == after(7)
     assert after(7) != after(8)
-
-
-def test_a_printed_history_can_be_replayed() -> None:
-    lines = "append 0\nstart A\njoin A.1\nmove 0 A.1#1\nassign A.1\non_assign A.1\nplan A.1 None\nthrow out A.1#1\nlet go A.1"
-    actions = script(lines)
-    assert actions[3] == ("move", 0, "A.1#1")
-    assert actions[6:] == [("plan", "A.1", None), ("throw out", "A.1#1"), ("let go", "A.1")]
-    assert replay(Setting(streams=1, partitions=1, records=2), actions) is None
 
 
 def test_a_failing_history_is_shrunk_to_the_steps_that_it_takes() -> None:
@@ -142,21 +132,8 @@ def test_a_failing_history_is_shrunk_to_the_steps_that_it_takes() -> None:
 
 
 def _holds(setting: Setting, trouble: Mapping[str, int], limit: int | None = None) -> None:
-    explored = explore(setting, trouble, limit=limit)
-    assert explored.failure is None, str(explored.failure)
-    assert explored.ends
-
-
-class _Remembered(World):
-    """Keeps what was done."""
-
-    def __init__(self, setting: Setting) -> None:
-        super().__init__(setting)
-        self.seen: list[object] = []
-
-    def apply(self, action: tuple[object, ...]) -> bool:
-        self.seen.append(action)
-        return super().apply(action)
+    failure = explore(setting, trouble, limit=limit)
+    assert failure is None, str(failure)
 
 
 class _Fragile(World):

@@ -25,7 +25,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, mark_of
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Account, Violation
 from tests.simulation.checkpoint import Checkpoint
-from tests.simulation.driver import Driver
+from tests.simulation.driver import SPARKS_CALLS, Driver
 from tests.simulation.group import Group, partition
 from tests.simulation.other_client import OtherClient
 from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
@@ -52,11 +52,11 @@ class World:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self.group = Group.of(setting.partitions, setting.protocol, setting.fencing)
+        self.group = Group(setting.partitions, setting.protocol, setting.fencing)
         self.account = Account(setting.partitions, other_client=setting.other_client)
         self.ends = [0] * setting.partitions
         name_length = LONGEST_NAME if setting.room else 0
-        self.streams = [Checkpoint(letter, name_length=name_length) for letter in LETTERS[: setting.streams]]
+        self.streams = {letter: Checkpoint(letter, name_length=name_length) for letter in LETTERS[: setting.streams]}
         self.newer: set[str] = set()
         """Drivers of the next version of this package."""
         self.drivers: dict[str, Driver] = {}
@@ -73,12 +73,11 @@ class World:
         self.faults_over = False
 
     def clone(self) -> World:
-        """An independent copy."""
         twin = twin_of(self)
         twin.group = self.group.clone()
         twin.account = self.account.clone()
         twin.ends = list(self.ends)
-        twin.streams = [checkpoint.clone() for checkpoint in self.streams]
+        twin.streams = {letter: checkpoint.clone() for letter, checkpoint in self.streams.items()}
         twin.drivers = {name: driver.clone(twin) for name, driver in self.drivers.items()}
         twin.other = self.other and self.other.clone(twin)
         twin.late, twin.refused, twin.newer = list(self.late), list(self.refused), set(self.newer)
@@ -86,7 +85,6 @@ class World:
         return twin
 
     def partitions(self) -> list[TopicPartition]:
-        """Every partition of the topic."""
         return [partition(number) for number in range(self.setting.partitions)]
 
     @property
@@ -100,28 +98,21 @@ class World:
         """Steps that are due, and things that may go wrong or come from outside."""
         due: list[Action] = []
         may: list[Action] = []
-        for number, checkpoint in enumerate(self.streams):
-            running = self._running(number)
+        for letter, checkpoint in self.streams.items():
+            running = self._running(letter)
             if not running:
-                due.append(("start", checkpoint.letter))
+                due.append(("start", letter))
                 if self.setting.restores and self.known_to_the_group(checkpoint):
-                    may.append(("restore", checkpoint.letter))
+                    may.append(("restore", letter))
                 if self.setting.deletions and checkpoint.named:
-                    may.append(("delete", checkpoint.letter))
+                    may.append(("delete", letter))
             elif running == 1 and self.setting.second_drivers:
-                may.append(("second", checkpoint.letter))
+                may.append(("second", letter))
         for name, driver in self.drivers.items():
             due += driver.due()
-            may += [
-                ("crash", name),
-                ("stop", name),
-                ("ask", name),
-                ("cut", name, "lost"),
-                ("cut", name, "applied"),
-                ("cut", name, "late"),
-                ("cut", name, "split"),
-                *driver.may(),
-            ]
+            may += [("crash", name), ("stop", name), ("ask", name)]
+            may += [("cut", name, how) for how in ("lost", "applied", "late", "split")]
+            may += driver.may()
             if driver.draining:
                 may.append(("let go", name))
             if driver.stage == "plan":
@@ -141,7 +132,7 @@ class World:
         may += [("append", number) for number, end in enumerate(self.ends) if end < self.setting.records]
         may += [("arrive", index) for index in range(len(self.late))]
         if self.setting.upgrades:
-            may += [("upgrade", checkpoint.letter) for checkpoint in self.streams if not checkpoint.newer]
+            may += [("upgrade", letter) for letter, checkpoint in self.streams.items() if not checkpoint.newer]
         if self.setting.recreations and self.recreated < 2:
             may += [("recreate", 0), ("recreate", 1)]
         if self.setting.expiry and not self.drivers and not self.group.epochs and any(self.group.registers):
@@ -156,8 +147,8 @@ class World:
         if not self.group.epochs:
             may += [("reset", number, to) for number in range(self.setting.partitions) for to in (0, self.ends[number])]
 
-    def _running(self, stream: int) -> int:
-        return sum(driver.stream == stream for driver in self.drivers.values())
+    def _running(self, letter: str) -> int:
+        return sum(driver.letter == letter for driver in self.drivers.values())
 
     def _alive(self) -> set[str | None]:
         return {driver.member for driver in self.drivers.values()} | ({self.other.member} if self.other else set())
@@ -172,7 +163,9 @@ class World:
         step = f"do_{kind.replace(' ', '_')}"
         if hasattr(Driver, step):
             driver = self.drivers.get(arguments[0])
-            return driver is not None and self._guarded(driver, getattr(driver, step), arguments[1:])
+            if driver is None or (kind in SPARKS_CALLS and kind != driver.stage):
+                return False
+            return self._guarded(driver, getattr(driver, step), arguments[1:])
         if kind.startswith("other ") and kind != "other joins":
             return self.other is not None and bool(getattr(self.other, f"do_{kind.removeprefix('other ')}")(*arguments))
         return bool(getattr(self, step)(*arguments))
@@ -193,11 +186,11 @@ class World:
             # The query ends, and on its way out it closes what is durable.
             return driver.do_crash() if self.late else driver.do_stop()
         except CheckpointBehindGroup as behind:
-            if not self.streams[driver.stream].torn:
+            if not driver.checkpoint.torn:
                 raise Violation("a healthy checkpoint is called behind", str(behind)) from behind
             self.refused.append(driver.name)
-            if self.streams[driver.stream].put_aside is not None:
-                self.streams[driver.stream].put_back()
+            if driver.checkpoint.put_aside is not None:
+                driver.checkpoint.put_back()
             return driver.do_crash()
         except CommitRecordTooNew as too_new:
             if driver.newer or not self.newer:
@@ -207,19 +200,19 @@ class World:
 
     def do_start(self, letter: str) -> bool:
         """A driver starts where none is running."""
-        return not self._running(LETTERS.index(letter)) and self._start(letter)
+        return not self._running(letter) and self._start(letter)
 
     def do_second(self, letter: str) -> bool:
         """A driver starts on a checkpoint on which another one is running."""
-        if self._running(LETTERS.index(letter)) != 1:
+        if self._running(letter) != 1:
             return False
-        self.streams[LETTERS.index(letter)].torn = True
+        self.streams[letter].torn = True
         return self._start(letter)
 
     def _start(self, letter: str) -> bool:
-        self.streams[LETTERS.index(letter)].drivers += 1
-        driver = self.driver_type(self, LETTERS.index(letter))
-        if self.streams[driver.stream].newer:
+        self.streams[letter].drivers += 1
+        driver = self.driver_type(self, letter)
+        if driver.checkpoint.newer:
             self.newer.add(driver.name)
         self.drivers[driver.name] = driver
         return self._guarded(driver, driver.do_begin, [])
@@ -229,8 +222,8 @@ class World:
 
         Not if the group does not know of that plan. Then nobody can tell.
         """
-        checkpoint = self.streams[LETTERS.index(letter)]
-        if self._running(LETTERS.index(letter)) or not self.known_to_the_group(checkpoint):
+        checkpoint = self.streams[letter]
+        if self._running(letter) or not self.known_to_the_group(checkpoint):
             return False
         checkpoint.restore()
         return True
@@ -242,15 +235,15 @@ class World:
 
     def do_delete(self, letter: str) -> bool:
         """Somebody deletes the checkpoint of a stopped query."""
-        if self._running(LETTERS.index(letter)):
+        if self._running(letter):
             return False
         self.account.graceful = False
-        self.streams[LETTERS.index(letter)].delete()
+        self.streams[letter].delete()
         return True
 
     def do_upgrade(self, letter: str) -> bool:
         """The job is given the next version of this package, and gets it with its next start."""
-        checkpoint = self.streams[LETTERS.index(letter)]
+        checkpoint = self.streams[letter]
         was, checkpoint.newer = checkpoint.newer, True
         return not was
 
@@ -299,9 +292,9 @@ class World:
 
     def do_expire(self) -> bool:
         """No driver has run for a week. Not while another stream is owed a restart, as documented."""
-        restart_is_owed = any(checkpoint.committed < checkpoint.logged for checkpoint in self.streams)
+        restart_is_owed = any(checkpoint.committed < checkpoint.logged for checkpoint in self.streams.values())
         alone = self.setting.streams == 1
-        read_all = all(checkpoint.read_all() for checkpoint in self.streams)
+        read_all = all(checkpoint.read_all() for checkpoint in self.streams.values())
         if self.group.epochs or self.drivers or not read_all or (restart_is_owed and not alone):
             return False
         self.account.moved |= not (alone and self.setting.partitions == 1 and self._remembered())
@@ -310,7 +303,7 @@ class World:
 
     def _remembered(self) -> bool:
         """Whether the last plan of the only stream knows what the group is about to forget of the only partition."""
-        last = self.streams[0].newest().by_partition.get(partition(0))
+        last = self.streams["A"].newest().by_partition.get(partition(0))
         commit = self.group.read(0)
         return commit is None or (last is not None and isinstance(commit, CommitRecord) and commit.next in last[-1])
 
@@ -395,9 +388,9 @@ class World:
             self.other = None
         for driver in list(self.drivers.values()):
             driver.answer, driver.before = "", None
-            if self.streams[driver.stream].torn or self.setting.upgrades:
+            if driver.checkpoint.torn or self.setting.upgrades:
                 driver.do_crash()
-        for checkpoint in self.streams:
+        for checkpoint in self.streams.values():
             checkpoint.newer |= self.setting.upgrades
             if checkpoint.put_aside is not None:
                 checkpoint.put_back()
@@ -423,6 +416,6 @@ class World:
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
             *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated, frozenset(self.written.items())),
             tuple(self.group.had(member, where.partition, epoch) for member, epoch, records in self.late for where in records),
-            tuple(checkpoint.key() for checkpoint in self.streams),
+            tuple(checkpoint.key() for checkpoint in self.streams.values()),
             tuple(driver.key() for driver in self.drivers.values()),
         )

@@ -6,29 +6,25 @@ It exits with 1 when a record was lost or doubled, a claim is left, or memory gr
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 import click
 from rich.console import Console
 
 from benchmarks.environment import environment
-from tests.harness.classes import make_archives, share_spark_classes
+from tests.harness.command import prepared
 from tests.soak.probe import PROBE
 from tests.soak.report import failures, judge, markdown, plot
 from tests.soak.run import Result, play
 from tests.soak.schedule import SHORTEST_S, Plan
-from tests.support.processes import CAN_LOOK
 
 LOOK_AT_PARENT_EVERY_S = 0.5
 CLEAN_UP_LIMIT_S = 20.0
@@ -47,21 +43,11 @@ def main(
     minutes: float, hours: float | None, protocol: str, into_topics: bool, seed: int | None, probe: bool, output: Path
 ) -> None:
     """Run three queries of one group for a long time, disturb them, count every record and measure memory."""
-    logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
-    if not CAN_LOOK:
-        raise SystemExit("The run looks for processes in /proc: Linux is needed.")
     _end_with_parent()
-    # Drivers, runners and workers import this package.
-    paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")]
-    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in paths if path)
     console = Console(width=150)
     plan = Plan((hours * 60 if hours is not None else minutes) * 60, random.randrange(10**6) if seed is None else seed, protocol)
     console.print(f"{plan.run_s / 60:.0f} minutes, seed {plan.seed}, {protocol}")
-    output.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="groupkafka-soak-", ignore_cleanup_errors=True) as name:
-        folder = Path(name)
-        make_archives(console.print)
-        share_spark_classes()
+    with prepared("soak", console, output) as folder:
         source = PROBE if probe else SOURCE
         result = play(plan, folder, source, lambda line: console.print(line, markup=False), into_topics=into_topics)
         wrong = _write(result, folder, output)
@@ -94,11 +80,7 @@ def _write(result: Result, folder: Path, output: Path) -> list[str]:
 def _end_with_parent() -> None:
     """End this process when its parent ends, even if that was killed. All processes of the run end with this one."""
     parent = os.getppid()
-
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        raise SystemExit(143)
-
-    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
 
     def watch() -> None:
         while os.getppid() == parent:

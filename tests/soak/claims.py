@@ -3,34 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import TracebackType
-from typing import TYPE_CHECKING
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, read_commit
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from tests.harness.sampler import quiet_consumer
 
 REQUEST_LIMIT_S = 10.0
 
 
 class Group:
-    """Reads a group's commits, and never joins the group.
-
-    It uses a consumer, since an AdminClient aborts its process if a broker dies during a request (librdkafka #4605).
-    """
+    """Reads a group's commits, and never joins the group."""
 
     def __init__(self, bootstrap_servers: str, group: str, topic: str) -> None:
-        settings = {"bootstrap.servers": bootstrap_servers, "group.id": group, "log_level": 0, "error_cb": lambda _error: None}
-        self._consumer = Consumer(settings)
+        self._consumer = quiet_consumer(bootstrap_servers, group)
         self._topic = topic
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def close(self) -> None:
         self._consumer.close()
 
     def unsettled(self, produced: Mapping[int, int]) -> list[str]:

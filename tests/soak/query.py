@@ -10,10 +10,8 @@ from pathlib import Path
 
 from tests.harness.evidence import Row
 from tests.harness.pool import PATIENCE_S, Driver, Pool, PooledQuery
-from tests.harness.sampler import batches_in
-from tests.soak.account import Output
-from tests.soak.copies import Copies
 from tests.soak.meter import Role, processes_of
+from tests.soak.outputs import Copies, Output
 from tests.support.waiting import until
 
 AS_FAST_AS_THEY_GO = "0 seconds"
@@ -32,7 +30,7 @@ class Query(PooledQuery):
         pool: Pool,
         options: Mapping[str, str],
         source: Mapping[str, str],
-        copies: Copies | None = None,
+        copies: Copies | None,
     ) -> None:
         """Prepare it; it has no driver before `ask`.
 
@@ -44,24 +42,20 @@ class Query(PooledQuery):
             source: which source it is: `format`, and `register` for one that is not in the package.
             copies: the topic that it writes to, each row once. `None`: it writes files.
         """
-        self.name = name
-        self.checkpoint = folder / "checkpoint"
-        self._output = copies or Output(folder / "out")
         sink = {"kafka.bootstrap.servers": options["kafka.bootstrap.servers"], "topic": copies.topic} if copies else {}
         command = {
             **source,
             # As a user's program does: with the listener, claims are closed when a micro-batch is finished.
             "prepare": "spark_groupsource:register",
             "options": dict(options),
-            "checkpoint": str(self.checkpoint),
-            "output": str(folder / "out"),
             "sink": "topic" if copies else "file",
             "sink options": sink or {"retention": SINK_LOG_KEEPS},
             "trigger": AS_FAST_AS_THEY_GO,
             # As in production: the chaos driver keeps the whole history of a checkpoint.
             "conf": {"spark.sql.streaming.minBatchesToRetain": "100"},
         }
-        super().__init__(pool, command)
+        super().__init__(name, folder, pool, command)
+        self._rows = copies or Output(self._output)
         self._was_struck = False
         self.started_at = 0.0
         """When it was started last, by `time.monotonic`."""
@@ -69,12 +63,10 @@ class Query(PooledQuery):
     # Running.
 
     def ask(self) -> None:
-        """Request its start, and return at once."""
         self._was_struck = False
         super().ask()
 
     def until_started(self) -> None:
-        """Wait until Spark has started it."""
         super().until_started()
         self.started_at = time.monotonic()
 
@@ -91,23 +83,9 @@ class Query(PooledQuery):
         driver = self._driver
         return None if driver is None else driver.session
 
-    @property
-    def has_committed(self) -> bool:
-        """Whether a micro-batch is in its commit log."""
-        return bool(batches_in(self.checkpoint))
-
-    @property
-    def micro_batches(self) -> int:
-        """How many micro-batches it has had."""
-        return max(batches_in(self.checkpoint), default=-1) + 1
-
     def new_rows(self) -> Iterable[Row]:
         """Return what its sink has committed since the last call."""
-        return self._output.new_rows()
-
-    def last_words(self, count: int = 40) -> str:
-        """Return the end of its driver's log."""
-        return self._driver.log_lines(count) if self._driver is not None else ""
+        return self._rows.new_rows()
 
     # Striking.
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.harness.command import table
 from tests.soak.meter import JUDGED, Process, Role, Sample
 from tests.soak.run import Result
 from tests.soak.schedule import LONG_LIVED, Kind
@@ -70,7 +71,6 @@ def failures(result: Result, judged: Sequence[Judged]) -> list[str]:
 
 
 def markdown(result: Result, judged: Sequence[Judged], environment: Mapping[str, object]) -> str:
-    """Return the whole report."""
     wrong = failures(result, judged)
     verdict = "".join(f"- **{one}**\n" for one in wrong) or "Nothing is wrong.\n"
     parts = {
@@ -97,14 +97,14 @@ def _run(result: Result, environment: Mapping[str, object]) -> str:
         "retention": f"{plan.retention_s:.0f} s, {result.deleted:,} records deleted",
         "drained after": f"{result.drain_s:.1f} s" if result.drained else f"not within {result.drain_s:.0f} s",
     }
-    return _table(("", ""), [(name, str(value)) for name, value in facts.items()])
+    return table(("", ""), [(name, str(value)) for name, value in facts.items()])
 
 
 def _records(result: Result) -> str:
     count = result.count
     header = ("records", "lost", "doubled", "changed", "unknown", "claims left", "ended by themselves")
-    values = (count.records, count.lost, count.doubled, count.changed, count.unknown, len(result.unsettled), len(result.failures))
-    return _table(header, [tuple(f"{value:,}" for value in values)])
+    found = (count.lost, count.doubled, count.changed, count.unknown, result.unsettled, result.failures)
+    return table(header, [tuple(f"{value:,}" for value in (count.records, *map(len, found)))])
 
 
 def _memory(result: Result, judged: Sequence[Judged]) -> str:
@@ -116,7 +116,7 @@ def _memory(result: Result, judged: Sequence[Judged]) -> str:
         f"effective number of samples. It is a failure when the whole interval is above {LIMIT_MB_PER_HOUR:.0f} MB an hour. "
         "RSS, PSS (MB), files and threads are the first and the last of the half.\n"
     )
-    return _table(header, rows) + text
+    return table(header, rows) + text
 
 
 def _memory_row(one: Judged) -> tuple[str, ...]:
@@ -151,7 +151,7 @@ def _all_processes(samples: Sequence[Sample]) -> str:
         )
         for (stream, role), found in sorted(by_role.items())
     ]
-    return _table(header, rows)
+    return table(header, rows)
 
 
 def _happened(result: Result) -> str:
@@ -163,12 +163,7 @@ def _happened(result: Result) -> str:
         f"\n- minute {one.at / MIN_S:.1f}: {one.stream} ended by itself{' (excused)' if one.excused else ''}: `{one.error[:200]}`"
         for one in result.failures
     )
-    return _table(("minute", "what", "target", "until it was back"), rows) + (own + "\n" if own else "")
-
-
-def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [header, ["---"] * len(header), *rows]
-    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |\n" for line in lines)
+    return table(("minute", "what", "target", "until it was back"), rows) + (own + "\n" if own else "")
 
 
 def plot(result: Result, judged: Sequence[Judged], path: Path) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,15 +14,15 @@ from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster, Node
 from devtools.broker.ready import quiet_client
+from spark_groupsource.patience import Deadline
 from tests.conftest import SHORT_SESSIONS
+from tests.harness.account import MOST_NAMED, Account, Count
 from tests.harness.brokers import in_sync
 from tests.harness.counter import CountingProducer
-from tests.harness.pool import Pool
-from tests.soak.account import Account, Count
+from tests.harness.pool import Pool, reading
 from tests.soak.claims import Group
-from tests.soak.copies import PARTITIONS as COPIES_PARTITIONS
-from tests.soak.copies import Copies
 from tests.soak.meter import Meter, Sample
+from tests.soak.outputs import COPIES_PARTITIONS, Copies
 from tests.soak.query import Query
 from tests.soak.schedule import LONG_LIVED, PARTITIONS, STRUCK, Disturbance, Kind, Plan
 from tests.support.waiting import until
@@ -74,7 +73,7 @@ class Result:
     kafka: str = ""
     seconds: float = 0.0
     """From the first micro-batches until the producer stops. The group drains after that."""
-    count: Count = field(default_factory=lambda: Count(0, 0, 0, 0, 0))
+    count: Count = field(default_factory=Count)
     partitions: int = 0
     deleted: int = 0
     """Records that retention has deleted."""
@@ -95,7 +94,8 @@ class Result:
     def violations(self) -> list[str]:
         """All that is wrong, except for memory."""
         unclean = [f"{one.stream} ended by itself: {one.error[:300]}" for one in self.failures if not one.excused]
-        lost = "" if self.count.exactly_once or not self.drained else "; ".join(self.count.named)
+        wrong = [f"{kind}: {', '.join(places[:MOST_NAMED])}" for kind, places in self.count.wrong.items() if places]
+        lost = "; ".join(wrong) if self.drained else ""
         # Kafka deletes whole segments, an eighth of the retention each.
         kept = self.seconds > 1.5 * self.plan.retention_s and not self.deleted
         retention = "retention has deleted nothing" if self.drained and kept else ""
@@ -103,7 +103,7 @@ class Result:
         return [one for one in (self.problem[-1000:], lost, retention, held, *unclean) if one]
 
 
-def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report, *, into_topics: bool = False) -> Result:
+def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report, *, into_topics: bool) -> Result:
     """Play the whole run. What goes wrong is in the result.
 
     Args:
@@ -114,14 +114,23 @@ def play(plan: Plan, folder: Path, source: Mapping[str, str], report: Report, *,
         into_topics: whether the queries write into topics, each row once, instead of files.
     """
     result = Result(plan, into_topics=into_topics)
-    with ExitStack() as stack:
-        try:
-            soak = stack.enter_context(_Running(plan, folder, source, result, report))
-            soak.play()
-        except Exception as error:  # noqa: BLE001 -- what was seen so far is still worth a report
-            result.problem = f"the run ended before its time: {type(error).__name__}: {error}"
-            result.trace = traceback.format_exc()
+    try:
+        with _Running(plan, folder, source, result, report) as running, _noted(result):
+            running.play()
+    except Exception:  # noqa: BLE001 -- of several errors the first one is the cause
+        result.problem = result.problem or "the run could not be ended"
+        result.trace = traceback.format_exc()
     return result
+
+
+@contextmanager
+def _noted(result: Result) -> Iterator[None]:
+    """Put an error into the result: what was seen so far is still worth a report."""
+    try:
+        yield
+    except Exception as error:
+        result.problem = f"the run ended before its time: {type(error).__name__}: {error}"
+        raise
 
 
 class _Running(ExitStack):
@@ -163,7 +172,8 @@ class _Running(ExitStack):
         self._result.kafka = self._cluster.version
         keeps = {"retention.ms": _ms(plan.retention_s), "segment.ms": _ms(plan.retention_s / 8), "min.insync.replicas": "2"}
         self._cluster.create_topic(TOPIC, PARTITIONS, keeps)
-        self._group = self.enter_context(Group(self._cluster.bootstrap_servers, GROUP, TOPIC))
+        self._group = Group(self._cluster.bootstrap_servers, GROUP, TOPIC)
+        self.callback(self._group.close)
         pool = Pool(self._folder / "drivers", "soak")
         self.callback(pool.close)
         self._report("starting three Sparks")
@@ -177,24 +187,16 @@ class _Running(ExitStack):
         for query in self._queries.values():
             query.until_started()
         queries = self._queries.values()
-        until(lambda: all(query.has_committed for query in queries), "each query has had a micro-batch", BEGIN_LIMIT_S)
+        until(lambda: all(query.micro_batches for query in queries), "each query has had a micro-batch", BEGIN_LIMIT_S)
         # A spare, for the first driver that is killed.
         pool.refill(1)
         self._begin = time.monotonic()
-        self._meter = Meter(plan.sample_s, self._sessions, self._folder / "samples.jsonl", self._begin)
+        self._meter = Meter(plan.sample_s, self._sessions, self._begin)
         self.callback(self._meter.stop)
 
     def _query(self, name: str) -> Query:
-        plan = self._plan
         options = {
-            "kafka.bootstrap.servers": self._cluster.bootstrap_servers,
-            "kafka.group.id": GROUP,
-            "kafka.group.protocol": plan.protocol,
-            "kafka.client.id": name,
-            "subscribe": TOPIC,
-            "startingOffsets": "earliest",
-            # Under KIP-848 the broker sets it.
-            **({} if plan.protocol == "consumer" else {"kafka.session.timeout.ms": "6000"}),
+            **reading(self._cluster.bootstrap_servers, TOPIC, self._plan.protocol, name),
             "kafka.topic.metadata.refresh.interval.ms": "5000",
             # The default, and meant: the topic keeps records for longer than any query is away, so a loss is a fault.
             "failOnDataLoss": "true",
@@ -241,6 +243,14 @@ class _Running(ExitStack):
             self._look_after()
             time.sleep(min(LOOK_EVERY_S, left))
 
+    def _look_after_until(self, done: Callable[[], bool], limit_s: float) -> bool:
+        """Look after the queries until it is done, and return whether it was within the time limit."""
+        for _ in Deadline(limit_s).attempts(LOOK_EVERY_S):
+            if done():
+                return True
+            self._look_after()
+        return False
+
     def _look_after(self) -> None:
         """Start again what has ended by itself, and count the outputs from time to time."""
         for query in self._queries.values():
@@ -284,71 +294,57 @@ class _Running(ExitStack):
 
     def _disturb(self, disturbance: Disturbance) -> None:
         at = self._now()
-        steps: dict[Kind, Callable[[Disturbance], None]] = {
-            Kind.KILL_DRIVER: self._strike_query,
-            Kind.KILL_RUNNER: self._strike_query,
-            Kind.TERMINATE: self._strike_query,
-            Kind.TAKE_AWAY: self._take_away,
-            Kind.ADD: lambda one: self._add(self._queries[one.target]),
-            Kind.RESTART_BROKER: self._strike_broker,
-            Kind.KILL_BROKER: self._strike_broker,
-            Kind.GROW: self._grow,
-        }
-        steps[disturbance.kind](disturbance)
+        if disturbance.kind is Kind.GROW:
+            self._grow()
+        elif disturbance.kind is Kind.ADD:
+            self._add(self._queries[disturbance.target])
+        elif disturbance.target in self._queries:
+            self._strike_query(self._queries[disturbance.target], disturbance)
+        else:
+            self._strike_broker(disturbance)
         happened = Happened(at, disturbance, self._now() - at)
         self._result.happened.append(happened)
         self._report(f"{at:6.0f} s  {disturbance.kind.value}: {disturbance.target}, {happened.back_s:.0f} s")
 
-    def _strike_query(self, disturbance: Disturbance) -> None:
-        query = self._queries[disturbance.target]
+    def _strike_query(self, query: Query, disturbance: Disturbance) -> None:
         # It may have ended by itself a moment ago: the strike must not hide that.
         self._note_failure(query)
-        strike = {Kind.KILL_DRIVER: query.kill, Kind.KILL_RUNNER: query.kill_runner, Kind.TERMINATE: query.terminate}
+        strike = {
+            Kind.KILL_DRIVER: query.kill,
+            Kind.KILL_RUNNER: query.kill_runner,
+            Kind.TERMINATE: query.terminate,
+            Kind.TAKE_AWAY: query.take_away,
+        }
         strike[disturbance.kind]()
-        self._until(self._now() + disturbance.away_s)
-        self._add(query)
-        self._pool.refill(1)
+        if disturbance.kind is not Kind.TAKE_AWAY:
+            self._until(self._now() + disturbance.away_s)
+            self._add(query)
+            self._pool.refill(1)
 
     def _add(self, query: Query) -> None:
         """Start the query, and wait for its next micro-batch: what it is owed is read before it is struck again."""
         before = query.micro_batches
         query.start()
-        limit = time.monotonic() + BACK_LIMIT_S
-        while query.micro_batches == before:
-            assert time.monotonic() < limit, f"{query.name} has had no micro-batch for {BACK_LIMIT_S:.0f} s after its start"
-            self._look_after()
-            time.sleep(LOOK_EVERY_S)
-
-    def _take_away(self, disturbance: Disturbance) -> None:
-        query = self._queries[disturbance.target]
-        self._note_failure(query)
-        query.take_away()
+        is_back = self._look_after_until(lambda: query.micro_batches != before, BACK_LIMIT_S)
+        assert is_back, f"{query.name} has had no micro-batch for {BACK_LIMIT_S:.0f} s after its start"
 
     def _strike_broker(self, disturbance: Disturbance) -> None:
         node: Node = next(node for node in self._cluster.nodes if str(node.id) == disturbance.target)
         self._broker_back_at = math.inf
         try:
-            self._restart(node, disturbance)
+            if disturbance.kind is Kind.KILL_BROKER:
+                node.kill()
+            else:
+                node.stop()
+            self._until(self._now() + disturbance.away_s)
+            node.start()
+            # All replicas are in sync again before the next broker is struck.
+            client = quiet_client(self._cluster.bootstrap_servers)
+            self._look_after_until(lambda: in_sync(client.list_topics(TOPIC, timeout=10).topics.values()), self._plan.every_s * 2)
         finally:
             self._broker_back_at = self._now()
 
-    def _restart(self, node: Node, disturbance: Disturbance) -> None:
-        if disturbance.kind is Kind.KILL_BROKER:
-            node.kill()
-        else:
-            node.stop()
-        self._until(self._now() + disturbance.away_s)
-        node.start()
-        # All replicas are in sync again before the next broker is struck.
-        client = quiet_client(self._cluster.bootstrap_servers)
-        limit = time.monotonic() + self._plan.every_s * 2
-        for _ in itertools.count():
-            if in_sync([client.list_topics(TOPIC, timeout=10).topics[TOPIC]]) or time.monotonic() > limit:
-                return
-            self._look_after()
-            time.sleep(LOOK_EVERY_S)
-
-    def _grow(self, _disturbance: Disturbance) -> None:
+    def _grow(self) -> None:
         partitions = self._producer.partitions + 1
         client = quiet_client(self._cluster.bootstrap_servers)
         client.create_partitions([NewPartitions(TOPIC, partitions)])[TOPIC].result()

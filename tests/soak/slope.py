@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
+from statistics import StatisticsError, linear_regression, pvariance
 
 MOST_CORRELATED = 0.99
 """Keeps the effective number above zero."""
@@ -84,13 +85,11 @@ class Slope:
 def slope(points: Sequence[tuple[float, float]]) -> Slope:
     """Fit a line through (seconds, value) by least squares. The points are in the order of time."""
     count = len(points)
-    mean_at = sum(at for at, _ in points) / count if count else 0.0
-    mean = sum(value for _, value in points) / count if count else 0.0
-    spread = sum((at - mean_at) ** 2 for at, _ in points)
-    if not spread:
-        return Slope(0.0, math.inf, count, 0.0, mean)
-    per_second = sum((at - mean_at) * (value - mean) for at, value in points) / spread
-    intercept = mean - per_second * mean_at
+    times = [at for at, _ in points]
+    try:
+        per_second, intercept = linear_regression(times, [value for _, value in points])
+    except StatisticsError:  # there are fewer than two different times
+        return Slope(0.0, math.inf, count, 0.0, 0.0)
     residuals = [value - (intercept + per_second * at) for at, value in points]
     squares = sum(residual**2 for residual in residuals)
     # What rounding leaves of an exact line is no noise, and its correlation says nothing.
@@ -101,7 +100,7 @@ def slope(points: Sequence[tuple[float, float]]) -> Slope:
     margin = math.inf
     if effective >= FEWEST_EFFECTIVE:
         inflated = squares / (count - 2) * (1 + correlation) / (1 - correlation)
-        margin = student_t(effective - 2) * math.sqrt(inflated / spread)
+        margin = student_t(effective - 2) * math.sqrt(inflated / (count * pvariance(times)))
     return Slope(per_second * 3600, margin * 3600, count, effective, intercept)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.soak.account import Count
+from tests.harness.account import Count
 from tests.soak.meter import Process, Role, Sample
 from tests.soak.report import failures, judge, markdown, plot
 from tests.soak.run import Failure, Happened, Result, is_excused
@@ -28,7 +28,7 @@ def run(memory_kb: Callable[[Process, float], float], processes: tuple[Process, 
         for process in processes
     ]
     happened = [Happened(one.at, one, 3.0) for one in plan.disturbances()]
-    return Result(plan, "4.1.0", 7200, Count(1000, 0, 0, 0, 0), 9, 500, 2.0, True, happened=happened, samples=samples)
+    return Result(plan, "4.1.0", 7200, Count(1000), 9, 500, 2.0, True, happened=happened, samples=samples)
 
 
 def flat(_process: Process, at: float) -> float:
@@ -76,12 +76,12 @@ def test_what_went_wrong_with_the_run_its_records_claims_and_queries_are_failure
     result = run(flat)
     result.problem = "the run ended before its time: KafkaException: no leader"
     result.deleted = 0
-    result.count = Count(1000, 1, 0, 0, 0, ("lost: 0:7",))
+    result.count = Count(1000, lost=["0:7"], doubled=["0:1"], changed=["0:3 has 5 in B"], unknown=["0:2"])
     result.unsettled = ["partition 3: owed: [5, 7) to b"]
     result.failures = [Failure(60.0, "A", "DataLossError: expired", False), Failure(90.0, "B", "CommitOutcomeUnknown", True)]
     assert failures(result, judge(result)) == [
         result.problem,
-        "lost: 0:7",
+        "lost: 0:7; doubled: 0:1; changed: 0:3 has 5 in B; unknown: 0:2",
         "retention has deleted nothing",
         "the group has not settled: partition 3: owed: [5, 7) to b",
         "A ended by itself: DataLossError: expired",

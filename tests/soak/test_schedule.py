@@ -6,24 +6,21 @@ import pytest
 
 from tests.soak.schedule import LONG_LIVED, NODES, STRUCK, Kind, Plan
 
-LENGTHS_S = [60.0, 300.0, 1200.0, 5400.0, 86400.0]
+LENGTHS_S = (60.0, 300.0, 1200.0, 5400.0, 86400.0)
+EACH_PLAN = pytest.mark.parametrize("plan", [Plan(run_s, seed) for run_s in LENGTHS_S for seed in range(20)])
 
 
-@pytest.mark.parametrize("run_s", LENGTHS_S)
-@pytest.mark.parametrize("seed", range(20))
-def test_nothing_happens_to_the_long_lived_query_or_at_the_very_end(run_s: float, seed: int) -> None:
-    plan = Plan(run_s, seed)
+@EACH_PLAN
+def test_nothing_happens_to_the_long_lived_query_or_at_the_very_end(plan: Plan) -> None:
     happens = plan.disturbances()
     assert LONG_LIVED not in {one.target for one in happens}
     assert {one.target for one in happens} <= {*STRUCK, *map(str, NODES), "topic"}
-    assert all(0 < one.at <= run_s - plan.every_s for one in happens)
+    assert all(0 < one.at <= plan.run_s - plan.every_s for one in happens)
     assert [one.at for one in happens] == sorted(one.at for one in happens)
 
 
-@pytest.mark.parametrize("run_s", LENGTHS_S)
-@pytest.mark.parametrize("seed", range(20))
-def test_a_query_that_is_taken_away_comes_back_long_before_its_records_expire(run_s: float, seed: int) -> None:
-    plan = Plan(run_s, seed)
+@EACH_PLAN
+def test_a_query_that_is_taken_away_comes_back_long_before_its_records_expire(plan: Plan) -> None:
     away: dict[str, float] = {}
     for one in plan.disturbances():
         if one.kind is Kind.TAKE_AWAY:

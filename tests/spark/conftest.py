@@ -12,15 +12,16 @@ from zipfile import ZipFile
 import pyspark
 import pytest
 from confluent_kafka import Producer
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
-from benchmarks.spark_jars import iceberg_jars, spark_format_jars, spark_kafka_jars
+from benchmarks.spark_jars import jars_of_tests
 from devtools.broker import Cluster
 from spark_groupsource.spark.durable_listener import ADDED
 from tests.harness.classes import share_spark_classes
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
-from tests.support.queries import Queries
+from tests.support.queries import Queries, Read
 from tests.support.spark_process import JVM_OPTIONS
 
 
@@ -46,10 +47,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """Spark on two local cores. The source is found as it is installed."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     folder = tmp_path_factory.mktemp("spark")
-    jars = (spark_kafka_jars(), spark_format_jars("spark-avro"), spark_format_jars("spark-protobuf"), iceberg_jars())
     # Spark's own Kafka source, to compare with; its formats for conf/registry.py; Iceberg, if there is one for this Spark. They
     # come last: with others before Spark's jars, as spark.driver.extraClassPath puts them, the archive of classes is not used.
-    os.environ["SPARK_DIST_CLASSPATH"] = ":".join(f"{folder}/*" for folder in jars if folder)
+    os.environ["SPARK_DIST_CLASSPATH"] = ":".join(f"{folder}/*" for folder in jars_of_tests())
     session = (
         SparkSession.builder.master("local[2]")
         .appName("spark_groupsource tests")
@@ -88,6 +88,19 @@ def queries(spark: SparkSession, tmp_path: Path, cluster: Cluster) -> Iterator[Q
     running = Queries(spark, tmp_path, cluster.bootstrap_servers)
     yield running
     running.stop_all()
+
+
+@pytest.fixture
+def read(spark: SparkSession, cluster: Cluster) -> Read:
+    """Reads a topic in the group that is named after it, or with Spark's own source in none."""
+
+    def make(topic: str, schema: str | StructType | None = None, source: str = "groupkafka", **options: str) -> DataFrame:
+        group = {"kafka.group.id": f"group-of-{topic}"} if source == "groupkafka" else {}
+        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, **group, **options}
+        reader = spark.read.format(source).options(**given)
+        return (reader if schema is None else reader.schema(schema)).load()
+
+    return make
 
 
 @pytest.fixture

@@ -1,12 +1,9 @@
-"""What Spark has finished is closed in the group at once: between triggers, at a stop, and while a partition drains."""
+"""What Spark has finished is closed in the group at once: between triggers, at a stop, and when others join."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
@@ -22,60 +19,44 @@ from tests.support.sinks import written
 from tests.support.streams import member_stream
 from tests.support.waiting import until
 
-Way = Literal["listener", "checkpoint"]
 Started = Callable[..., Pipeline]
 
 LONG = "5 minutes"
 """A trigger that no test waits for."""
 
-
-@contextlib.contextmanager
-def listening(spark: SparkSession) -> Iterator[None]:
-    """Do what `register` does for a session, for a while."""
-    listener = DurableListener()
-    spark.streams.addListener(listener)
-    try:
-        yield
-    finally:
-        spark.streams.removeListener(listener)
+PROTOCOLS = {"listener": "classic", "checkpoint": "consumer"}
+"""The ways in which the runner learns that a micro-batch is finished, each with a protocol. Neither knows of the other."""
 
 
-@pytest.fixture(params=[("listener", "classic"), ("checkpoint", "consumer")], ids=["listener-classic", "checkpoint-consumer"])
-def pair(request: pytest.FixtureRequest) -> tuple[Way, str]:
-    """A way in which the runner learns that a micro-batch is finished, and a protocol. Neither knows of the other."""
-    chosen: tuple[Way, str] = request.param
+@pytest.fixture(params=PROTOCOLS)
+def way(request: pytest.FixtureRequest, spark: SparkSession) -> str:
+    """A way; the other one is not there."""
+    chosen: str = request.param
+    if chosen == "listener":
+        spark.streams.addListener(DurableListener())  # as `register` does
     return chosen
 
 
 @pytest.fixture
-def way(pair: tuple[Way, str], spark: SparkSession) -> Iterator[Way]:
-    """The way; the other one is not there."""
-    chosen = pair[0]
-    ways: dict[Way, AbstractContextManager[None]] = {"listener": listening(spark), "checkpoint": contextlib.nullcontext()}
-    with ways[chosen]:
-        yield chosen
+def protocol(way: str) -> str:
+    return PROTOCOLS[way]
 
 
 @pytest.fixture
-def protocol(pair: tuple[Way, str]) -> str:
-    return pair[1]
-
-
-@pytest.fixture
-def waiting(queries: Queries, way: Way, protocol: str, tmp_path: Path) -> Started:
+def waiting(queries: Queries, way: str, protocol: str, tmp_path: Path) -> Started:
     """Starts a query whose only micro-batch is followed by a trigger that does not come."""
 
-    def start(name: str, topic: str, **options: str) -> Pipeline:
+    def start(name: str, topic: str) -> Pipeline:
         given = {"checkpointLocation": f"file:{tmp_path / name / 'checkpoint'}"} if way == "checkpoint" else {}
-        return queries(name, topic, **{"kafka.group.protocol": protocol, **given, **options}).start(processingTime=LONG)
+        return queries(name, topic, **{"kafka.group.protocol": protocol, **given}).start(processingTime=LONG)
 
     return start
 
 
-def is_finished(pipeline: Pipeline, batch: int = 0) -> bool:
-    """Return whether Spark has this micro-batch in its commit log."""
+def is_finished(pipeline: Pipeline) -> bool:
+    """Return whether Spark has the micro-batch in its commit log."""
     pipeline.raise_if_ended()
-    return (pipeline.folder / "checkpoint" / "commits" / str(batch)).exists()
+    return (pipeline.folder / "checkpoint" / "commits" / "0").exists()
 
 
 def read_again(cluster: Cluster, group: str, topic: str, protocol: str) -> int:
@@ -127,12 +108,17 @@ def test_the_checkpoint_of_another_query_ends_the_query_before_it_claims_anythin
 def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_nothing_is_claimed_after_a_stop(
     waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster, protocol: str
 ) -> None:
+    """Meanwhile a newcomer gets its share at once and without claims."""
     name = produced(topic, produce)
     group = f"group-of-{name}"
     a = waiting("a", name)
     until(lambda: is_finished(a), "the micro-batch is in the commit log")
     took = until(lambda: total_lag(cluster, group, name) == 0, "no lag")
     print(f"lag 0 {took:.1f} s after the commit log, with a trigger of {LONG} ({protocol})")
+    with member_stream("b", {**a.options, "handoff.drainTimeout": "30s"}) as b:
+        took = b.until_owning(2)
+        print(f"2 partitions {took:.1f} s after the newcomer had joined, beside a trigger of {LONG}")
+        assert not any(record.owed for record in b.ledger.known().values())
     a.stop()
     assert read_again(cluster, group, name, protocol) == 0
     assert len(written(a.folder / "out")) == 600
@@ -146,16 +132,3 @@ def test_a_query_that_is_stopped_as_soon_as_its_micro_batch_is_finished_leaves_n
     until(lambda: is_finished(a), "the micro-batch is in the commit log")
     a.stop()
     assert read_again(cluster, f"group-of-{name}", name, protocol) == 0
-
-
-def test_a_newcomer_beside_a_long_trigger_gets_its_share_at_once_and_without_claims(
-    waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster
-) -> None:
-    name = produced(topic, produce)
-    a = waiting("a", name)
-    until(lambda: is_finished(a), "the micro-batch is in the commit log")
-    with member_stream("b", {**a.options, "handoff.drainTimeout": "30s"}) as b:
-        took = b.until_owning(2)
-        print(f"2 partitions {took:.1f} s after the newcomer had joined, beside a trigger of {LONG}")
-        assert not any(record.owed for record in b.ledger.known().values())
-    until(lambda: total_lag(cluster, f"group-of-{name}", name) == 0, "what the first one has kept is closed, too")

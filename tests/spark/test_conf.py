@@ -10,6 +10,7 @@ import yaml
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
+from tests.support.page_programs import replaced
 from tests.support.secured import PASSWORD, USER, Secured
 from tests.support.sinks import written
 from tests.support.spark_process import ROOT, running
@@ -21,15 +22,13 @@ POD = {one["kind"]: one for one in yaml.safe_load_all((ROOT / "conf" / "kubernet
 def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Callable[[str], str], tmp_path: Path) -> None:
     topic = secured_topic("open-")
     files = POD["ConfigMap"]["data"]
-    text = files["orders.properties"]
-    for line, instead in {
+    ours = {
         "= kafka:9093\n": f"= {secured.cluster.address('SASL_SSL')}\n",
         "kafka.group.id          = billing\n": f"kafka.group.id = {topic}\n",
         "kafka.sasl.username     = billing\n": f"kafka.sasl.username = {USER}\n",
         "= orders\n": f"= {topic}\n",
-    }.items():
-        assert text.count(line) == 1, line
-        text = text.replace(line, instead)
+    }
+    text = replaced(files["orders.properties"], ours)
     text += f"kafka.ssl.truststore.type = PEM\nkafka.ssl.truststore.location = {secured.folder / 'ca.pem'}\n"
     (tmp_path / "orders.properties").write_text(text)
     (tmp_path / "spark-defaults.conf").write_text(files["spark-defaults.conf"])

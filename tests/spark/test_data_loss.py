@@ -1,4 +1,4 @@
-"""A query whose records vanish: between its runs, while it waits, and while its tasks read. What it tells, and how it goes on."""
+"""A query whose records vanish while its tasks read: what it tells, and how it goes on."""
 
 from __future__ import annotations
 
@@ -17,25 +17,6 @@ from tests.conftest import MakeTopic, Produce
 from tests.support.fetching import delete_before, delete_topic
 from tests.support.queries import Pipeline, Queries
 from tests.support.waiting import until
-
-GOES_ON = {"failOnDataLoss": "false"}
-
-
-def test_what_expired_between_two_runs_is_an_error_or_is_passed_over_and_nothing_is_there_twice(
-    queries: Queries, topic: MakeTopic, produce: Produce, admin: AdminClient
-) -> None:
-    name = topic()
-    produce(name, [(None, b"x")] * 10)
-    queries("a", name).run()
-    produce(name, [(None, b"x")] * 20)
-    delete_before(admin, name, 25)
-    message = queries("a", name).start(availableNow=True).failure()
-    assert re.search(rf"DataLossError.*\n *{name}-0 \[10, 25\) \(15 offsets\): .* was 10, and the log starts at 25", message)
-    assert "failOnDataLoss to false" in message
-    patient = queries("a", name, **GOES_ON)
-    patient.run()
-    patient.run()
-    assert patient.offsets() == [(0, offset) for offset in (*range(10), *range(25, 30))]
 
 
 class SlowReader:
@@ -94,21 +75,6 @@ def test_records_that_expire_while_a_task_reads_are_an_error(
     delete_before(admin, name, 55)
     reader.goes_on.touch()
     assert re.search(rf"DataLossError.*Records of {name}-0 are lost, offsets \[\d+, 55\)", pipeline.failure())
-
-
-def test_records_that_expire_while_a_task_reads_are_passed_over_when_that_is_chosen(
-    slow: Callable[[str], tuple[SlowReader, Pipeline]], produce: Produce, admin: AdminClient
-) -> None:
-    reader, pipeline = slow("false")
-    name = pipeline.options["subscribe"]
-    delete_before(admin, name, 55)
-    reader.goes_on.touch()
-    produce(name, [(None, b"x")] * 3)
-    until_read(pipeline, lambda: 62 in reader.offsets, "the next batch")
-    pipeline.stop()
-    lost = [offset for offset in range(63) if offset not in reader.offsets]
-    assert lost == list(range(lost[0], 55)), "what was left when it was deleted"
-    assert reader.offsets == [offset for offset in range(63) if offset not in lost], "nothing twice"
 
 
 def test_a_topic_that_is_deleted_while_a_task_reads_is_survived(

@@ -180,34 +180,24 @@ def test_each_record_in_one_output_is_exactly_once(sinks: dict[str, Sink]) -> No
     assert result.rows == {("A", 0): 2, ("A", 1): 1, ("B", 0): 2}
 
 
-def test_a_removed_record_is_lost(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 3]))
-    result = count_records(4, outputs(sinks))
+@pytest.mark.parametrize(
+    ("produced", "a", "b", "lost_doubled_unknown"),
+    [
+        pytest.param(4, [0, 1, 3], [], ((2,), (), ()), id="one is lost"),
+        pytest.param(3, [0, 1, 2], [2], ((), (2,), ()), id="one is in both"),
+        pytest.param(3, [0, 1, 1], [], ((2,), (1,), ()), id="one is lost, and another one doubled"),
+        pytest.param(1, [0, 7], [], ((), (), (7,)), id="one was never produced"),
+    ],
+)
+def test_what_is_not_exactly_once_is_named(
+    sinks: dict[str, Sink], produced: int, a: list[int], b: list[int], lost_doubled_unknown: tuple[tuple[int, ...], ...]
+) -> None:
+    sinks["A"].list("0", sinks["A"].file("a0", a))
+    sinks["B"].list("0", sinks["B"].file("b0", b))
+    result = count_records(produced, outputs(sinks))
     assert not result.exactly_once
-    assert (result.lost, result.doubled) == ((2,), ())
-
-
-def test_a_record_in_both_outputs_is_doubled(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 2]))
-    sinks["B"].list("0", sinks["B"].file("b0", [2]))
-    result = count_records(3, outputs(sinks))
-    assert not result.exactly_once
-    assert (result.lost, result.doubled, result.read) == ((), (2,), 4)
-
-
-def test_a_record_that_was_lost_is_not_made_up_for_by_a_doubled_one(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0, 1, 1]))
-    result = count_records(3, outputs(sinks))
-    assert result.read == result.produced
-    assert not result.exactly_once
-    assert (result.lost, result.doubled) == ((2,), (1,))
-
-
-def test_a_record_that_was_never_produced_is_reported(sinks: dict[str, Sink]) -> None:
-    sinks["A"].list("0", sinks["A"].file("a0", [0, 7]))
-    result = count_records(1, outputs(sinks))
-    assert not result.exactly_once
-    assert result.unknown == (7,)
+    assert result.read == len(a) + len(b)
+    assert (result.lost, result.doubled, result.unknown) == lost_doubled_unknown
 
 
 def test_files_that_the_sink_has_not_committed_do_not_count(sinks: dict[str, Sink]) -> None:

@@ -13,33 +13,13 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from devtools.broker import Cluster
-from spark_groupsource import register
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
-from tests.support.page_programs import RUNNING_PAGE
+from tests.support.page_programs import RUNNING, blocks, replaced
 from tests.support.spark_process import ROOT, SPARK_HOME, START_LIMIT_S, running
 
 SILENT = ("--conf", "spark.ui.enabled=false", "--conf", "spark.sql.shuffle.partitions=2")
 MODULE = ROOT / "spark_groupsource" / "top_level" / "pyspark_groupkafka.py"
-
-
-def blocks(language: str) -> str:
-    """The page's code in one of the languages, one block after the other."""
-    return "\n".join(re.findall(rf"```{language}\n(.*?)```", RUNNING_PAGE, re.DOTALL))
-
-
-def with_names(code: str, cluster: Cluster, topic: str, folder: Path) -> str:
-    """Return the page's code with the test's own names."""
-    for text, instead in {
-        "localhost:9092": cluster.bootstrap_servers,
-        "'orders'": f"'{topic}'",
-        '"orders"': f'"{topic}"',
-        "'billing'": f"'{topic}'",
-        '"billing"': f'"{topic}"',
-        '"/data': f'"{folder}',
-    }.items():
-        code = code.replace(text, instead)
-    return code
 
 
 def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> None:
@@ -54,11 +34,13 @@ def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> No
 
 
 def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(
-    spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce
 ) -> None:
     name = topic(partitions=2)
     produce(name, [(None, b"%d" % number) for number in range(20)])
-    create, count = (one for one in with_names(blocks("sql"), cluster, name, tmp_path).split(";") if one.strip())
+    (code,) = blocks(RUNNING, "sql")
+    code = replaced(code, {"localhost:9092": cluster.bootstrap_servers, "'orders'": f"'{name}'", "'billing'": f"'{name}'"})
+    create, count = (one for one in code.split(";") if one.strip())
     spark.sql(create)
     try:
         assert spark.sql(count).collect() == [(20,)]
@@ -68,23 +50,18 @@ def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(
         spark.sql(create.replace("TEMPORARY VIEW", "TABLE"))
 
 
-def test_registering_what_was_found_changes_nothing(
-    spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic()
-    produce(name, [(None, b"a"), (None, b"b")])
-    options = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": name, "subscribe": name}
-    for _ in range(3):
-        assert spark.read.format("groupkafka").options(**options).load().count() == 2
-        register(spark)
-
-
 def test_a_scala_session_reads_a_batch_and_a_stream(cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path) -> None:
     name = topic(partitions=2)
     produce(name, [(None, b"%d" % number) for number in range(20)])
-    program = with_names(blocks("scala"), cluster, name, tmp_path)
+    (code,) = blocks(RUNNING, "scala")
+    ours = {
+        "localhost:9092": cluster.bootstrap_servers,
+        '"orders"': f'"{name}"',
+        '"billing"': f'"{name}"',
+        '"/data': f'"{tmp_path}',
+    }
     done = 'println("written: " + spark.read.parquet("/data/orders").count())\nSystem.exit(0)\n'.replace("/data", str(tmp_path))
-    (tmp_path / "orders.scala").write_text(program + done)
+    (tmp_path / "orders.scala").write_text(replaced(code, ours) + done)
     # On its stdin: the shell of Spark 4.0 ends before it reads a file of -I.
     shell = [str(SPARK_HOME / "bin" / "spark-shell"), "--master", "local[1]", *SILENT]
     with running("shell", tmp_path, ["sh", "-c", 'exec "$@" < orders.scala', "sh", *shell]) as process:
@@ -144,7 +121,6 @@ def test_a_broken_client_library_fails_no_other_format(tmp_path: Path) -> None:
 
 OTHER_PYTHON = """
 from pyspark.sql import SparkSession
-
 from spark_groupsource import register
 
 local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -43,6 +43,7 @@ def when(url: str, true: Callable[[Scrape], object], what: str) -> Scrape:
 def test_a_running_query_is_scraped_its_port_ends_with_it_and_a_restart_serves_there_again(
     queries: Queries, topic: MakeTopic, produce: Produce
 ) -> None:
+    """A second query on the same port is refused meanwhile."""
     name = topic(partitions=2)
     produce(name, [RECORD] * 30, partition=0)
     (port,) = free_ports(1)
@@ -56,6 +57,11 @@ def test_a_running_query_is_scraped_its_port_ends_with_it_and_a_restart_serves_t
     assert idle.value("groupkafka_claimed_offsets_total") == len(pipeline.offsets())
     assert idle.value("groupkafka_commit_duration_seconds_count") >= 3
 
+    message = queries("b", name, **{"metrics.port": str(port)}).start().failure()
+    assert "OptionError" in message
+    assert f"metrics.port = {port}: the port is taken" in message
+    assert scraped_from(url).value("groupkafka_rebalances_total", kind="revoked") == 0, "the second had not joined the group"
+
     pipeline.stop()
     pipeline.start()
     produce(name, [RECORD] * 5, partition=1)
@@ -65,52 +71,24 @@ def test_a_running_query_is_scraped_its_port_ends_with_it_and_a_restart_serves_t
     until(lambda: is_free(port), "the port is free")
 
 
-def test_a_second_query_on_the_same_port_is_refused_and_the_first_one_goes_on(
-    queries: Queries, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic(partitions=2)
-    produce(name, [RECORD] * 3)
-    (port,) = free_ports(1)
-    url = f"http://127.0.0.1:{port}/metrics"
-    first = queries("a", name, **{"metrics.port": str(port)}).start()
-    when(url, lambda seen: len(seen.by_partition("groupkafka_partition_owned")) == 2, "the first has joined")
-    message = queries("b", name, **{"metrics.port": str(port)}).start().failure()
-    assert "OptionError" in message
-    assert f"metrics.port = {port}: the port is taken" in message
-    first.until_rows(3)
-    assert scraped_from(url).value("groupkafka_rebalances_total", kind="revoked") == 0, "the second had not joined the group"
-
-
 def with_bytes(frame: DataFrame) -> DataFrame:
     return frame.observe("read", f.count("*").alias("rows"), f.sum(f.octet_length("value")).alias("bytes"))
 
 
-@pytest.fixture
-def registry() -> CollectorRegistry:
-    return CollectorRegistry()
-
-
-@pytest.fixture
-def listener(spark: SparkSession, registry: CollectorRegistry) -> Iterator[tuple[LagListener, list[LagSnapshot]]]:
-    seen: list[LagSnapshot] = []
-    added = LagListener(seen.append, warn_above=10, registry=registry)
-    spark.streams.addListener(added)
-    yield added, seen
-    spark.streams.removeListener(added)
-
-
-def test_a_listener_is_told_what_each_micro_batch_left_behind(
-    listener: tuple[LagListener, list[LagSnapshot]],
-    registry: CollectorRegistry,
-    queries: Queries,
-    topic: MakeTopic,
-    produce: Produce,
-    caplog: pytest.LogCaptureFixture,
+def test_a_listener_is_told_what_each_micro_batch_left_behind_and_passes_over_queries_of_other_sources(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
 ) -> None:
+    seen: list[LagSnapshot] = []
+    registry = CollectorRegistry()
+    listener = LagListener(seen.append, warn_above=10, registry=registry)
+    caplog.clear()  # Spark before 4.2 is worth a warning
+    spark.streams.addListener(listener)
+    rate = spark.readStream.format("rate").load().writeStream.format("noop").start()
+    until(lambda: rate.recentProgress, "progress of the other query")
+    rate.stop()
     name = topic(partitions=2)
     produce(name, [RECORD] * 12, partition=0)
     produce(name, [RECORD] * 12, partition=1)
-    added, seen = listener
     with caplog.at_level(logging.WARNING, logger="spark_groupsource.spark.lag_listener"):
         pipeline = queries("a", name, maxOffsetsPerTrigger="8")
         pipeline.transform = with_bytes
@@ -136,24 +114,8 @@ def test_a_listener_is_told_what_each_micro_batch_left_behind(
     else:
         assert {one.total_lag for one in batches} == {None}
         assert not caplog.records
-    (newest,) = added.latest[str(pipeline.running.id)]
+    (newest,) = listener.latest[str(pipeline.running.id)]
     assert newest.stream == batches[0].stream
     ended = str(pipeline.running.id)
     pipeline.stop()
-    until(lambda: ended not in added.latest, "the query is forgotten")
-
-
-def test_queries_of_other_sources_are_passed_over(
-    listener: tuple[LagListener, list[LagSnapshot]], spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic()
-    produce(name, [RECORD] * 2)
-    added, seen = listener
-    rate = spark.readStream.format("rate").load().writeStream.format("noop").start()
-    try:
-        until(lambda: rate.recentProgress, "progress of the other query")
-        pipeline = queries("a", name).start()
-        until(lambda: str(pipeline.running.id) in added.latest, "progress of ours")
-    finally:
-        rate.stop()
-    assert {one.query_id for one in seen} == {str(pipeline.running.id)}
+    until(lambda: ended not in listener.latest, "the query is forgotten")

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame
 
@@ -18,7 +15,7 @@ from spark_groupsource.cli.main import main
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
 from tests.support.group_offsets import end_offsets
-from tests.support.producing import send
+from tests.support.producing import producing
 from tests.support.queries import Pipeline, Queries, assert_rows, setting
 from tests.support.waiting import until
 
@@ -36,32 +33,6 @@ def migrate(cluster: Cluster) -> Migrate:
     return run_command
 
 
-@contextmanager
-def records_coming(cluster: Cluster, topic: str, admin: AdminClient) -> Iterator[None]:
-    """A few hundred records a second, in all partitions that there are."""
-    stopped = threading.Event()
-
-    def produce() -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "topic.metadata.refresh.interval.ms": 500})
-        number = partitions = 0
-        while not stopped.wait(0.01):
-            if number % 100 == 0:
-                partitions = len(admin.list_topics(topic, timeout=30).topics[topic].partitions)
-            for partition in range(partitions):
-                send(producer, topic, str(number), partition=partition)
-            producer.poll(0)
-            number += 1
-        assert producer.flush(60) == 0
-
-    thread = threading.Thread(target=produce)
-    thread.start()
-    try:
-        yield
-    finally:
-        stopped.set()
-        thread.join()
-
-
 def places(rows: DataFrame) -> DataFrame:
     return rows.select("partition", "offset")
 
@@ -77,7 +48,7 @@ def test_a_query_goes_on_where_sparks_own_source_stopped(
     options = {"subscribe": name, "startingOffsets": "earliest", "maxOffsetsPerTrigger": "300"}
     old = queries.made("old", "kafka", options)
     new = queries("new", name, startingOffsets="latest")  # each partition has its commit
-    with records_coming(cluster, name, admin):
+    with producing(cluster, name, per_second=300):
         old.start(processingTime="200 milliseconds").until_rows(1_000)
         old.stop()
         # It was stopped wherever it was: this finishes a micro-batch that was cut short, and leaves none behind.

@@ -29,7 +29,8 @@ FOUND = "spark_groupsource/top_level/pyspark_groupkafka.py"
 NAME = f"spark_groupsource-{__version__}"
 LIMIT_S = 300.0
 
-# Prints one line for each record; the source runs in Spark's runner and in its workers, all of them of this environment.
+# Prints one line for each record, a micro-batch each, and then how many a batch read finds. The source runs in Spark's runner and
+# in its workers, all of them of this environment.
 READ = """
 import sys
 from pyspark.sql import SparkSession
@@ -37,10 +38,14 @@ servers, topic, checkpoint = sys.argv[1:]
 local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
 spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
 options = {"kafka.bootstrap.servers": servers, "kafka.group.id": topic, "subscribe": topic, "startingOffsets": "earliest"}
-stream = spark.readStream.format("groupkafka").options(**options).load().writeStream.format("memory").queryName("read")
-stream.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()
+stream = spark.readStream.format("groupkafka").options(**options, maxOffsetsPerTrigger="1").load()
+query = stream.writeStream.format("memory").queryName("read").option("checkpointLocation", checkpoint).start()
+query.processAllAvailable()
+query.stop()
 for row in spark.table("read").collect():
     print("record", row.offset, bytes(row.value).decode())
+print("The stream has ended", file=sys.stderr, flush=True)
+print("records", spark.read.format("groupkafka").options(**options).load().count())
 """
 
 
@@ -91,7 +96,7 @@ class Installed:
         return run([str(self.folder / "bin" / "groupkafka"), *words], self.folder)
 
     def read(self, cluster: Cluster, topic: str) -> tuple[list[str], str]:
-        """What a stream reads of a topic, as lines, and what stood on stderr."""
+        """What a stream and a batch read find in a topic, as lines, and what stood on stderr."""
         argv = [self.python, "-c", READ, cluster.bootstrap_servers, topic, str(self.folder / f"checkpoint-{topic}")]
         done = run(argv, self.folder, PYSPARK_PYTHON=self.python, JDK_JAVA_OPTIONS=JVM_OPTIONS)
         assert done.returncode == 0, done.stderr
@@ -149,21 +154,29 @@ def check_metadata(metadata: Message) -> None:
 def test_a_stream_reads_with_either_reader_in_an_empty_environment(
     installed: Installed, cluster: Cluster, topic: MakeTopic, produce: Produce
 ) -> None:
-    name = topic()
-    produce(name, [(None, "first"), (None, "second")])
-    compiled = installed.native_reader
-    records, said = installed.read(cluster, name)
-    assert records == ["record 0 first", "record 1 second"]
-    assert "pure Python reader" not in said
+    """Without the native reader the driver says so once for each query and batch read, and the workers give the same reason."""
+
+    def read() -> str:
+        name = topic()
+        produce(name, [(None, "first"), (None, "second")])
+        records, said = installed.read(cluster, name)
+        assert records == ["record 0 first", "record 1 second", "records 2"]
+        return said
+
+    assert "pure Python reader" not in read()
 
     # As a wheel that was built without a compiler would be.
+    compiled = installed.native_reader
     compiled.rename(compiled.with_suffix(".away"))
-    other = topic()
-    produce(other, [(None, "third")])
-    records, said = installed.read(cluster, other)
-    assert records == ["record 0 third"]
-    assert "pure Python reader" in said
-    assert "its C code is not compiled" in said
+    said = read()
+    package = compiled.parents[1]
+    for part in said.split("The stream has ended"):
+        (line,) = [line for line in part.splitlines() if "The driver's installation has no native reader: " in line]
+        assert f"its C code is not compiled in {package}: " in line
+        assert "install the wheel of spark-groupsource" in line
+    (line,) = {line.partition("WARNING ")[2] for line in said.splitlines() if "by the pure Python reader" in line}
+    assert f"its C code is not compiled in {package}" in line
+    assert "To use the native reader: install the wheel of spark-groupsource" in line
 
 
 def test_the_command_line_is_an_extra(installed: Installed) -> None:

@@ -10,6 +10,7 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from tests.conftest import MakeTopic, Produce
+from tests.support.page_programs import replaced
 from tests.support.queries import all_confirmed
 from tests.support.sinks import written
 from tests.support.spark_process import ROOT, SPARK_HOME, running
@@ -33,7 +34,7 @@ spark.ui.enabled                                false
 def project(folder: Path, bootstrap_servers: str, topic: str) -> None:
     """Copy conf/pipelines, with the test's own brokers, group, topic and storage."""
     shutil.copytree(ROOT / "conf" / "pipelines", folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, changes in {
+    for name, ours in {
         "orders.properties": {
             "localhost:9092": bootstrap_servers,
             "= orders-table\n": f"= {topic}\n",
@@ -41,11 +42,8 @@ def project(folder: Path, bootstrap_servers: str, topic: str) -> None:
         },
         "spark-pipeline.yml": {"file:///data": f"file://{folder}"},
     }.items():
-        text = (folder / name).read_text()
-        for ours, instead in changes.items():
-            assert text.count(ours) == 1, ours
-            text = text.replace(ours, instead)
-        (folder / name).write_text(text)
+        file = folder / name
+        file.write_text(replaced(file.read_text(), ours))
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="Spark has declarative pipelines from 4.1 on")

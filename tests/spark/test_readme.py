@@ -19,15 +19,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import Produce
+from tests.support.page_programs import ROOT, blocks, program, replaced
+from tests.support.queries import Queries
 from tests.support.waiting import until
 
-ROOT = Path(__file__).parents[2]
-README = (ROOT / "README.md").read_text()
 GROUPKAFKA = str(Path(sys.executable).with_name("groupkafka"))
-
-
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
 
 
 def make(*target: str) -> str:
@@ -52,7 +48,7 @@ def test_make_test_runs_the_whole_suite() -> None:
 
 
 def test_make_test_with_a_test_runs_it_alone() -> None:
-    (one,) = re.findall("TESTS=(.*)", README)
+    (one,) = re.findall("TESTS=(.*)", (ROOT / "README.md").read_text())
     name = one.rpartition("::")[2]
     assert f".venv/bin/python -m pytest  {one}\n" in make("test", f"TESTS={one}")
     assert f"def {name}(" in (ROOT / one.partition("::")[0]).read_text()
@@ -61,12 +57,11 @@ def test_make_test_with_a_test_runs_it_alone() -> None:
 def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:
     cluster.create_topic("orders", 3)
     produce("orders", [(b"key", b"value")] * 30)
-    (code,) = blocks("python")
-    code = code.replace("localhost:9092", cluster.bootstrap_servers)
-    code = code.replace('"subscribe", "orders")', '"subscribe", "orders").option("startingOffsets", "earliest")')
+    (code,) = blocks("README.md", "python")
+    earliest = {'"subscribe", "orders")': '"subscribe", "orders").option("startingOffsets", "earliest")'}
     session = spark.newSession()  # which keeps the listener that `register` adds
     names: dict[str, object] = {"spark": session}
-    exec(code, names)  # noqa: S102
+    exec(replaced(code, {"localhost:9092": cluster.bootstrap_servers, **earliest}), names)  # noqa: S102
     orders = names["orders"]
     assert isinstance(orders, DataFrame)
     query = (
@@ -78,7 +73,7 @@ def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Clus
     )
     query.awaitTermination()
     assert session.table("orders_of_the_readme").count() == 30
-    (command,) = (line for block in blocks("sh") for line in block.splitlines() if "describe" in line)
+    (command,) = (line for block in blocks("README.md", "sh") for line in block.splitlines() if "describe" in line)
     argv = [GROUPKAFKA, *shlex.split(command)[1:]]
     argv[argv.index("localhost:9092")] = cluster.bootstrap_servers
     described = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
@@ -86,57 +81,46 @@ def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Clus
     assert described.count("orders") >= 3
 
 
+@pytest.mark.usefixtures("spark")  # after the test it has no listener any more
 def test_the_program_of_the_api_page_reports_each_micro_batch(
-    spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, produce: Produce, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.create_topic("orders-of-the-api-page", 2)
     produce("orders-of-the-api-page", [(b"key", b"value")] * 12)
-    (code,) = re.findall(r"```python\n(# lag\.py\n.*?)```", (ROOT / "docs" / "api.md").read_text(), re.DOTALL)
-    for text, instead in {
+    ours = {
         "localhost:9092": cluster.bootstrap_servers,
         '"billing")\n    .option': '"billing-of-the-api-page")\n    .option',
         '"subscribe", "orders"': '"subscribe", "orders-of-the-api-page"',
         '"/data': f'"{tmp_path}',
         "    .start()": "    .trigger(availableNow=True)\n    .start()",
-    }.items():
-        assert text in code, f"{text} is not in lag.py"
-        code = code.replace(text, instead)
-    names: dict[str, Any] = {}
-    try:
-        exec(code, names)  # noqa: S102
-        printed = ""
+    }
+    exec(program("docs/api.md", "lag.py", ours), {})  # noqa: S102
+    printed = ""
 
-        def reported() -> bool:
-            nonlocal printed
-            printed += capsys.readouterr().out
-            return "batch 0: 12 rows, " in printed
+    def reported() -> bool:
+        nonlocal printed
+        printed += capsys.readouterr().out
+        return "batch 0: 12 rows, " in printed
 
-        until(reported, "the listener's line")
-    finally:
-        spark.streams.removeListener(names["listener"])
+    until(reported, "the listener's line")
     assert "billing-of-the-api-page" in printed
 
 
 def test_the_foreach_batch_of_the_handoff_page_writes_each_record_once(
-    spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path
+    spark: SparkSession, cluster: Cluster, queries: Queries, produce: Produce, tmp_path: Path
 ) -> None:
     cluster.create_topic("billed", 2)
     produce("billed", [(b"key", b"value")] * 20)
-    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "handoff.md").read_text(), re.DOTALL)
-    definition, _, start = code.replace("orders.db", str(tmp_path / "orders.db")).rpartition("\n\n\n")
-    names: dict[str, Any] = {}
+    (code,) = blocks("docs/handoff.md", "python")
+    ours = {
+        "orders.db": str(tmp_path / "orders.db"),
+        "checkpoints/billing-1": str(tmp_path / "checkpoint"),
+        ".start()": ".trigger(availableNow=True).start()",
+    }
+    definition, _, start = replaced(code, ours).rpartition("\n\n\n")
+    names: dict[str, Any] = {"orders": queries("orders", "billed").load()}
     exec(definition, names)  # noqa: S102
-    orders = spark.readStream.format("groupkafka").options(
-        **{
-            "kafka.bootstrap.servers": cluster.bootstrap_servers,
-            "kafka.group.id": "billed",
-            "subscribe": "billed",
-            "startingOffsets": "earliest",
-        }
-    )
-    started = start.replace("checkpoints/billing-1", str(tmp_path / "checkpoint")).strip()
-    query = eval(started.replace(".start()", ".trigger(availableNow=True).start()"), {**names, "orders": orders.load()})  # noqa: S307
-    query.awaitTermination()
+    eval(start.strip(), names).awaitTermination()  # noqa: S307
 
     def rows() -> int:
         with closing(sqlite3.connect(tmp_path / "orders.db")) as database:

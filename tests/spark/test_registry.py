@@ -156,72 +156,15 @@ def avro(client: SchemaRegistryClient, topic: str, *fields: Mapping[str, Any], r
     return functools.partial(encoded, AvroSerializer(client, schema), topic)
 
 
+def framed(client: SchemaRegistryClient, subject: str, schema: Schema) -> bytes:
+    """Register a schema, and return the bytes with which its records begin."""
+    return b"\0" + client.register_schema(subject, schema).to_bytes(4, "big")
+
+
 def encoded(serializer: Any, topic: str, value: Any) -> bytes:
     data = serializer(value, SerializationContext(topic, MessageField.VALUE))
     assert isinstance(data, bytes)
     return data
-
-
-def test_avro_of_several_ids_and_what_cannot_be_read(
-    make_run: Callable[..., Run],
-    client: SchemaRegistryClient,
-    schemas: Registry,
-    topic: MakeTopic,
-    produce: Produce,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    caplog.set_level("INFO")
-    name = topic()
-    first, second = avro(client, name), avro(client, name, NOTE)
-    other = AvroSerializer(client, json.dumps({"type": "record", "name": "Other", "fields": [{"name": "x", "type": "string"}]}))
-    json_id = client.register_schema(f"{name}-json", Schema(JSON, "JSON"))
-    whole = second({"id": 6, "note": "cut"})
-    values = [
-        first({"id": 0}),
-        second({"id": 1, "note": "two"}),
-        None,
-        b"\0\0\0\1",
-        b'{"id": 4}',
-        UNKNOWN + b"\2",
-        whole[:-1],
-        encoded(other, f"{name}-other", {"x": "seven"}),
-        b"\0" + json_id.to_bytes(4, "big") + b"{}",
-        b"",
-    ]
-    produce(name, [(b"key-%d" % number, value) for number, value in enumerate(values)], 0)
-    run = make_run(name, version="2")
-    query = run.start(processingTime="100 milliseconds")
-    run.until(query, 10)
-    assert run.values() == {0: {"id": 0, "note": None}, 1: {"id": 1, "note": "two"}, 2: None}
-    assert run.reasons() == {3: NO_FORMAT, 4: NO_FORMAT, 5: NO_SUCH_ID, **dict.fromkeys((6, 7, 8), UNREADABLE), 9: NO_FORMAT}
-    for offset, row in run.rows("dead-letters").items():
-        assert (row["topic"], row["partition"], row["key"]) == (name, 0, b"key-%d" % offset)
-        assert row["value"] == values[offset]
-    assert run.rows("dead-letters")[5]["schema_id"] == 4711
-
-    # A third schema, which refers to another one, arrives while the query runs. The columns stay those of version 2.
-    client.register_schema("customer", Schema(json.dumps(CUSTOMER), "AVRO"))
-    reference = SchemaReference("shop.Customer", "customer", 1)
-    third = avro(client, name, NOTE, BUYER, references=[reference])
-    produce(name, [(None, third({"id": 10, "note": "three", "buyer": {"city": "Ulm"}})), (None, first({"id": 11}))], 0)
-    run.until(query, 12)
-    assert query.isActive
-    assert {offset: run.values()[offset] for offset in (10, 11)} == {
-        10: {"id": 10, "note": "three"},
-        11: {"id": 11, "note": None},
-    }
-    produce(name, [(None, TOO_HIGH)], 0)
-    run.until(query, 13)
-    assert run.reasons()[12] == NO_SUCH_ID
-    assert max(schemas.fetched()) < 2**31, "there is no such id, and not every registry says so"
-    query.stop()
-
-    used = (first({"id": 0}), whole, third({"id": 0, "note": None, "buyer": None}))
-    assert {schemas.fetched()[int.from_bytes(data[1:5], "big")] for data in used} == {1}
-    again = run.dead_letters_again()
-    assert {row.offset: row.reason for row in again.collect()} == run.reasons()
-    assert "Python" not in again._jdf.queryExecution().executedPlan().toString()
-    assert PASSWORD not in run.written() + caplog.text
 
 
 def proto(first: str = "", more: str = "") -> Schema:
@@ -256,63 +199,39 @@ def test_the_index_of_a_message_is_where_the_serializer_of_confluent_writes_it(
 
 
 def test_protobuf_of_several_ids_and_what_cannot_be_read(
-    make_run: Callable[..., Run], client: SchemaRegistryClient, topic: MakeTopic, produce: Produce
+    make_run: Callable[..., Run], client: SchemaRegistryClient, schemas: Registry, topic: MakeTopic, produce: Produce
 ) -> None:
+    """No bytes end the query: they go to the dead letters, and the good records between them are read."""
     if not any(spark_format_jars("spark-protobuf").iterdir()):
         pytest.skip("The Maven repository has no spark-protobuf")
     name = topic()
     old, new = proto(), proto("message Note { string text = 1; }", "string note = 4;")
-    ids = [client.register_schema(f"{name}-value", one) for one in (old, new)]
-    before, after = (b"\0" + one.to_bytes(4, "big") for one in ids)
-    full = message(client, new, "shop.Order")(id=1, note="two", lines=[{"item": "ink"}]).SerializeToString()
-    values = [
-        before + b"\0" + message(client, old, "shop.Order")(id=7).SerializeToString(),
-        after + b"\2\2" + full,
-        None,
-        before + b"\2\0",  # the first message in the long form, and nothing set in it
-        after + b"\0",  # a note
-        after + b"\2\2" + full[:-1],
-        after + b"\x80",
-        UNKNOWN + b"\0",
-    ]
-    produce(name, [(None, value) for value in values], 0)
-    run = make_run(name, message="shop.Order")
-    query = run.start(processingTime="100 milliseconds")
-    run.until(query, 8)
-    empty: dict[str, Any] = {"id": None, "lines": [], "at": None, "note": None}
-    assert run.values() == {
-        0: {**empty, "id": 7},
-        1: {**empty, "id": 1, "note": "two", "lines": [{"item": "ink"}]},
-        2: None,
-        3: empty,
-    }
-    assert run.reasons() == {**dict.fromkeys((4, 5, 6), UNREADABLE), 7: NO_SUCH_ID}
-    query.stop()
-
-
-def test_no_bytes_end_a_query_that_reads_protobuf(
-    make_run: Callable[..., Run], client: SchemaRegistryClient, schemas: Registry, topic: MakeTopic, produce: Produce
-) -> None:
-    """They go to the dead letters, and the good records between them are read."""
-    if not any(spark_format_jars("spark-protobuf").iterdir()):
-        pytest.skip("The Maven repository has no spark-protobuf")
-    name = topic()
-    by_id = (
-        Schema(proto().schema_str, "PROTOBUF"),
+    before, after = (framed(client, f"{name}-value", one) for one in (old, new))
+    unusable = (
         Schema(json.dumps(ORDER), "AVRO"),
         Schema(JSON, "JSON"),
         proto("message Note { NoSuchMessage text = 1; }"),
         proto('import "no/such/file.proto";'),
     )
-    framed = [b"\0" + client.register_schema(f"{name}-{at}", one).to_bytes(4, "big") for at, one in enumerate(by_id)]
-    order = framed[0] + b"\0"
-    good = order + message(client, by_id[0], "shop.Order")(id=7).SerializeToString()
+    order = before + b"\0"
+    good = order + message(client, old, "shop.Order")(id=7).SerializeToString()
+    full = message(client, new, "shop.Order")(id=1, note="two", lines=[{"item": "ink"}]).SerializeToString()
+    readable = [
+        after + b"\2\2" + full,
+        None,
+        before + b"\2\0",  # the first message in the long form, and nothing set in it
+        # What is no error to Protobuf: the end between two fields, and another type in a field of a message inside.
+        order,
+        order + b"\x12\2\x08\1",
+    ]
     unreadable = {
-        "no index": framed[0],
-        "an index that does not end": framed[0] + b"\xff",
-        "an index of no message": framed[0] + b"\2\x0e",
-        "the index of another message": framed[0] + b"\4\0\0" + good[6:],
-        "a negative index": framed[0] + b"\2\1",
+        "no index": before,
+        "an index that does not end": before + b"\xff",
+        "an index of no message": before + b"\2\x0e",
+        "the index of another message": before + b"\4\0\0" + good[6:],
+        "the index of a note": after + b"\0",
+        "a negative index": before + b"\2\1",
+        "a message that is cut": after + b"\2\2" + full[:-1],
         "no message at all": order + b"\xff" * 20,
         "a varint that does not end": order + b"\x08" + b"\x80" * 20,
         "a length beyond the end": order + b"\x12\x7f",
@@ -323,40 +242,103 @@ def test_no_bytes_end_a_query_that_reads_protobuf(
         "another type in a field": order + b"\x0a\1x",
         "a text that is no UTF-8": order + b"\x12\3\x0a\1\xff",
         "the bytes of Avro": order + b"\x0e\2\x06two",
-        **{f"schema {at}": one + b"\0" + good[6:] for at, one in enumerate(framed) if at},
+        **{f"schema {at}": framed(client, f"{name}-{at}", one) + b"\0" + good[6:] for at, one in enumerate(unusable)},
     }
-    ids = {"id 0": 0, "the highest id": 2**31 - 1, "an id above all": 2**31, "the highest number": 2**32 - 1}
+    ids = {
+        "an unknown id": 4711,
+        "id 0": 0,
+        "the highest id": 2**31 - 1,
+        "an id above all": 2**31,
+        "the highest number": 2**32 - 1,
+    }
     no_such_id = {of: b"\0" + one.to_bytes(4, "big") + good[5:] for of, one in ids.items()}
     bad = {**unreadable, **no_such_id}
-    # What is no error to Protobuf: the end between two fields, and another type in a field of a message inside.
-    produce(name, [(None, order), (None, order + b"\x12\2\x08\1")], 0)
-    produce(name, [(None, value) for one in bad.values() for value in (one, good)], 0)
-    run = make_run(name, subject=f"{name}-0", message="shop.Order")
+    records = [*readable, *(value for one in bad.values() for value in (one, good))]
+    produce(name, [(None, value) for value in records], 0)
+    run = make_run(name, message="shop.Order")
     query = run.start(processingTime="100 milliseconds")
-    run.until(query, 2 + 2 * len(bad))
+    run.until(query, len(records))
     reasons, values = run.reasons(), run.values()
-    assert {of: reasons.get(2 + 2 * at) for at, of in enumerate(bad)} == {
+    assert {of: reasons.get(len(readable) + 2 * at) for at, of in enumerate(bad)} == {
         **dict.fromkeys(unreadable, UNREADABLE),
         **dict.fromkeys(no_such_id, NO_SUCH_ID),
     }
-    empty: dict[str, Any] = {"id": None, "lines": [], "at": None}
-    assert (values.pop(0), values.pop(1)) == (empty, {**empty, "lines": [{"item": None}]})
-    assert [value["id"] for value in values.values()] == [7] * len(bad)
+    empty: dict[str, Any] = {"id": None, "lines": [], "at": None, "note": None}
+    assert [values.pop(at) for at in range(len(readable))] == [
+        {**empty, "id": 1, "note": "two", "lines": [{"item": "ink"}]},
+        None,
+        empty,
+        empty,
+        {**empty, "lines": [{"item": None}]},
+    ]
+    assert list(values.values()) == [{**empty, "id": 7}] * len(bad)
     assert max(schemas.fetched()) < 2**31
     query.stop()
 
 
-def test_a_registry_that_does_not_answer_ends_the_query(
-    make_run: Callable[..., Run], client: SchemaRegistryClient, topic: MakeTopic, produce: Produce, schemas: Registry
+def test_avro_of_several_ids_and_what_cannot_be_read(
+    make_run: Callable[..., Run],
+    client: SchemaRegistryClient,
+    schemas: Registry,
+    topic: MakeTopic,
+    produce: Produce,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The last test of this file: the registry is stopped."""
+    """The last test of this file: at its end the registry is stopped, which ends the query."""
+    caplog.set_level("INFO")
     name = topic()
-    produce(name, [(None, avro(client, name)({"id": 0}))], 0)
-    run = make_run(name)
+    first, second = avro(client, name), avro(client, name, NOTE)
+    other = AvroSerializer(client, json.dumps({"type": "record", "name": "Other", "fields": [{"name": "x", "type": "string"}]}))
+    whole = second({"id": 6, "note": "cut"})
+    values = [
+        first({"id": 0}),
+        second({"id": 1, "note": "two"}),
+        None,
+        b"\0\0\0\1",
+        b'{"id": 4}',
+        UNKNOWN + b"\2",
+        whole[:-1],
+        encoded(other, f"{name}-other", {"x": "seven"}),
+        framed(client, f"{name}-json", Schema(JSON, "JSON")) + b"{}",
+        b"",
+    ]
+    produce(name, [(b"key-%d" % number, value) for number, value in enumerate(values)], 0)
+    run = make_run(name, version="2")
     query = run.start(processingTime="100 milliseconds")
-    run.until(query, 1)
+    run.until(query, 10)
+    assert run.values() == {0: {"id": 0, "note": None}, 1: {"id": 1, "note": "two"}, 2: None}
+    assert run.reasons() == {3: NO_FORMAT, 4: NO_FORMAT, 5: NO_SUCH_ID, **dict.fromkeys((6, 7, 8), UNREADABLE), 9: NO_FORMAT}
+    for offset, row in run.rows("dead-letters").items():
+        assert (row["topic"], row["partition"], row["key"]) == (name, 0, b"key-%d" % offset)
+        assert row["value"] == values[offset]
+    assert run.rows("dead-letters")[5]["schema_id"] == 4711
+
+    # A third schema, which refers to another one, arrives while the query runs. The columns stay those of version 2.
+    client.register_schema("customer", Schema(json.dumps(CUSTOMER), "AVRO"))
+    reference = SchemaReference("shop.Customer", "customer", 1)
+    third = avro(client, name, NOTE, BUYER, references=[reference])
+    produce(name, [(None, third({"id": 10, "note": "three", "buyer": {"city": "Ulm"}})), (None, first({"id": 11}))], 0)
+    run.until(query, 12)
+    assert query.isActive
+    assert {offset: run.values()[offset] for offset in (10, 11)} == {
+        10: {"id": 10, "note": "three"},
+        11: {"id": 11, "note": None},
+    }
+    produce(name, [(None, TOO_HIGH)], 0)
+    run.until(query, 13)
+    assert run.reasons()[12] == NO_SUCH_ID
+    assert max(schemas.fetched()) < 2**31, "there is no such id, and not every registry says so"
+
+    used = (first({"id": 0}), whole, third({"id": 0, "note": None, "buyer": None}))
+    assert {schemas.fetched()[int.from_bytes(data[1:5], "big")] for data in used} == {1}
+    again = run.dead_letters_again()
+    assert {row.offset: row.reason for row in again.collect()} == run.reasons()
+    assert "Python" not in again._jdf.queryExecution().executedPlan().toString()
+
+    reasons = run.reasons()
     schemas.stop()
-    produce(name, [(None, UNKNOWN + b"\2")], 0)
+    produce(name, [(None, b"\0" + (4712).to_bytes(4, "big") + b"\2")], 0)
     with pytest.raises(StreamingQueryException, match="ConnectError"):
         query.awaitTermination(180)
-    assert run.reasons() == {}, "a record is not given up"
+    assert run.reasons() == reasons, "a record is not given up"
+    assert PASSWORD not in run.written() + caplog.text

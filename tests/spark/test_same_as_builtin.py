@@ -12,15 +12,15 @@ import random
 from collections.abc import Callable
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as sf
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.group_offsets import committed_offsets
-from tests.support.pairs import Asked, MakePair, Timed, by_partition, numbers
+from tests.support.fetching import delete_before
+from tests.support.pairs import MakePair, Timed, by_partition, numbers
 from tests.support.queries import needs_admission_control
 from tests.support.waiting import until
 
@@ -31,63 +31,23 @@ def add_partitions(admin: AdminClient, topic: str, count: int) -> None:
 
 
 STARTS: dict[str, Callable[[str], dict[str, str]]] = {
-    "latest": lambda _: {"startingOffsets": "latest"},
-    "earliest": lambda _: {"startingOffsets": "earliest"},
-    "offsets": lambda topic: {"startingOffsets": by_partition(topic, -2, -1, 0, 1, 2)},
-    "times of partitions": lambda topic: {"startingOffsetsByTimestamp": by_partition(topic, 1000, 2000, 3000, 1, 2001)},
-    "one time": lambda _: {"startingTimestamp": "2000", "startingOffsets": "latest"},
+    "latest": lambda topic: {"subscribePattern": f"{topic}.*", "startingOffsets": "latest"},
+    "offsets": lambda topic: {"subscribePattern": f"{topic}.*", "startingOffsets": by_partition(topic, -2, -1, 0, 1, 2)},
+    "times": lambda topic: {"subscribe": topic, "startingOffsetsByTimestamp": by_partition(topic, 1000, 2000, 3000, 1, 2001)},
 }
 
 
-@pytest.mark.parametrize(
-    ("start", "by"),
-    [
-        ("latest", "pattern"),
-        ("earliest", "name"),
-        ("offsets", "pattern"),
-        ("times of partitions", "name"),
-        ("one time", "pattern"),
-    ],
-)
-def test_where_a_stream_starts(
-    pair: MakePair,
-    topic: MakeTopic,
-    admin: AdminClient,
-    timed: Timed,
-    start: str,
-    by: str,
-) -> None:
+@pytest.mark.parametrize("start", STARTS)
+def test_where_a_stream_starts(pair: MakePair, topic: MakeTopic, admin: AdminClient, timed: Timed, start: str) -> None:
     name = topic(partitions=5)
     timed(name, dict.fromkeys(range(5), (1000, 2000, 3000)))
-    if by == "name":
-        subscription = {"subscribe": name, "failOnDataLoss": "true"}
-    else:
-        subscription = {"subscribePattern": f"{name}.*", "failOnDataLoss": "false"}
-    both = pair(name, **subscription, **STARTS[start](name))
+    both = pair(name, **STARTS[start](name))
     first = both.run()
     assert bool(first) == (start != "latest")
     # While they are stopped, there are more records, and partitions.
     add_partitions(admin, name, 10)
     timed(name, dict.fromkeys(range(10), (4000,)))
     assert len(both.run()) == len(first) + 10
-
-
-def test_partitions_that_are_added_while_the_query_runs(
-    pair: MakePair, topic: MakeTopic, produce: Produce, admin: AdminClient, cluster: Cluster
-) -> None:
-    name = topic(partitions=5)
-    both = pair(name, subscribe=name, startingOffsets="latest")
-    both.start()
-    first_offset = both.theirs.folder / "checkpoint" / "sources" / "0" / "0"
-    until(lambda: first_offset.exists() and len(committed_offsets(cluster, name, name)) == 5, "both know where they start")
-    produce(name, numbers(10))
-    both.until_rows(10)
-    add_partitions(admin, name, 10)
-    for partition in range(10):
-        produce(name, numbers(2, 100), partition)
-    both.until_rows(30)
-    both.stop()
-    assert len(both.same()) == 30
 
 
 def test_a_time_at_which_there_is_no_record(pair: MakePair, topic: MakeTopic, timed: Timed) -> None:
@@ -140,39 +100,27 @@ def test_all_columns_nulls_and_headers(pair: MakePair, topic: MakeTopic, cluster
     assert [row.headers for row in rows].count(None) == 3
 
 
-ASKED = {
-    "another order": Asked("offset LONG, value STRING, partition INT", ["offset", "CAST(value AS STRING) AS value", "partition"]),
-    "all": Asked(
+def test_columns_that_are_asked_for(pair: MakePair, topic: MakeTopic, cluster: Cluster) -> None:
+    """Also of keys and values that are no UTF-8, as `CAST(value AS STRING)` reads them, and with append times."""
+    schema = (
         "headers ARRAY<STRUCT<key: STRING, value: BINARY>>, Key STRING, timestampType INT, VALUE BINARY, topic STRING, "
-        "timestamp TIMESTAMP, partition INT, offset BIGINT",
-        ["headers", "CAST(key AS STRING) AS Key", "timestampType", "value AS VALUE", "topic", "timestamp", "partition", "offset"],
-    ),
-}
-
-
-@pytest.mark.parametrize("asked", ASKED.values(), ids=ASKED)
-def test_columns_that_are_asked_for(pair: MakePair, topic: MakeTopic, cluster: Cluster, asked: Asked) -> None:
-    """Also of keys and values that are no UTF-8, as `CAST(value AS STRING)` reads them."""
+        "timestamp TIMESTAMP, partition INT, offset BIGINT"
+    )
+    same = "headers", "CAST(key AS STRING) AS Key", "timestampType", "value AS VALUE", "topic", "timestamp", "partition", "offset"
 
     def with_texts_as_bytes(frame: DataFrame) -> DataFrame:
         return frame.select(*(sf.hex(name).alias(name) if kind == "string" else sf.col(name) for name, kind in frame.dtypes))
 
-    name = topic(partitions=2)
+    name = topic(partitions=2, config={"message.timestamp.type": "LogAppendTime"})
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
     parts = (None, b"", b"text", "\u00e9\U0001f600".encode(), b"\xff\xfe\x80abc", b"\xed\xa0\x80", b"half \xc3")
     for number, (key, value) in enumerate(itertools.product(parts, parts)):
         headers: list[tuple[str, bytes | None]] = [("a", value)] if number % 2 else []
-        producer.produce(name, value, key, number % 2, headers=headers, timestamp=1_700_000_000_000 + number)  # type: ignore[arg-type]
+        producer.produce(name, value, key, number % 2, headers=headers)  # type: ignore[arg-type]
     assert producer.flush(60) == 0
-    headers_of_theirs = {"includeHeaders": "true"} if "headers" in asked.schema else {}
-    both = pair(name, with_texts_as_bytes, asked, subscribe=name, **headers_of_theirs)
-    assert len(both.run()) == len(parts) ** 2
-
-
-def test_log_append_time(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
-    name = topic(config={"message.timestamp.type": "LogAppendTime"})
-    produce(name, numbers(3))
-    assert {row.timestampType for row in pair(name, subscribe=name).run()} == {1}
+    rows = pair(name, with_texts_as_bytes, schema, same, subscribe=name, includeHeaders="true").run()
+    assert len(rows) == len(parts) ** 2
+    assert {row.timestampType for row in rows} == {1}
 
 
 @pytest.mark.parametrize("fails", [True, False], ids=["failOnDataLoss", "without"])
@@ -184,7 +132,7 @@ def test_records_that_are_deleted_while_the_query_is_stopped(
     both = pair(name, subscribe=name, failOnDataLoss=str(fails).lower())
     both.run()
     produce(name, numbers(10, 10))
-    admin.delete_records([TopicPartition(name, 0, 15)])[TopicPartition(name, 0)].result(30)
+    delete_before(admin, name, 15)
     if fails:
         theirs, ours = both.failures()
         assert "Some data may have been lost" in theirs
@@ -244,26 +192,16 @@ def test_fifty_random_steps_of_topics_partitions_and_records(
 
 
 WRONG: dict[str, tuple[dict[str, str], str, str]] = {
-    "assign and subscribe": ({"subscribePattern": "x"}, "Only one of", "exclude each other"),
-    "no topics": ({"subscribe": ","}, "No topics to subscribe to", "names of topics are expected"),
     "auto.offset.reset": ({"kafka.auto.offset.reset": "latest"}, "auto.offset.reset", "kafka.auto.offset.reset"),
     "enable.auto.commit": ({"kafka.enable.auto.commit": "true"}, "enable.auto.commit", "kafka.enable.auto.commit"),
     "interceptors": ({"kafka.interceptor.classes": "X"}, "interceptor.classes", "kafka.interceptor.classes"),
     "deserializers": ({"kafka.value.deserializer": "X"}, "value.deserializer", "kafka.value.deserializer"),
-    "minPartitions": ({"minPartitions": "0"}, "minPartitions must be positive", "minPartitions = '0'"),
-    "maxRecordsPerPartition": ({"maxRecordsPerPartition": "0"}, "maxrecordsperpartition must be positive", "= '0'"),
-    "min above max": (
-        {"minOffsetsPerTrigger": "2", "maxOffsetsPerTrigger": "1"},
-        "higher than the maxOffsetsPerTrigger",
-        "is higher than maxOffsetsPerTrigger",
-    ),
-    "a time that is none": ({"startingTimestamp": "noon"}, "", "startingTimestamp = 'noon'"),
     "an end of a stream": ({"endingOffsets": "latest"}, "ending offset not valid", "endingOffsets is for spark.read only"),
 }
 
 
 @pytest.mark.parametrize(("wrong", "theirs", "ours"), WRONG.values(), ids=WRONG)
-def test_wrong_options_of_a_stream(pair: MakePair, cluster: Cluster, wrong: dict[str, str], theirs: str, ours: str) -> None:
+def test_wrong_options_of_a_stream(pair: MakePair, wrong: dict[str, str], theirs: str, ours: str) -> None:
     both = pair("wrong", **{"subscribe": "any", **wrong})
     for one, text in ((both.theirs, theirs), (both.ours, ours)):
         with pytest.raises(Exception, match=r"(?s).") as caught:

@@ -5,27 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
-from tests.support.pairs import MakePair, Timed, by_partition, numbers
-from tests.support.queries import assert_same_rows, plans_a_batch_read_once
+from tests.support.pairs import Timed, by_partition, numbers
+from tests.support.queries import Read, assert_same_rows, plans_a_batch_read_once
 
-Read = Callable[..., DataFrame]
 Reads = Callable[..., tuple[DataFrame, DataFrame]]
-
-
-@pytest.fixture
-def read(spark: SparkSession, cluster: Cluster) -> Read:
-    """A batch read by one of the two sources."""
-
-    def make(source: str, topic: str, **options: str) -> DataFrame:
-        group = {"kafka.group.id": f"group-of-{topic}"} if source == "groupkafka" else {}
-        given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "subscribe": topic, **group, **options}
-        return spark.read.format(source).options(**given).load()
-
-    return make
 
 
 @pytest.fixture
@@ -33,9 +20,17 @@ def reads(read: Read) -> Reads:
     """A batch read by Spark's source, and the same by this one."""
 
     def make(topic: str, **options: str) -> tuple[DataFrame, DataFrame]:
-        return read("kafka", topic, **options), read("groupkafka", topic, **options)
+        return read(topic, source="kafka", **options), read(topic, **options)
 
     return make
+
+
+@pytest.fixture(scope="module")
+def hours(cluster: Cluster, timed: Timed) -> str:
+    name = "batch-compared"
+    cluster.create_topic(name, 3)
+    timed(name, {0: range(1000, 7000, 1000), 1: range(1000, 4000, 1000), 2: (5000,)})
+    return name
 
 
 @pytest.mark.parametrize(
@@ -45,93 +40,71 @@ def reads(read: Read) -> Reads:
     ids=["minPartitions", "maxRecordsPerPartition"],
 )
 def test_ranges_that_are_cut_into_more_tasks(
-    reads: Reads, pair: MakePair, topic: MakeTopic, produce: Produce, small: dict[str, str], spark_cuts: int
+    reads: Reads, topic: MakeTopic, produce: Produce, small: dict[str, str], spark_cuts: int
 ) -> None:
     name = topic(partitions=3)
     for partition in range(3):
         produce(name, numbers(10), partition)
     theirs, ours = reads(name, **small)
-    assert_same_rows(theirs, ours)
+    assert len(assert_same_rows(theirs, ours)) == 30
     assert (theirs.rdd.getNumPartitions(), ours.rdd.getNumPartitions()) == (spark_cuts, 6)
-    assert len(pair(name, subscribe=name, **small).run()) == 30
 
 
-class TestBatch:
-    @pytest.fixture(scope="class")
-    @staticmethod
-    def hours(cluster: Cluster, timed: Timed) -> str:
-        name = "batch-compared"
-        cluster.create_topic(name, 3)
-        timed(name, {0: range(1000, 7000, 1000), 1: range(1000, 4000, 1000), 2: (5000,)})
-        return name
+RANGES: Mapping[str, Callable[[str], dict[str, str]]] = {
+    "offsets": lambda t: {"startingOffsets": by_partition(t, -2, 1, 1), "endingOffsets": by_partition(t, 3, -1, 1)},
+    "times": lambda t: {
+        "startingOffsetsByTimestamp": by_partition(t, 1, 2000, 5000),
+        "endingOffsetsByTimestamp": by_partition(t, 3000, 9000, 9000),
+    },
+    "one time": lambda _: {
+        "startingTimestamp": "3500",
+        "endingTimestamp": "6000",
+        "startingOffsetsByTimestampStrategy": "latest",
+    },
+}
 
-    RANGES: Mapping[str, Callable[[str], dict[str, str]]] = {
-        "offsets": lambda t: {"startingOffsets": by_partition(t, -2, 1, 1), "endingOffsets": by_partition(t, 3, -1, 1)},
-        "times": lambda t: {
-            "startingOffsetsByTimestamp": by_partition(t, 1, 2000, 5000),
-            "endingOffsetsByTimestamp": by_partition(t, 3000, 9000, 9000),
-        },
-        "one time": lambda _: {
-            "startingTimestamp": "3500",
-            "endingTimestamp": "6000",
-            "startingOffsetsByTimestampStrategy": "latest",
-        },
-    }
 
-    @pytest.mark.parametrize("ranges", RANGES)
-    def test_ranges(self, reads: Reads, hours: str, ranges: str) -> None:
-        theirs, ours = reads(hours, **self.RANGES[ranges](hours))
-        assert_same_rows(theirs, ours)
-        assert not ours.isEmpty()
+@pytest.mark.parametrize("ranges", RANGES)
+def test_ranges(reads: Reads, hours: str, ranges: str) -> None:
+    rows = assert_same_rows(*reads(hours, **RANGES[ranges](hours)))
+    assert rows
 
-    REFUSED: Mapping[str, tuple[Callable[[str], dict[str, str]], str, str]] = {
-        "a start at the latest": (lambda _: {"startingOffsets": "latest"}, "can't be latest", "cannot start at the latest"),
-        "a partition's start at the latest": (
-            lambda t: {"startingOffsets": by_partition(t, -1, 0, 0)},
-            "can't be latest",
-            "cannot start at the latest",
-        ),
-        "an end at the earliest": (lambda _: {"endingOffsets": "earliest"}, "can't be earliest", "latest or JSON such as"),
-        "a partition's end at the earliest": (
-            lambda t: {"endingOffsets": by_partition(t, -2, 0, 0)},
-            "can't be earliest",
-            "cannot end at the earliest",
-        ),
-        "a partition that is left out": (
-            lambda t: {"startingOffsets": by_partition(t, 0, 0)},
-            "Partitions specified for Kafka start offsets don't match",
-            "it must name every partition",
-        ),
-        "a start above its end": (
-            lambda t: {"startingOffsets": by_partition(t, 3, 0, 0), "endingOffsets": by_partition(t, 2, 1, 1)},
-            "",
-            "startingOffsets (3) is above endingOffsets (2)",
-        ),
-        "no record at the starting time": (
-            lambda _: {"startingTimestamp": "5500"},
-            "No offset matched",
-            "there is no record in",
-        ),
-    }
 
-    @pytest.mark.parametrize(("wrong", "theirs", "ours"), REFUSED.values(), ids=REFUSED)
-    def test_refusals(self, read: Read, hours: str, wrong: Callable[[str], dict[str, str]], theirs: str, ours: str) -> None:
-        for source, text in (("kafka", theirs), ("groupkafka", ours)):
-            with pytest.raises(Exception, match=r"(?s).") as caught:
-                read(source, hours, **wrong(hours)).collect()
-            assert text in str(caught.value)
+REFUSED: Mapping[str, tuple[Callable[[str], dict[str, str]], str, str]] = {
+    "a start at the latest": (lambda _: {"startingOffsets": "latest"}, "can't be latest", "cannot start at the latest"),
+    "a partition that is left out": (
+        lambda t: {"startingOffsets": by_partition(t, 0, 0)},
+        "Partitions specified for Kafka start offsets don't match",
+        "it must name every partition",
+    ),
+    "a start above its end": (
+        lambda t: {"startingOffsets": by_partition(t, 3, 0, 0), "endingOffsets": by_partition(t, 2, 1, 1)},
+        "",
+        "startingOffsets (3) is above endingOffsets (2)",
+    ),
+    "no record at the starting time": (lambda _: {"startingTimestamp": "5500"}, "No offset matched", "there is no record in"),
+}
 
-    @plans_a_batch_read_once
-    def test_a_frame_that_is_read_twice_reads_the_same_here_and_what_is_new_there(
-        self, reads: Reads, topic: MakeTopic, produce: Produce
-    ) -> None:
-        name = topic()
-        produce(name, numbers(3))
-        theirs, ours = reads(name)
-        produce(name, numbers(3, 3))
-        assert (theirs.count(), ours.count()) == (6, 6), "the end is not fixed before the first action"
-        produce(name, numbers(3, 6))
-        assert (theirs.count(), ours.count()) == (9, 6)
+
+@pytest.mark.parametrize(("wrong", "theirs", "ours"), REFUSED.values(), ids=REFUSED)
+def test_refusals(read: Read, hours: str, wrong: Callable[[str], dict[str, str]], theirs: str, ours: str) -> None:
+    for source, text in (("kafka", theirs), ("groupkafka", ours)):
+        with pytest.raises(Exception, match=r"(?s).") as caught:
+            read(hours, source=source, **wrong(hours)).collect()
+        assert text in str(caught.value)
+
+
+@plans_a_batch_read_once
+def test_a_frame_that_is_read_twice_reads_the_same_here_and_what_is_new_there(
+    reads: Reads, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, numbers(3))
+    theirs, ours = reads(name)
+    produce(name, numbers(3, 3))
+    assert (theirs.count(), ours.count()) == (6, 6), "the end is not fixed before the first action"
+    produce(name, numbers(3, 6))
+    assert (theirs.count(), ours.count()) == (9, 6)
 
 
 def test_the_rows_have_the_same_schema(reads: Reads) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-import pytest
 from pyspark.sql import DataFrame
 
 from tests.conftest import MakeTopic, Produce
@@ -31,11 +30,12 @@ def test_the_limit_is_shared_out_by_lag_and_survives_a_restart(pair: MakePair, t
             one.start(foreach_batch=take, **trigger)
 
     start(processingTime="100 milliseconds")
-    both.until_batches(3)
+    both.until_reported(25)
     both.stop()
     start(availableNow=True)
     both.finish()
-    assert ours == theirs
+    # An expelled member, on a busy machine, has a micro-batch without rows.
+    assert [rows for rows in ours.values() if rows] == list(theirs.values())
     assert sum(map(len, ours.values())) == 71
     assert Counter(partition for partition, _ in ours[0]) == {0: 1, 1: 1, 2: 8}
 
@@ -49,12 +49,10 @@ def test_trigger_once_ignores_the_limit(pair: MakePair, topic: MakeTopic, produc
     assert both.sizes() == [15]
 
 
-@pytest.mark.parametrize("most", [None, "12"], ids=["alone", "with a limit"])
-def test_a_micro_batch_waits_for_enough_offsets(pair: MakePair, topic: MakeTopic, produce: Produce, most: str | None) -> None:
+def test_a_micro_batch_waits_for_enough_offsets(pair: MakePair, topic: MakeTopic, produce: Produce) -> None:
     name = topic()
     produce(name, numbers(4))
-    limit = {} if most is None else {"maxOffsetsPerTrigger": most}
-    both = pair(name, subscribe=name, minOffsetsPerTrigger="10", maxTriggerDelay="1h", **limit)
+    both = pair(name, subscribe=name, minOffsetsPerTrigger="10", maxTriggerDelay="1h")
     both.start()
     both.until_rows(4)
     for start in (4, 9, 14):

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,43 +34,18 @@ def shown_secrets(secured: Secured, text: str) -> list[str]:
     return [secret for secret in secured.secrets() if secret in text]
 
 
-def plan_of(spark: SparkSession, options: Mapping[str, str]) -> str:
-    """What `explain` shows of a batch read."""
-    frame = spark.read.format("groupkafka").options(**options).load()
-    return str(frame._jdf.queryExecution().toString())
-
-
-@pytest.mark.parametrize("login", ["SCRAM-SHA-512", "oauth_cb"])
+@pytest.mark.parametrize(("login", "protocol"), [("SCRAM-SHA-512", "classic"), ("OIDC", "consumer")])
 def test_a_query_and_a_batch_read_with_the_right_secret(
-    spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, login: str
+    spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, login: str, protocol: str
 ) -> None:
     topic = secured_topic("open-")
     options = {**secured.login(login), "kafka.group.id": topic, "subscribe": topic}
-    assert sorted(int(row.value) for row in secured_queries("a", topic, **options).run()) == list(range(10))
+    query = secured_queries("a", topic, **options, **{"kafka.group.protocol": protocol})
+    assert sorted(int(row.value) for row in query.run()) == list(range(10))
     batch = spark.read.format("groupkafka").options(**options).load()
     assert sorted(int(row.value) for row in batch.select("value").collect()) == list(range(10))
-    assert shown_secrets(secured, plan_of(spark, options)) == []
-
-
-def test_a_query_under_kip_848(secured_queries: Queries, secured: Secured, secured_topic: MakeTopic) -> None:
-    topic = secured_topic("open-")
-    options = {**secured.login("OIDC"), "kafka.group.id": topic, "kafka.group.protocol": "consumer"}
-    assert len(secured_queries("a", topic, **options).run()) == 10
-
-
-def test_a_query_without_an_acl_says_which(secured_queries: Queries, secured: Secured, secured_topic: MakeTopic) -> None:
-    topic = secured_topic("open-")
-    options = {
-        **secured.login("SCRAM-SHA-512"),
-        "kafka.group.id": "closed",
-        "assignmentTimeout": "30s",
-        "handoff.drainTimeout": "10s",
-    }
-    failure = secured_queries("a", topic, **options).start(availableNow=True).failure()
-    assert "NotAuthorized" in failure
-    assert "READ on the group" in failure
-    assert "closed" in failure
-    assert shown_secrets(secured, failure) == []
+    explained = str(batch._jdf.queryExecution().toString())
+    assert shown_secrets(secured, explained) == []
 
 
 def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured, secured_topic: MakeTopic) -> None:

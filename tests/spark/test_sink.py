@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
-from pyspark.errors import AnalysisException, PySparkException, StreamingQueryException
+from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -18,45 +18,34 @@ from devtools.broker import Cluster
 from spark_groupsource import LagListener, register
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
-from tests.support.group_offsets import total_lag
+from tests.support.queries import Queries
 from tests.support.waiting import until
 
 
-class Copy:
-    """A query of this source and this sink: it copies one topic into another."""
+class Sink:
+    """A query into this sink, which is run again and again on one checkpoint."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, source: str, target: str, folder: Path) -> None:
-        self.spark, self.cluster, self.source, self.target = spark, cluster, source, target
-        self.checkpoint = str(folder / "checkpoint")
-        self.group = f"copies-{source}"
+    def __init__(self, cluster: Cluster, target: str, checkpoint: Path) -> None:
+        self.cluster, self.target, self.checkpoint = cluster, target, checkpoint
         self.query: StreamingQuery | None = None
 
-    def load(self, **more: str) -> DataFrame:
-        return (
-            self.spark.readStream.format("groupkafka")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
-            .option("kafka.group.id", self.group)
-            .option("subscribe", self.source)
-            .option("startingOffsets", "earliest")
-            .options(**more)
-            .load()
-        )
-
-    def start(self, frame: DataFrame | None = None, **more: str) -> StreamingQuery:
-        writer = (self.load() if frame is None else frame).writeStream.format("groupkafka")
-        self.query = (
-            writer.option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
-            .option("topic", self.target)
-            .option("checkpointLocation", self.checkpoint)
-            .options(**more)
-            .start()
-        )
+    def start(self, frame: DataFrame, mode: str = "append", **more: str) -> StreamingQuery:
+        """Start it. The rows go to the target, unless they name their topics."""
+        options = {
+            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
+            "checkpointLocation": str(self.checkpoint),
+            **({} if "topic" in frame.columns else {"topic": self.target}),
+            **more,
+        }
+        self.query = frame.writeStream.format("groupkafka").outputMode(mode).options(**options).start()
         return self.query
 
-    def run(self, frame: DataFrame | None = None, **more: str) -> None:
+    def run(self, frame: DataFrame, **more: str) -> StreamingQuery:
+        """Run to the end of what is there now."""
         query = self.start(frame, **more)
         query.processAllAvailable()
         query.stop()
+        return query
 
     def stop(self) -> None:
         if self.query is not None:
@@ -65,129 +54,102 @@ class Copy:
     def written(self) -> list[str]:
         return read_committed(self.cluster, self.target)
 
+    def forget_newest_commit(self) -> str:
+        """Delete the newest file of Spark's commit log, as if the driver had died before it wrote it. Return the micro-batch."""
+        newest = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
+        newest.unlink()
+        (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
+        return newest.name
+
 
 @pytest.fixture
-def copy(spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path) -> Iterator[Copy]:
-    """A topic with 100 records in two partitions, and a topic to copy it to."""
+def sink(spark: SparkSession, cluster: Cluster, topic: MakeTopic, tmp_path: Path) -> Iterator[Sink]:
     register(spark)
-    source, target = topic(2), topic(3)
-    for partition in range(2):
-        produce(source, [(b"k", f"{partition}-{number:03}") for number in range(50)], partition)
-    made = Copy(spark, cluster, source, target, tmp_path)
+    made = Sink(cluster, topic(3), tmp_path / "checkpoint")
     yield made
     made.stop()
 
 
-ALL = sorted(f"{partition}-{number:03}" for partition in range(2) for number in range(50))
-
-
-def test_a_topic_is_copied_once_over_a_restart(copy: Copy, produce: Produce) -> None:
-    copy.run()
-    produce(copy.source, [(None, "later")], 0)
-    copy.run()
-    assert copy.written() == [*ALL, "later"]
-    until(lambda: total_lag(copy.cluster, copy.group, copy.source) == 0, "nothing is left to confirm")
-
-
-def forget_newest_commit(checkpoint: str) -> str:
-    """Delete the newest file of Spark's commit log, as if the driver had died before it wrote it. Return the micro-batch."""
-    newest = max(Path(checkpoint, "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-    newest.unlink()
-    (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
-    return newest.name
-
-
-@pytest.fixture
-def lines(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    """A source of files, with 20 lines."""
-    folder = tmp_path / "lines"
-    folder.mkdir()
-    for number in range(2):
-        (folder / f"{number}.txt").write_text("\n".join(f"{number}-{line}" for line in range(10)))
-    return spark.readStream.text(str(folder))
-
-
-def test_a_changed_query_is_refused_until_its_micro_batch_is_accepted(copy: Copy, lines: DataFrame) -> None:
-    copy.run(lines)
-    batch = forget_newest_commit(copy.checkpoint)
-    changed = lines.selectExpr("concat('new ', value) AS value")
-    with pytest.raises(StreamingQueryException, match=rf"with other content(.|\n)*acceptBatch={batch}"):
-        copy.run(changed)
-    copy.run(changed, acceptBatch=batch)
-    assert copy.written() == sorted(f"{number}-{line}" for number in range(2) for line in range(10))
-
-
-def test_a_worker_that_is_killed_again_and_again_writes_each_row_once(copy: Copy, tmp_path: Path) -> None:
-    pids = tmp_path / "pids"
-    pids.mkdir()
+def test_a_worker_that_is_killed_again_and_again_writes_each_row_once(
+    sink: Sink, queries: Queries, topic: MakeTopic, produce: Produce, tmp_path: Path
+) -> None:
+    source, killed = topic(2), tmp_path / "killed"
+    killed.mkdir()
+    for partition in range(2):
+        produce(source, [(b"k", f"{partition}-{number:03}") for number in range(50)], partition)
 
     def killed_once(batches: Iterator[object]) -> Iterator[object]:
         for batch in batches:
             yield batch
-            mark = pids / str(batch.column(0)[0].as_py())  # type: ignore[attr-defined]
+            mark = killed / str(batch.column(0)[0].as_py())  # type: ignore[attr-defined]
             if not mark.exists():
                 mark.touch()
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    frame = copy.load(maxOffsetsPerTrigger="60").select("value").mapInArrow(killed_once, "value BINARY")
-    for _ in range(30):
+    rows = queries("a", source).load().select("value").mapInArrow(killed_once, "value BINARY")
+    for _ in range(10):
         try:
-            copy.run(frame)
+            sink.run(rows)
         except StreamingQueryException:
-            copy.stop()
+            sink.stop()
         else:
             break
-    assert len(list(pids.iterdir())) > 2
-    assert copy.written() == ALL
+    assert len(list(killed.iterdir())) == 2
+    assert sink.written() == [f"{partition}-{number:03}" for partition in range(2) for number in range(50)]
 
 
-def test_a_micro_batch_that_is_run_again_is_written_once(spark: SparkSession, copy: Copy, lines: DataFrame) -> None:
+def test_a_micro_batch_that_is_run_again_is_written_once_and_another_in_its_place_is_refused_until_it_is_accepted(
+    spark: SparkSession, sink: Sink, tmp_path: Path
+) -> None:
     """A listener counts what was written, and what was there already."""
     registry = CollectorRegistry()
     listener = LagListener(registry=registry)
     spark.streams.addListener(listener)
+    files = tmp_path / "lines"
+    files.mkdir()
+    for number in range(2):
+        (files / f"{number}.txt").write_text("\n".join(f"{number}-{line}" for line in range(10)))
+    lines = spark.readStream.text(str(files))
+
+    query = sink.run(lines)
 
     def counted(result: str) -> float | None:
-        assert copy.query is not None
-        return registry.get_sample_value("groupkafka_sink_rows_total", {"query": str(copy.query.id), "result": result})
+        return registry.get_sample_value("groupkafka_sink_rows_total", {"query": str(query.id), "result": result})
 
-    copy.run(lines)
     until(lambda: counted("written") == 20, "the rows are counted")
-    forget_newest_commit(copy.checkpoint)
-    copy.start(lines)
+    sink.forget_newest_commit()
+    sink.start(lines)
     until(lambda: counted("skipped") == 20, "the rows of the replay are counted")
     assert counted("written") == 20
-    assert copy.query is not None
-    report = listener.written[str(copy.query.id)]
+    report = listener.written[str(query.id)]
     assert (report.batch_id, report.written, report.skipped) == (0, 0, 20)
-    copy.stop()
+    sink.stop()
     until(lambda: not listener.written, "the query is forgotten")
-    assert copy.written() == sorted(f"{number}-{line}" for number in range(2) for line in range(10))
+
+    batch = sink.forget_newest_commit()
+    changed = lines.selectExpr("concat('new ', value) AS value")
+    with pytest.raises(StreamingQueryException, match=rf"with other content(.|\n)*acceptBatch={batch}"):
+        sink.run(changed)
+    sink.run(changed, acceptBatch=batch)
+    assert sink.written() == sorted(f"{number}-{line}" for number in range(2) for line in range(10))
 
 
-def test_spark_before_the_sink_can_be_any_source(spark: SparkSession, copy: Copy) -> None:
+def test_spark_before_the_sink_can_be_any_source(spark: SparkSession, sink: Sink) -> None:
     numbers = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10).load()
     counted = numbers.groupBy((functions.col("value") % 3).alias("rest")).count()
-    query = (
-        counted.selectExpr("CAST(rest AS STRING) AS key", "CAST(count AS STRING) AS value", f"'{copy.target}' AS topic")
-        .writeStream.format("groupkafka")
-        .outputMode("complete")
-        .option("kafka.bootstrap.servers", copy.cluster.bootstrap_servers)
-        .option("checkpointLocation", copy.checkpoint)
-        .start()
-    )
-    copy.query = query
+    rows = counted.selectExpr("CAST(rest AS STRING) AS key", "CAST(count AS STRING) AS value", f"'{sink.target}' AS topic")
+    query = sink.start(rows, mode="complete")
     until(lambda: len(query.recentProgress) >= 3 or query.exception() is not None, "three micro-batches")
     query.stop()
     assert query.exception() is None
     found = [
-        ((one.key() or b"").decode(), int(one.value() or 0)) for one in read_committed(copy.cluster, copy.target, whole=True)
+        ((one.key() or b"").decode(), int(one.value() or 0)) for one in read_committed(sink.cluster, sink.target, whole=True)
     ]
     assert len(set(found)) == len(found) >= 6
 
 
 def test_sparks_own_source_into_several_topics_is_written_once_over_a_replay(
-    spark: SparkSession, copy: Copy, topic: MakeTopic, produce: Produce
+    spark: SparkSession, sink: Sink, queries: Queries, topic: MakeTopic, produce: Produce
 ) -> None:
     if not spark_kafka_jars():
         pytest.skip("Spark's own source is not there for this Spark")
@@ -195,22 +157,10 @@ def test_sparks_own_source_into_several_topics_is_written_once_over_a_replay(
     source, other = topic(6), topic(1)
     for partition in range(6):
         produce(source, [(None, f"{partition}-{number}") for number in range(5)], partition)
-    frame = (
-        spark.readStream.format("kafka")
-        .option("kafka.bootstrap.servers", copy.cluster.bootstrap_servers)
-        .option("subscribe", source)
-        .option("startingOffsets", "earliest")
-        .load()
-        .selectExpr("value", f"IF(partition < 3, '{copy.target}', '{other}') AS topic")
-    )
+    theirs = queries.made("theirs", "kafka", {"subscribe": source, "startingOffsets": "earliest"}).load()
+    rows = theirs.selectExpr("value", f"IF(partition < 3, '{sink.target}', '{other}') AS topic")
     for _ in range(2):
-        query = (
-            frame.writeStream.format("groupkafka")
-            .option("kafka.bootstrap.servers", copy.cluster.bootstrap_servers)
-            .option("checkpointLocation", copy.checkpoint)
-            .start()
-        )
-        copy.query = query
+        query = sink.start(rows)
         try:
             query.processAllAvailable()
         except StreamingQueryException as failed:
@@ -218,10 +168,10 @@ def test_sparks_own_source_into_several_topics_is_written_once_over_a_replay(
             if not spark.version.startswith("4.1") or "scala.Option.get()" not in str(failed):
                 raise
         query.stop()
-        assert forget_newest_commit(copy.checkpoint) == "0"
-    for name, partitions in ((copy.target, range(3)), (other, range(3, 6))):
+        assert sink.forget_newest_commit() == "0"
+    for name, partitions in ((sink.target, range(3)), (other, range(3, 6))):
         expected = sorted(f"{partition}-{number}" for partition in partitions for number in range(5))
-        assert read_committed(copy.cluster, name) == expected
+        assert read_committed(sink.cluster, name) == expected
 
 
 def test_the_rows_are_those_of_sparks_own_sink(spark: SparkSession, cluster: Cluster, topic: MakeTopic) -> None:
@@ -249,21 +199,20 @@ def test_the_rows_are_those_of_sparks_own_sink(spark: SparkSession, cluster: Clu
     assert len(found[0]) == 60
 
 
-def test_a_batch_write_appends(spark: SparkSession, cluster: Cluster, topic: MakeTopic) -> None:
+@pytest.mark.parametrize(
+    ("kind", "mode", "more", "said"),
+    [
+        ("STRING", "overwrite", {}, "Kafka only appends"),
+        ("INT", "append", {}, "value cannot be INT"),
+        ("STRING", "append", {"kafka.password": "hunter2"}, "no setting of this name"),
+    ],
+    ids=["overwrite", "a type", "a setting, without its value"],
+)
+def test_what_a_batch_write_cannot_do_is_named(
+    spark: SparkSession, cluster: Cluster, kind: str, mode: str, more: dict[str, str], said: str
+) -> None:
     register(spark)
-    name = topic(2)
-    frame = spark.range(1000).selectExpr("CAST(id AS STRING) AS value", f"'{name}' AS topic")
-    writer = frame.write.format("groupkafka").option("kafka.bootstrap.servers", cluster.bootstrap_servers)
-    writer.mode("append").save()
-    assert read_committed(cluster, name) == sorted(map(str, range(1000)))
-    with pytest.raises(PySparkException, match="Kafka only appends"):
-        writer.mode("overwrite").save()
-    numbers = spark.range(1).selectExpr("CAST(id AS INT) AS value").write.format("groupkafka")
-    with pytest.raises(PySparkException, match="value cannot be INT"):
-        numbers.options(**{"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": name}).mode("append").save()
-
-
-def test_a_wrong_setting_is_named_without_its_value(copy: Copy) -> None:
-    with pytest.raises((StreamingQueryException, AnalysisException), match="no setting of this name") as caught:
-        copy.run(copy.load().select("value"), **{"kafka.password": "hunter2"})
+    writer = spark.range(1).selectExpr(f"CAST(id AS {kind}) AS value").write.format("groupkafka").mode(mode)
+    with pytest.raises(PySparkException, match=said) as caught:
+        writer.options(**{"kafka.bootstrap.servers": cluster.bootstrap_servers, "topic": "any", **more}).save()
     assert "hunter2" not in str(caught.value)

@@ -1,9 +1,8 @@
-"""The ways to run a query that docs/running.md names: several sources, state, triggers, foreachBatch; and what is refused."""
+"""The ways to run a query that docs/running.md names: several sources, state, foreachBatch; and what is refused."""
 
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
@@ -19,7 +18,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from devtools.broker import Cluster
 from spark_groupsource.checkpoint.offset_log import source_lines
 from tests.conftest import MakeTopic, Produce
-from tests.support.queries import all_confirmed, needs_admission_control, setting
+from tests.support.queries import BatchFunction, all_confirmed, needs_admission_control, setting
 
 MINUTE_MS = 60_000
 
@@ -47,28 +46,23 @@ def load(spark: SparkSession, cluster: Cluster) -> Load:
 
 
 class Query:
-    """One checkpoint, run again and again; keeps the rows of the newest run."""
+    """One checkpoint, run again and again."""
 
     def __init__(self, checkpoint: Path) -> None:
         self._checkpoint = checkpoint
-        self.rows: list[Row] = []
         self.running: StreamingQuery | None = None
 
-    def start(self, frame: DataFrame, *, mode: str = "append", **trigger: Any) -> StreamingQuery:
-        self.rows = []
-        writer = frame.writeStream.outputMode(mode).option("checkpointLocation", str(self._checkpoint)).trigger(**trigger)
-        self.running = writer.foreachBatch(lambda batch, _: self.rows.extend(batch.collect())).start()
-        return self.running
+    def run_for_each_batch(self, frame: DataFrame, act: BatchFunction) -> None:
+        """Run to the end of what is there now."""
+        writer = frame.writeStream.option("checkpointLocation", str(self._checkpoint)).trigger(availableNow=True)
+        self.running = writer.foreachBatch(act).start()
+        self.running.awaitTermination()
 
-    def run(self, frame: DataFrame, **how: Any) -> list[Row]:
+    def run(self, frame: DataFrame) -> list[Row]:
         """Run to the end of what is there now; the rows of this run."""
-        self.start(frame, availableNow=True, **how).awaitTermination()
-        return self.rows
-
-    def failure(self, frame: DataFrame) -> str:
-        with pytest.raises(StreamingQueryException) as failed:
-            self.run(frame)
-        return str(failed.value)
+        rows: list[Row] = []
+        self.run_for_each_batch(frame, lambda batch, _: rows.extend(batch.collect()))
+        return rows
 
     @property
     def sources(self) -> list[Any]:
@@ -107,19 +101,6 @@ def test_a_frame_that_is_joined_with_itself_is_one_source_with_one_offset(
         assert all_confirmed(cluster, f"group-of-{name}", name)
 
 
-def test_a_union_of_a_frame_with_itself_has_each_record_twice(
-    load: Load, query: Query, topic: MakeTopic, produce: Produce, cluster: Cluster
-) -> None:
-    name = topic(partitions=2)
-    produce(name, keyed(0, 10), 0)
-    produce(name, keyed(10, 20), 1)
-    orders = load(name)
-    rows = query.run(orders.union(orders))
-    assert Counter((row.key, row.value) for row in rows) == Counter(keyed(0, 20) * 2)
-    assert len(query.sources) == 1
-    assert all_confirmed(cluster, f"group-of-{name}", name)
-
-
 @pytest.mark.skipif(not hasattr(DataStreamReader, "name"), reason="Spark names sources since 4.2")
 def test_named_sources_go_on_where_they_were_when_others_come_before_them(
     spark: SparkSession, load: Load, query: Query, topic: MakeTopic, produce: Produce, tmp_path: Path
@@ -151,25 +132,15 @@ def test_two_loads_in_groups_of_their_own_each_read_the_whole_topic(
     assert len(query.sources) == 2
 
 
-def test_two_loads_of_one_group_may_read_different_topics(
-    load: Load, query: Query, topic: MakeTopic, produce: Produce, cluster: Cluster
-) -> None:
-    orders, returns = topic(partitions=2), topic(partitions=1)
-    union = load(orders, "shop").union(load(returns, "shop"))
-    for start, end in ((0, 10), (10, 15)):
-        produce(orders, keyed(start, end, "order"), 1)
-        produce(returns, keyed(start, end, "return"))
-        rows = query.run(union)
-        assert sorted(row.value for row in rows) == sorted(v for word in ("order", "return") for _, v in keyed(start, end, word))
-        assert all(all_confirmed(cluster, "shop", topic) for topic in (orders, returns))
-
-
 def test_a_union_goes_on_after_a_restart_when_one_source_has_nothing_new(
     load: Load, query: Query, topic: MakeTopic, produce: Produce, cluster: Cluster
 ) -> None:
-    """SPARK-22956: the source with nothing new, and the one that never had anything, stay in the checkpoint as they are."""
+    """SPARK-22956: the source with nothing new, and the one that never had anything, stay in the checkpoint as they are.
+
+    Two loads of one group may read different topics.
+    """
     left, right = topic(partitions=2), topic()
-    union = load(left).union(load(right))
+    union = load(left, "shop").union(load(right, "shop"))
     for start, end, also in ((0, 10, None), (10, 20, right), (20, 20, right)):
         produce(left, keyed(start, end, "left"), 0)
         expected = [value for _, value in keyed(start, end, "left")]
@@ -177,7 +148,7 @@ def test_a_union_goes_on_after_a_restart_when_one_source_has_nothing_new(
             produce(also, keyed(start, start + 3, "right"))
             expected += [value for _, value in keyed(start, start + 3, "right")]
         assert sorted(row.value for row in query.run(union)) == sorted(expected)
-    assert all(all_confirmed(cluster, f"group-of-{topic}", topic) for topic in (left, right))
+    assert all(all_confirmed(cluster, "shop", topic) for topic in (left, right))
 
 
 # State.
@@ -297,36 +268,9 @@ def test_every_action_on_a_micro_batch_sees_the_same_rows_whatever_arrives_meanw
 
     for expected in (keyed(0, 10), keyed(10, 20)):
         seen.clear()
-        writer = load(name).writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
-        query.running = writer.foreachBatch(act).start()
-        query.running.awaitTermination()
+        query.run_for_each_batch(load(name), act)
         assert seen == [sorted(expected)] * 5
     assert all_confirmed(cluster, f"group-of-{name}", name)
-
-
-# Triggers.
-
-
-@pytest.mark.parametrize(
-    ("trigger", "batches"),
-    [
-        pytest.param({"processingTime": "100 milliseconds"}, [4, 4, 2], id="processingTime"),
-        pytest.param({"once": True}, [10], id="once", marks=needs_admission_control),
-    ],
-)
-def test_each_trigger_reads_everything_once_and_goes_on_after_a_restart(
-    load: Load, query: Query, topic: MakeTopic, produce: Produce, trigger: dict[str, Any], batches: list[int]
-) -> None:
-    name = topic()
-    for start in (0, 10):
-        produce(name, keyed(start, start + 10))
-        running = query.start(load(name, maxOffsetsPerTrigger="4"), **trigger)
-        if "processingTime" in trigger:
-            running.processAllAvailable()
-            running.stop()
-        running.awaitTermination()
-        assert [(row.key, row.value) for row in query.rows] == keyed(start, start + 10)
-        assert [one.numInputRows for one in running.recentProgress if one.numInputRows] == batches
 
 
 # What is refused.

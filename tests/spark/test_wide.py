@@ -3,71 +3,46 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
-from pyspark.errors import StreamingQueryException
-from pyspark.sql import DataFrame, Row, SparkSession, functions
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import DataFrame, Row, functions
 
-from devtools.broker import Cluster
-from spark_groupsource import register
 from tests.conftest import MakeTopic, Produce
+from tests.support.queries import Queries
 
 WIDTH = 40
+EXPECTED = [(partition, offset) for partition in range(WIDTH) for offset in range(partition % 7 + 1)]
 
 
-class Wide:
-    """A query over a wide topic. It notes each micro-batch's rows, with the task that has read them."""
+class Batches:
+    """A sink that notes each micro-batch's rows, with the task that has read them, and may be down."""
 
-    def __init__(self, spark: SparkSession, cluster: Cluster, topic: str, folder: Path) -> None:
-        self.spark, self.cluster, self.topic = spark, cluster, topic
-        self.checkpoint = str(folder / "checkpoint")
+    def __init__(self) -> None:
         self.tasks: list[int] = []
         self.rows: list[list[Row]] = []
-        self.query: StreamingQuery | None = None
+        self.is_down = False
 
-    def load(self, **more: str) -> DataFrame:
-        return (
-            self.spark.readStream.format("groupkafka")
-            .option("kafka.bootstrap.servers", self.cluster.bootstrap_servers)
-            .option("kafka.group.id", f"wide-{self.topic}")
-            .option("subscribe", self.topic)
-            .option("startingOffsets", "earliest")
-            .options(**more)
-            .load()
-        )
-
-    def run(self, *, fails: bool = False, **more: str) -> None:
-        def note(frame: DataFrame, _: int) -> None:
-            self.tasks.append(frame.rdd.getNumPartitions())
-            self.rows.append(frame.withColumn("task", functions.spark_partition_id()).collect())
-            if fails:
-                raise RuntimeError("not yet")
-
-        self.query = self.load(**more).writeStream.foreachBatch(note).option("checkpointLocation", self.checkpoint).start()
-        self.query.processAllAvailable()
-        self.query.stop()
-
-    def stop(self) -> None:
-        if self.query is not None:
-            self.query.stop()
+    def __call__(self, frame: DataFrame, _: int) -> None:
+        self.tasks.append(frame.rdd.getNumPartitions())
+        self.rows.append(frame.withColumn("task", functions.spark_partition_id()).collect())
+        if self.is_down:
+            raise RuntimeError("the sink is down")
 
 
 @pytest.fixture
-def wide(spark: SparkSession, cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path) -> Iterator[Wide]:
-    """40 partitions; partition p has p % 7 + 1 records with their offsets as values."""
-    register(spark)
+def wide(topic: MakeTopic, produce: Produce) -> str:
+    """A topic with 40 partitions; partition p has p % 7 + 1 records with their offsets as values."""
     name = topic(WIDTH)
     for partition in range(WIDTH):
         produce(name, [(None, b"%d" % offset) for offset in range(partition % 7 + 1)], partition)
-    made = Wide(spark, cluster, name, tmp_path)
-    yield made
-    made.stop()
+    return name
 
 
-EXPECTED = [(partition, offset) for partition in range(WIDTH) for offset in range(partition % 7 + 1)]
+def add_to(topic: str, partitions: int, produce: Produce) -> list[tuple[int, int]]:
+    """Write one more record to each of the first partitions; return their places."""
+    for partition in range(partitions):
+        produce(topic, [(None, b"%d" % (partition % 7 + 1))], partition)
+    return [(partition, partition % 7 + 1) for partition in range(partitions)]
 
 
 def read(rows: list[Row]) -> list[tuple[int, int]]:
@@ -76,26 +51,34 @@ def read(rows: list[Row]) -> list[tuple[int, int]]:
     return sorted(((row.partition, row.offset) for row in rows), key=lambda each: each[0])
 
 
-def test_forty_partitions_with_few_records_are_read_by_four_tasks(wide: Wide, produce: Produce) -> None:
-    wide.run()
-    assert wide.tasks == [4]
-    assert read(wide.rows[0]) == EXPECTED
-    assert len({row.task for row in wide.rows[0]}) == 4
+def test_forty_partitions_with_few_records_are_read_by_four_tasks(queries: Queries, wide: str, produce: Produce) -> None:
+    batches = Batches()
+    queries("a", wide).run(foreach_batch=batches)
+    assert batches.tasks == [4]
+    assert read(batches.rows[0]) == EXPECTED
+    assert len({row.task for row in batches.rows[0]}) == 4
 
-    for partition in range(20):
-        produce(wide.topic, [(None, b"%d" % (partition % 7 + 1))], partition)
-    wide.run()
-    assert wide.tasks == [4, 4]
-    assert read(wide.rows[1]) == [(partition, partition % 7 + 1) for partition in range(20)]
+    added = add_to(wide, 20, produce)
+    queries("a", wide).run(foreach_batch=batches)
+    assert batches.tasks == [4, 4]
+    assert read(batches.rows[1]) == added
 
 
-def test_a_replay_is_cut_into_the_same_tasks_whatever_the_options_say_now(wide: Wide) -> None:
-    with pytest.raises(StreamingQueryException, match="not yet"):
-        wide.run(fails=True, minPartitions="30", maxRecordsPerPartition="6")
-    wide.stop()
-    wide.run(minPartitions="4", maxRecordsPerPartition="3")
-    first, again = wide.rows[:2]
-    assert wide.tasks[0] == wide.tasks[1] >= 30
+def test_a_replay_has_the_same_ranges_cut_into_the_same_tasks_whatever_came_and_whatever_the_options_say_now(
+    queries: Queries, wide: str, produce: Produce
+) -> None:
+    batches = Batches()
+    batches.is_down = True
+    failing = queries("a", wide, minPartitions="30", maxRecordsPerPartition="6")
+    assert "the sink is down" in failing.start(foreach_batch=batches).failure()
+    added = add_to(wide, 20, produce)
+    batches.is_down = False
+    replaying = queries("a", wide, minPartitions="4", maxRecordsPerPartition="3").start(foreach_batch=batches)
+    replaying.running.processAllAvailable()
+    replaying.stop()
+    first, again, later = batches.rows
+    assert batches.tasks[0] == batches.tasks[1] >= 30
     assert max(Counter(row.task for row in first).values()) <= 6
     assert read(first) == EXPECTED
     assert sorted(again) == sorted(first)
+    assert read(later) == added

@@ -12,21 +12,29 @@ from tests.support.spark_process import SPARK_HOME
 
 ROOT = Path(__file__).parents[2]
 RUNNING = "docs/running.md"
-RUNNING_PAGE = (ROOT / RUNNING).read_text()
+
+
+def replaced(text: str, instead: Mapping[str, str]) -> str:
+    """Return a text with some parts of it replaced. Each of them has to occur in it."""
+    for part, replacement in instead.items():
+        assert part in text, f"{part} is not in:\n{text}"
+        text = text.replace(part, replacement)
+    return text
+
+
+def blocks(page: str, language: str) -> list[str]:
+    """Return the blocks of code that a page has in a language."""
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
 
 
 def program(page: str, name: str, instead: Mapping[str, str]) -> str:
-    """Return the program `name` of a page, with some texts replaced. Each of them has to occur in it."""
-    blocks: list[str] = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), re.DOTALL)
-    (code,) = (block for block in blocks if block.startswith(f"# {name}\n"))
-    for text, replacement in instead.items():
-        assert text in code, f"{text} is not in {name}"
-        code = code.replace(text, replacement)
-    return code
+    """Return the program `name` of a page, with some texts replaced."""
+    (code,) = (block for block in blocks(page, "python") if block.startswith(f"# {name}\n"))
+    return replaced(code, instead)
 
 
 def write_program(name: str, folder: Path, instead: Mapping[str, str]) -> Path:
-    """Write the program `name` of docs/running.md to the folder, with some texts replaced. Each of them has to occur in it."""
+    """Write the program `name` of docs/running.md to the folder, with some texts replaced."""
     file = folder / name
     file.write_text(program(RUNNING, name, instead), encoding="utf-8")
     return file
@@ -34,7 +42,6 @@ def write_program(name: str, folder: Path, instead: Mapping[str, str]) -> Path:
 
 def command(program: str) -> list[str]:
     """Return the command line of docs/running.md that runs this program of Spark, as a list of words."""
-    blocks: list[str] = re.findall(r"```sh\n(.*?)```", RUNNING_PAGE, re.DOTALL)
-    (line,) = (line for block in blocks for line in block.splitlines() if program in line)
+    (line,) = (line for block in blocks(RUNNING, "sh") for line in block.splitlines() if program in line)
     words = shlex.split(line.replace("$SPARK_HOME", str(SPARK_HOME)))
     return [str(SPARK_HOME / "bin" / words[0]), *words[1:]] if os.sep not in words[0] else words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pyspark.sql import DataFrame, Row
 
@@ -56,11 +56,6 @@ class Pair:
         for one in (self.theirs, self.ours):
             until(lambda one=one: sum(sizes(one)) >= count, f"{count} rows in the progress", timeout_s=180)  # type: ignore[misc]
 
-    def until_batches(self, count: int) -> None:
-        """Wait until both have run so many micro-batches with rows."""
-        for one in (self.theirs, self.ours):
-            until(lambda one=one: len(sizes(one)) >= count, f"{count} micro-batches", timeout_s=180)  # type: ignore[misc]
-
     def same(self, *, batches: bool = False) -> list[Row]:
         """Return the rows, which both have, and with `batches` in micro-batches of the same sizes in the last run."""
         rows = assert_same_rows(self.theirs.frame(), self.ours.frame())
@@ -79,24 +74,22 @@ class Pair:
         return self.theirs.failure(), self.ours.failure()
 
 
-class Asked(NamedTuple):
-    """Some columns: the schema for this source, and what has to be selected from Spark's for the same."""
+def make_pair(
+    queries: Queries, name: str, transform: Transform = as_it_is, schema: str = "", select: Sequence[str] = (), **options: str
+) -> Pair:
+    """Make the same query over both sources; it starts at the earliest offset unless the options say otherwise.
 
-    schema: str
-    select: Sequence[str]
-
-
-def make_pair(queries: Queries, name: str, transform: Transform = as_it_is, asked: Asked | None = None, **options: str) -> Pair:
-    """Make the same query over both sources; it starts at the earliest offset unless the options say otherwise."""
+    With `schema` this source has what has to be selected from Spark's by `select`.
+    """
 
     def selected(frame: DataFrame) -> DataFrame:
-        return transform(frame.selectExpr(*asked.select) if asked else frame)
+        return transform(frame.selectExpr(*select) if select else frame)
 
     both = {"startingOffsets": "earliest", **options}
     member = {"kafka.group.id": name, "kafka.session.timeout.ms": "6000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
     return Pair(
         queries.made(f"{name}-theirs", "kafka", both, selected),
-        queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform, asked.schema if asked else None),
+        queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform, schema or None),
     )
 
 

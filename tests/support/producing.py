@@ -1,12 +1,16 @@
-"""Sending records to partitions that the producer may not know yet."""
+"""Sending records: to partitions that the producer may not know yet, and all the time while a test runs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from tests.support.waiting import until
+from devtools.broker import Cluster
+from tests.support.waiting import in_background, until
 
 Delivered = Callable[[KafkaError | None, Message], None]
 
@@ -38,3 +42,32 @@ def send(
         return True
 
     until(sent, f"{topic}-{partition} is known to the producer")
+
+
+@contextmanager
+def producing(cluster: Cluster, topic: str, per_second: int) -> Iterator[Counter[int]]:
+    """Write about so many records a second, by turns to all partitions that there are, and count them by partition.
+
+    At the end of the block the broker has them all.
+    """
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 5})
+    written: Counter[int] = Counter()
+    ended = threading.Event()
+
+    def produce() -> None:
+        number = 0
+        while not ended.wait(0.02):
+            partitions = len(producer.list_topics(topic, timeout=30).topics[topic].partitions)
+            for _ in range(per_second // 50):
+                send(producer, topic, b"%d" % number, partition=number % partitions)
+                written[number % partitions] += 1
+                number += 1
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    thread = in_background(produce)
+    try:
+        yield written
+    finally:
+        ended.set()
+        thread.join()

@@ -60,6 +60,8 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
 
 
 BatchFunction = Callable[[DataFrame, int], None]
+Read = Callable[..., DataFrame]
+"""Makes a batch read of a topic."""
 Transform = Callable[[DataFrame], DataFrame]
 
 
@@ -156,7 +158,6 @@ class Queries:
     def __call__(self, name: str, topic: str, schema: str | None = None, **options: str) -> Pipeline:
         """Return the pipeline `name`, which reads `topic` from its earliest offset in a group named after it."""
         defaults = {
-            "kafka.bootstrap.servers": self._bootstrap_servers,
             "kafka.group.id": f"group-of-{topic}",
             **({} if "subscribePattern" in options else {"subscribe": topic}),
             "startingOffsets": "earliest",
@@ -164,9 +165,7 @@ class Queries:
             **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "6000"}),
             "kafka.topic.metadata.refresh.interval.ms": "1000",
         }
-        pipeline = Pipeline(self._spark, self._folder / name, {**defaults, **options}, schema=schema)
-        self._made[name] = pipeline
-        return pipeline
+        return self.made(name, "groupkafka", {**defaults, **options}, schema=schema)
 
     def made(
         self,

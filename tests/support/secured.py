@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -58,14 +58,23 @@ class Secured:
 
     def set_scram_password(self, password: str) -> None:
         """Give `USER` another password for SCRAM; existing connections stay open."""
-        _set_scram_password(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0}), password)
+        admin = self._admin()  # a request ends with its client
+        for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
+            credential = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
+            _done(admin.alter_user_scram_credentials([credential]))
+
+    def allow(self, *acls: tuple[ResourceType, str, AclOperation]) -> None:
+        """Let `USER` do this with all resources of the kind whose names begin with the prefix."""
+        bindings = [
+            AclBinding(kind, prefix, ResourcePatternType.PREFIXED, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
+            for kind, prefix, operation in acls
+        ]
+        admin = self._admin()
+        _done(admin.create_acls(bindings))
 
     def allow_describing_group(self, prefix: str) -> None:
         """Let `USER` describe groups whose names begin with the prefix, and not join them."""
-        _allow(
-            AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}),
-            [(ResourceType.GROUP, prefix, AclOperation.DESCRIBE)],
-        )
+        self.allow((ResourceType.GROUP, prefix, AclOperation.DESCRIBE))
 
     def allow_writing_once(self, prefix: str, *, without: ResourceType | None = None) -> None:
         """Let `USER` write into topics in transactions; all names begin with the prefix. One kind of ACL can be left out."""
@@ -76,8 +85,10 @@ class Secured:
             (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.WRITE),
             (ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.DESCRIBE),
         ]
-        allowed = [acl for acl in needed if acl[0] is not without]
-        _allow(AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers}), allowed)
+        self.allow(*(acl for acl in needed if acl[0] is not without))
+
+    def _admin(self) -> AdminClient:
+        return AdminClient({"bootstrap.servers": self.cluster.bootstrap_servers, "log_level": 0})
 
     def tls(self, protocol: str = "SSL") -> dict[str, str]:
         """Options for a listener with TLS."""
@@ -139,8 +150,14 @@ def secured_broker(folder: Path, more: Mapping[str, str] | None = None) -> Itera
         config = {**_tls(authority, broker), **_sasl(keys), **_ACCESS, **(more or {})}
         allowed = f"-Dorg.apache.kafka.sasl.oauthbearer.allowed.urls={keys}"
         with Cluster(config=config, protocols=("SSL", "SASL_SSL"), jvm_options=(allowed,)) as cluster:
-            _add_user(AdminClient({"bootstrap.servers": cluster.bootstrap_servers, "log_level": 0}))
-            yield Secured(cluster, tokens, folder)
+            running = Secured(cluster, tokens, folder)
+            running.set_scram_password(PASSWORD)
+            running.allow(
+                (ResourceType.TOPIC, "open-", AclOperation.READ),
+                (ResourceType.GROUP, "open-", AclOperation.READ),
+                (ResourceType.TOPIC, "seen-", AclOperation.DESCRIBE),
+            )
+            yield running
 
 
 _ACCESS = {
@@ -180,33 +197,6 @@ def _sasl(keys: str) -> dict[str, str]:
         f"{listener}.oauthbearer.connections.max.reauth.ms": "3600000",
         f"{listener}.oauthbearer.sasl.oauthbearer.clock.skew.seconds": "1",
     }
-
-
-def _add_user(admin: AdminClient) -> None:
-    _set_scram_password(admin, PASSWORD)
-    allowed = [
-        (ResourceType.TOPIC, "open-", AclOperation.READ),
-        (ResourceType.GROUP, "open-", AclOperation.READ),
-        (ResourceType.TOPIC, "seen-", AclOperation.DESCRIBE),
-    ]
-    _allow(admin, allowed)
-
-
-def _set_scram_password(admin: AdminClient, password: str) -> None:
-    for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
-        credential = UserScramCredentialUpsertion(USER, ScramCredentialInfo(mechanism, 4096), password.encode())
-        _done(admin.alter_user_scram_credentials([credential]))
-
-
-def _allow(admin: AdminClient, allowed: Sequence[tuple[ResourceType, str, AclOperation]]) -> None:
-    _done(
-        admin.create_acls(
-            [
-                AclBinding(kind, name, ResourcePatternType.PREFIXED, f"User:{USER}", "*", operation, AclPermissionType.ALLOW)
-                for kind, name, operation in allowed
-            ]
-        )
-    )
 
 
 def _done(futures: Mapping[Any, Future[Any]]) -> None:

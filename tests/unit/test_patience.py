@@ -7,7 +7,6 @@ import itertools
 import pytest
 
 from spark_groupsource.patience import Deadline, Failures, Retries, doubled
-from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 
 class Time:
@@ -44,15 +43,6 @@ def test_a_deadline_knows_what_is_left_and_when_it_is_over(time: Time) -> None:
 @pytest.mark.parametrize(("seconds", "expected"), [(-1, 1), (0, 1), (0.5, 2), (1, 2), (2.5, 4)])
 def test_there_is_one_attempt_at_least_and_one_at_the_deadline(time: Time, seconds: float, expected: int) -> None:
     assert list(deadline(time, seconds).attempts(interval_s=1)) == list(range(expected))
-
-
-def test_attempts_that_end_early_are_told_from_those_that_ran_out_of_time(time: Time) -> None:
-    for attempt in deadline(time, 10).attempts():
-        if attempt == 3:
-            break
-    else:
-        pytest.fail("the deadline is far away")
-    assert time.now == pytest.approx(100 + 3 * RETRY_INTERVAL_S)
 
 
 def failing(time: Time, until: float, error: Exception) -> str:

@@ -18,10 +18,8 @@ def recipe(target: str) -> list[str]:
     return [line.strip().replace("$(BIN)", ".venv/bin") for line in lines.splitlines()]
 
 
-def test_the_hooks_run_what_make_lint_runs() -> None:
-    assert [hook["entry"] for repository in REPOSITORIES for hook in repository["hooks"]] == recipe("lint")
-
-
-def test_the_hooks_come_from_this_repository_alone() -> None:
+def test_the_hooks_run_what_make_lint_runs_and_come_from_this_repository_alone() -> None:
+    hooks = [hook for repository in REPOSITORIES for hook in repository["hooks"]]
+    assert [hook["entry"] for hook in hooks] == recipe("lint")
+    assert {hook["language"] for hook in hooks} == {"system"}
     assert {repository["repo"] for repository in REPOSITORIES} == {"local"}
-    assert {hook["language"] for repository in REPOSITORIES for hook in repository["hooks"]} == {"system"}

@@ -31,6 +31,12 @@ class Checked:
     def errors(self) -> list[Line]:
         return [line for line in self.lines if line[0] == "error"]
 
+    @property
+    def failed(self) -> list[str]:
+        """The check of each error. The exit code says whether there is one."""
+        assert self.exit_code == (1 if self.errors else 0), self.output
+        return [line[1] for line in self.errors]
+
     def level(self, check: str) -> str:
         """The level of the only line on it."""
         (line,) = self.of(check)

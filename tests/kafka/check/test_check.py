@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,6 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
@@ -70,29 +70,27 @@ def test_topics_without_acls_are_named_and_the_others_are_tried(
 ) -> None:
     readable, seen, closed = secured_topic("open-"), secured_topic("seen-"), secured_topic("closed-")
     checked = check(query("open-group", secured.login("SCRAM-SHA-256"), subscribe=f"{readable},{seen},{closed}"))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["topics", "topics"]
+    assert checked.failed == ["topics", "topics"]
     assert f"looking up topic '{closed}'" in checked.errors[0][2]
     assert checked.errors[1][2].startswith(f"{seen}: this user may describe it, but not read it.")
     assert all("ACL READ on the topic" in line[2] for line in checked.errors)
     assert "has read 10 records" in checked.of("fetch")[0][2]
 
 
-def test_a_group_without_acl_is_reported(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
-    checked = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="closed"))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["group"]
-    assert "ACL READ on the group (kafka.group.id)" in checked.errors[0][2]
-
-
-def test_a_group_that_may_only_be_described_is_reported(
-    secured: Secured, secured_topic: Callable[[str], str], check: Check
+@pytest.mark.parametrize(
+    ("group", "said"),
+    [
+        ("closed", ".*ACL READ on the group .kafka.group.id."),
+        ("shown-group", "shown-group: this user may describe it, but not join it."),
+    ],
+)
+def test_a_group_that_may_not_be_joined_is_reported(
+    secured: Secured, secured_topic: Callable[[str], str], check: Check, group: str, said: str
 ) -> None:
     secured.allow_describing_group("shown-")
-    checked = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id="shown-group"))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["group"]
-    assert checked.errors[0][2].startswith("shown-group: this user may describe it, but not join it.")
+    checked = check(query(secured_topic("open-"), secured.login("SCRAM-SHA-256"), kafka_group_id=group))
+    assert checked.failed == ["group"]
+    assert re.match(said, checked.errors[0][2])
 
 
 def test_without_a_broker_nothing_more_is_checked(check: Check) -> None:
@@ -107,8 +105,7 @@ def test_without_a_broker_nothing_more_is_checked(check: Check) -> None:
 def test_a_topic_that_is_not_there_is_named(topic: MakeTopic, check: Check, plain: Mapping[str, str]) -> None:
     name = topic()
     checked = check(query(name, plain, subscribe=f"{name},no-such-topic"))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["topics"]
+    assert checked.failed == ["topics"]
     assert "'no-such-topic'" in checked.errors[0][2]
     assert "Check subscribe or subscribePattern" in checked.errors[0][2]
 
@@ -153,8 +150,7 @@ def test_a_file_that_is_no_text_or_is_refused_by_the_client_is_an_error(
         "kafka.ssl.truststore.location": "/no/such/ca.pem",
     }
     checked = check(query("orders", {**plain, **tls}))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["options"]
+    assert checked.failed == ["options"]
     assert checked.errors[0][2].startswith("/no/such/ca.pem: there is no such file")
 
 
@@ -163,8 +159,7 @@ def test_starting_offsets_that_leave_out_a_partition_are_an_error(
 ) -> None:
     name = topic(partitions=2)
     checked = check(query(name, plain, startingOffsets=f'{{"{name}":{{"0":5}}}}'))
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["start"]
+    assert checked.failed == ["start"]
     assert f"{name}-1" in checked.errors[0][2]
 
 
@@ -221,9 +216,7 @@ def test_a_checkpoint_that_cannot_be_read_is_a_warning_and_shows_no_password(
     assert "hunter2" not in found.output
 
 
-def test_as_json_the_same_findings_come_in_one_object(
-    topic: MakeTopic, check: Check, plain: Mapping[str, str], admin: AdminClient
-) -> None:
+def test_as_json_the_same_findings_come_in_one_object(topic: MakeTopic, check: Check, plain: Mapping[str, str]) -> None:
     name = topic()
     lines = check(query(name, plain))
     checked = json.loads(check(query(name, plain), "--json").output)

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import pyarrow as pa
 import pytest
 from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 
-from devtools.broker import Cluster
 from spark_groupsource.brokers import group_offsets
 from spark_groupsource.errors import NotAuthorized
-from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink.writing import Attempt, write_once
 from tests.conftest import MakeTopic
 from tests.kafka.check.conftest import Check
+from tests.kafka.sink.test_writing import Query
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
 
@@ -23,27 +20,25 @@ def sink(login: Mapping[str, str], **more: str) -> dict[str, str]:
     return {"kafka.log_level": "0", **login, **{name.replace("_", "."): value for name, value in more.items()}}
 
 
-def test_what_is_allowed_is_all_ok_and_a_task_can_write_as_well(
+def test_what_is_allowed_is_all_ok_and_writes_nothing_and_a_task_can_write_as_well(
     secured: Secured, secured_topic: Callable[[str], str], check: Check
 ) -> None:
     secured.allow_writing_once("once-")
     topic = secured_topic("once-")
-    options = sink(secured.login("SCRAM-SHA-512"), topic=topic, transactionalIdPrefix="once-billing")
-    checked = check(options, "--sink")
+    query = Query(secured.cluster, topic, **sink(secured.login("SCRAM-SHA-512"), transactionalIdPrefix="once-billing"))
+    before = read_committed(secured.cluster, topic)
+    checked = check(query.given, "--sink")
     assert checked.errors == []
     assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics", "groups", "transaction"]
     assert "deliveryGuarantee=exactly-once" in checked.of("options")[0][2]
-    settings = SinkOptions.parse(options, "stream").sink_settings("stream")
-    assert (
-        write_once(settings, "once-billing", Attempt(0, 0, ""), iter([pa.RecordBatch.from_pydict({"value": ["a"]})])).written == 1
-    )
+    assert read_committed(secured.cluster, topic) == before
+    assert query.write(0, ["a"]).written == 1
 
 
 def test_each_missing_acl_is_named(secured: Secured, secured_topic: Callable[[str], str], check: Check) -> None:
     topic = secured_topic("open-")  # it may be read, and so may groups; nothing may be written
     checked = check(sink(secured.login("SCRAM-SHA-512"), topic=topic, transactionalIdPrefix="closed-billing"), "--sink")
-    assert checked.exit_code == 1
-    assert [line[1] for line in checked.errors] == ["topics", "groups", "transaction"]
+    assert checked.failed == ["topics", "groups", "transaction"]
     assert f"{topic}: the user needs the ACL WRITE on the topic." in checked.errors[0][2]
     assert "transactionalIdPrefix" in checked.errors[1][2]
     assert "ACLs WRITE and DESCRIBE on the transactional id" in checked.errors[2][2]
@@ -79,38 +74,30 @@ def test_a_task_names_the_acl_that_it_misses_and_shows_no_row(
     secured.allow_writing_once(prefix, without=missing)
     topic = secured_topic(prefix)
     before = len(read_committed(secured.cluster, topic))
-    options = sink(secured.login("SCRAM-SHA-512"), topic=topic, transactionalIdPrefix=f"{prefix}billing")
-    settings = SinkOptions.parse(options, "stream").sink_settings("stream")
+    query = Query(secured.cluster, topic, **sink(secured.login("SCRAM-SHA-512"), transactionalIdPrefix=f"{prefix}billing"))
     with pytest.raises(NotAuthorized, match=named):
-        write_once(settings, f"{prefix}billing", Attempt(0, 0, ""), iter([pa.RecordBatch.from_pydict({"value": ["a"]})]))
+        query.write(0, ["a"])
     assert len(read_committed(secured.cluster, topic)) == before
 
 
-def test_at_least_once_needs_neither_groups_nor_transactional_ids(cluster: Cluster, topic: MakeTopic, check: Check) -> None:
+def test_at_least_once_needs_neither_groups_nor_transactional_ids(
+    topic: MakeTopic, check: Check, plain: Mapping[str, str]
+) -> None:
     name = topic(3)
-    plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
     checked = check(sink(plain, topic=name, deliveryGuarantee="at-least-once"), "--sink")
     assert checked.errors == []
     assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics"]
     assert f"{name} (3 partitions)" in checked.of("topics")[0][2]
 
 
-def test_a_topic_that_is_not_there_and_a_transaction_that_is_too_long_are_named(cluster: Cluster, check: Check) -> None:
-    plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+def test_a_topic_that_is_not_there_and_a_transaction_that_is_too_long_are_named(check: Check, plain: Mapping[str, str]) -> None:
     checked = check(sink(plain, topic="no-such-topic", kafka_transaction_timeout_ms="90000000"), "--sink")
-    assert [line[1] for line in checked.errors] == ["topics", "transaction"]
+    assert checked.failed == ["topics", "transaction"]
     assert "no-such-topic" in checked.errors[0][2]
     assert "transaction.max.timeout.ms" in checked.errors[1][2]
 
 
-def test_an_option_of_the_source_is_named(cluster: Cluster, check: Check) -> None:
-    plain = {"kafka.bootstrap.servers": cluster.bootstrap_servers}
+def test_an_option_of_the_source_is_named(check: Check, plain: Mapping[str, str]) -> None:
     checked = check(sink(plain, topic="any", subscribe="orders"), "--sink")
     assert [line[:2] for line in checked.lines] == [("error", "options")]
     assert "subscribe" in checked.errors[0][2]
-
-
-def test_nothing_is_written(cluster: Cluster, topic: MakeTopic, check: Check) -> None:
-    name = topic()
-    assert check(sink({"kafka.bootstrap.servers": cluster.bootstrap_servers}, topic=name), "--sink").errors == []
-    assert read_committed(cluster, name) == []

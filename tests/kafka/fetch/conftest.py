@@ -1,4 +1,4 @@
-"""Every reader, the settings to read with, and a topic that is compacted quickly."""
+"""Every reader, the settings to read with, and topics with gaps, which tests only read."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import Reader
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.options.client_settings import consumer_settings
-from tests.conftest import MakeTopic
 from tests.support.fetching import NATIVE, MakeSettings
+from tests.support.waiting import until
 
 
 @pytest.fixture(params=[pytest.param(pure.read, id="pure"), pytest.param(native.read, id="native", marks=NATIVE)])
@@ -77,28 +77,21 @@ def no_consumer_left() -> Iterator[None]:
     consumers.close_kept()
 
 
-@pytest.fixture(scope="module")
-def quick_cleaner(cluster: Cluster, admin: AdminClient) -> None:
-    """The log cleaner looks for work every 0.1 s instead of every 15 s."""
+COMPACTED_AWAY = {0, 1, 5, 9}
+
+
+@pytest.fixture(scope="session")
+def compacted(cluster: Cluster, admin: AdminClient) -> str:
+    """COMPACTED_AWAY is compacted away below 15: in partition 0 whole batches, in partition 1 records of one batch."""
+    # The log cleaner looks for work every 0.1 s instead of every 15 s.
     entry = ConfigEntry("log.cleaner.backoff.ms", "100", incremental_operation=AlterConfigOpType.SET)
     for node in cluster.nodes:
         resource = ConfigResource(ResourceType.BROKER, str(node.id), incremental_configs=[entry])
         for done in admin.incremental_alter_configs([resource]).values():
             done.result()
-
-
-@pytest.fixture
-def compacted(topic: MakeTopic, cluster: Cluster, quick_cleaner: None) -> str:
-    """Offsets 0, 1, 5 and 9 are compacted away below 15: in partition 0 whole batches, in partition 1 records of one batch."""
-    name = topic(
-        partitions=2,
-        config={
-            "cleanup.policy": "compact",
-            "segment.ms": "1000",
-            "min.cleanable.dirty.ratio": "0",
-            "min.compaction.lag.ms": "0",
-        },
-    )
+    name = "compacted"
+    at_once = {"segment.ms": "1000", "min.cleanable.dirty.ratio": "0", "min.compaction.lag.ms": "0"}
+    cluster.create_topic(name, 2, {"cleanup.policy": "compact", **at_once})
     keys = [*range(10), 0, 1, 5, 9, 10]
     now_ms = int(time.time() * 1000)
     for partition, config in enumerate(({"linger.ms": 0}, {"linger.ms": 200})):
@@ -110,20 +103,40 @@ def compacted(topic: MakeTopic, cluster: Cluster, quick_cleaner: None) -> str:
                 assert producer.flush(10) == 0
             producer.produce(name, b"v%d" % number, b"k%d" % key, partition, timestamp=now_ms + (5_000 if late else 0))
         assert producer.flush(10) == 0
+    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "look", "auto.offset.reset": "error"})
+
+    def first(partition: int) -> int | None:
+        consumer.assign([TopicPartition(name, partition, 0)])
+        message = consumer.poll(5)
+        consumer.unassign()
+        return None if message is None else message.offset()
+
     for partition in range(2):
-        wait_for_first(cluster, name, partition, 2)
+        until(lambda partition=partition: first(partition) == 2, "compaction")  # type: ignore[misc]
+    consumer.close()
     return name
 
 
-def wait_for_first(cluster: Cluster, name: str, partition: int, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "look", "auto.offset.reset": "error"})
-    limit = time.monotonic() + 30
-    first = None
-    while first != offset:
-        assert time.monotonic() < limit, f"not compacted: the first record is at {first}"
-        consumer.assign([TopicPartition(name, partition, 0)])
-        message = consumer.poll(5)
-        first = None if message is None else message.offset()
-        consumer.unassign()
-        time.sleep(0.05)
-    consumer.close()
+COMMITTED = [0, 1, 2, 8, 9]
+
+NO_MARKERS = [0, 1, 2, 4, 5, 6, 8, 9, 11, 12, 13]
+
+
+@pytest.fixture(scope="session")
+def transactions(cluster: Cluster) -> str:
+    """Ten partitions alike: 0-2 and 8-9 are committed, 4-6 and 11-13 aborted; the markers are at 3, 7, 10 and 14."""
+    name = "transactions"
+    cluster.create_topic(name, 10)
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
+    producer.init_transactions(30)
+    for count, commit in ((3, True), (3, False), (2, True), (3, False)):
+        producer.begin_transaction()
+        for partition in range(10):
+            for number in range(count):
+                producer.produce(name, b"%d" % number, partition=partition)
+        assert producer.flush(30) == 0
+        if commit:
+            producer.commit_transaction(30)
+        else:
+            producer.abort_transaction(30)
+    return name

@@ -14,7 +14,8 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import BATCH_ROWS
-from tests.conftest import MakeTopic, Produce
+from tests.conftest import MakeTopic
+from tests.kafka.conftest import Filled
 from tests.support.fetching import MakeSettings
 
 EVERY = {field.name: field for field in arrow_schema(include_headers=True)}
@@ -85,13 +86,12 @@ def test_a_null_that_the_schema_does_not_allow_is_an_error(
 
 @pytest.mark.parametrize("size", [10, 50_000], ids=["rows", "bytes"])
 def test_batches_are_bounded_by_what_is_in_memory_though_only_offsets_are_asked_for(
-    size: int, read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce
+    size: int, read: Reader, using: MakeSettings, filled: Filled
 ) -> None:
-    name = topic()
     how = using(schema=pa.schema([EVERY["offset"]]))
     most = min(BATCH_ROWS, how.batch_bytes // size)
     count = most * 6 // 5
-    produce(name, [(None, b"v" * size)] * count, 0)
+    name = filled(count=count, value=b"v" * size)
 
     batches = list(read(FetchRange(name, 0, 0, count), how))
 

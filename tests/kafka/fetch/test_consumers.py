@@ -14,6 +14,7 @@ from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import Filled
 from tests.support.fetching import MakeSettings, offsets, rows
 from tests.support.producing import numbered
 
@@ -50,10 +51,8 @@ def test_a_task_that_stops_early_leaves_nothing_to_the_next(
     assert offsets(read, FetchRange(name, 1, 0, 10), using()) == list(range(10))
 
 
-def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> None:
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, numbered(21_000), partition)
+def test_two_ranges_at_a_time(read: Reader, using: MakeSettings, filled: Filled) -> None:
+    name = filled(2, 21_000)
     pair = [read(FetchRange(name, partition, 0, 21_000), using()) for partition in range(2)]
 
     batches = [(partition, next(pair[partition])) for _ in range(3) for partition in range(2)]
@@ -90,10 +89,8 @@ sys.exit(os.waitstatus_to_exitcode(status))
 """
 
 
-def test_a_forked_child_fetches_and_ends(cluster: Cluster, topic: MakeTopic, produce: Produce) -> None:
-    name = topic()
-    produce(name, numbered(10), 0)
-    command = [sys.executable, "-W", "ignore", "-c", FORKING, cluster.bootstrap_servers, name]
+def test_a_forked_child_fetches_and_ends(cluster: Cluster, filled: Filled) -> None:
+    command = [sys.executable, "-W", "ignore", "-c", FORKING, cluster.bootstrap_servers, filled()]
 
     done = subprocess.run(command, timeout=30, check=False, capture_output=True, text=True)
 

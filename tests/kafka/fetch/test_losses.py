@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -22,18 +21,11 @@ from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
-from tests.support.fetching import (
-    MEGABYTE,
-    MakeSettings,
-    delete_before,
-    delete_topic,
-    offsets,
-    rows,
-    warnings_of,
-)
+from tests.kafka.conftest import Filled
+from tests.support.fetching import MEGABYTE, MakeSettings, delete_before, delete_topic, offsets, rows, warnings_of
 from tests.support.producing import numbered
 
-HALF_MEGABYTES = [(None, bytes(MEGABYTE // 2))] * 60
+HALF_A_MEGABYTE = bytes(MEGABYTE // 2)
 
 
 @dataclass
@@ -50,39 +42,22 @@ class Begun:
 
 
 @pytest.fixture
-def fail() -> bool:
-    return False
-
-
-@pytest.fixture
-def begun(fail: bool, read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce) -> Begun:
-    name = topic()
-    produce(name, HALF_MEGABYTES, 0)
+def begun(read: Reader, using: MakeSettings, filled: Filled) -> Begun:
+    name = filled(count=60, value=HALF_A_MEGABYTE)
     little = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
-    batches = iter(read(FetchRange(name, 0, 0, 60), using(little, fail_on_data_loss=fail)))
+    batches = iter(read(FetchRange(name, 0, 0, 60), using(little, fail_on_data_loss=False)))
     return Begun(name, next(batches).column("offset").to_pylist(), batches)
 
 
-def test_deleted_records_are_an_error_that_names_them(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+def test_deleted_records_are_an_error_that_names_them_or_a_warning_if_asked_for(
+    read: Reader, using: MakeSettings, filled: Filled, admin: AdminClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, numbered(20), 0)
+    name = filled(count=20)
     delete_before(admin, name, 10)
 
     with pytest.raises(DataLossError, match=rf"{name}-0 .*\[5, 10\).*failOnDataLoss"):
         list(read(FetchRange(name, 0, 5, 15), using()))
-    assert offsets(read, FetchRange(name, 0, 10, 15), using()) == [10, 11, 12, 13, 14]
-
-
-def test_deleted_records_are_a_warning_if_asked_for(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = topic()
-    produce(name, numbered(20), 0)
-    delete_before(admin, name, 10)
     how = using(fail_on_data_loss=False)
-
     assert offsets(read, FetchRange(name, 0, 5, 15), how) == [10, 11, 12, 13, 14]
     assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
     assert offsets(read, FetchRange(name, 0, 2, 8), how) == []
@@ -102,10 +77,9 @@ def test_records_deleted_while_the_range_is_read(begun: Begun, admin: AdminClien
 
 
 def test_an_end_beyond_the_log_is_loss(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, caplog: pytest.LogCaptureFixture
+    read: Reader, using: MakeSettings, filled: Filled, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic()
-    produce(name, numbered(20), 0)
+    name = filled(count=20)
 
     with pytest.raises(DataLossError, match=r"\[20, 50\)"):
         list(read(FetchRange(name, 0, 5, 50), using()))
@@ -114,30 +88,56 @@ def test_an_end_beyond_the_log_is_loss(
     assert offsets(read, FetchRange(name, 0, 30, 50), using(fail_on_data_loss=False)) == []
 
 
-@pytest.mark.parametrize(("what", "lost"), [("deleted", "[5, 10)"), ("cut", "[20, 50)"), ("no topic", "[5, 15)")])
+@pytest.mark.parametrize(
+    ("what", "lost", "left"),
+    [
+        ("deleted", "[5, 10)", range(10, 15)),
+        ("cut", "[20, 50)", range(5, 20)),
+        ("no topic", "[5, 15)", ()),
+        ("another topic", "[8, 15)", range(5, 8)),
+    ],
+)
 def test_a_consumer_that_has_read_the_partition_before_sees_what_is_lost(
-    what: str, lost: str, read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+    what: str,
+    lost: str,
+    left: Sequence[int],
+    read: Reader,
+    using: MakeSettings,
+    filled: Filled,
+    cluster: Cluster,
+    admin: AdminClient,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """It does not ask for the log's bounds first."""
-    name, how = topic(), using()
-    produce(name, numbered(20), 0)
+    name, how = filled(count=20), using(fail_on_data_loss=False)
     assert offsets(read, FetchRange(name, 0, 0, 3), how) == [0, 1, 2]
     if what == "deleted":
         delete_before(admin, name, 10)
-    elif what == "no topic":
+    elif what != "cut":
         delete_topic(admin, name)
+    if what == "another topic":
+        cluster.create_topic(name)
+        fill_anew(cluster, name, [b"new"] * 8)
 
-    with pytest.raises(DataLossError, match=re.escape(lost)):
-        list(read(FetchRange(name, 0, 5, 50 if what == "cut" else 15), how))
+    found = rows(read, FetchRange(name, 0, 5, 50 if what == "cut" else 15), how)
+    assert [row["offset"] for row in found] == list(left)
+    assert all((row["value"] == b"new") == (what == "another topic") for row in found)
+    assert f"offsets {lost}" in warnings_of(caplog)
+
+
+def fill_anew(cluster: Cluster, topic: str, values: Sequence[bytes]) -> None:
+    """Write to a topic that was created again, with a producer that has not known the old one."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    for value in values:
+        producer.produce(topic, value, partition=0)
+    assert producer.flush(30) == 0
 
 
 def test_bounds_are_asked_for_once_by_each_consumer(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, monkeypatch: pytest.MonkeyPatch
+    read: Reader, using: MakeSettings, filled: Filled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, how = topic(2), using({"client.id": "once"})
+    name, how = filled(partitions=2), using({"client.id": "once"})
     asked: list[TopicPartition] = []
-    for partition in (0, 1):
-        produce(name, numbered(20), partition)
 
     def ask(consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str) -> LogBounds | None:
         asked.append(partition)
@@ -149,26 +149,6 @@ def test_bounds_are_asked_for_once_by_each_consumer(
         assert offsets(read, FetchRange(name, partition, 5, 8), how) == [5, 6, 7]
 
     assert asked == [(name, 0), (name, 1)]
-
-
-def test_a_recreated_topic_is_loss(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, cluster: Cluster, admin: AdminClient
-) -> None:
-    name = topic()
-    produce(name, numbered(20), 0)
-    assert len(offsets(read, FetchRange(name, 0, 0, 20), using())) == 20
-    delete_topic(admin, name)
-    cluster.create_topic(name)
-    # With a producer of its own: it must not hold on to the old topic.
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(5):
-        producer.produce(name, b"new%d" % number, partition=0)
-    assert producer.flush(10) == 0
-
-    with pytest.raises(DataLossError, match=r"\[5, 30\)"):
-        list(read(FetchRange(name, 0, 3, 30), using()))
-    found = rows(read, FetchRange(name, 0, 3, 30), using(fail_on_data_loss=False))
-    assert [row["value"] for row in found] == [b"new3", b"new4"]
 
 
 @pytest.mark.parametrize("missing", ["topic", "partition"])
@@ -206,7 +186,7 @@ def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(
 def test_a_gap_at_the_start_is_loss_if_the_log_start_has_moved_into_it_meanwhile(
     using: MakeSettings, compacted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Of the pure reader only: as if records were deleted between its first look at the bounds and its first Fetch.
+    # As if records were deleted between its first look at the bounds and its first Fetch.
     monkeypatch.setattr(reading, "ask_bounds", lambda *_: LogBounds(2, 15))
 
     with pytest.raises(DataLossError, match=r"\[0, 2\)"):
@@ -215,11 +195,10 @@ def test_a_gap_at_the_start_is_loss_if_the_log_start_has_moved_into_it_meanwhile
 
 
 def test_an_end_that_comes_back_is_no_loss(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, patient: None, caplog: pytest.LogCaptureFixture
+    read: Reader, using: MakeSettings, filled: Filled, produce: Produce, patient: None, caplog: pytest.LogCaptureFixture
 ) -> None:
     # As after a change of leaders: the range was planned by a high watermark that is reached again some seconds later.
-    name = topic()
-    produce(name, numbered(10), 0)
+    name = filled()
     later = threading.Timer(2, lambda: produce(name, numbered(10), 0))
     later.start()
 
@@ -230,21 +209,13 @@ def test_an_end_that_comes_back_is_no_loss(
     assert not warnings_of(caplog)
 
 
-@pytest.mark.parametrize("fail", [True])
 def test_an_end_that_comes_back_while_the_range_is_read_is_no_loss(
     patient: None, begun: Begun, admin: AdminClient, cluster: Cluster, caplog: pytest.LogCaptureFixture
 ) -> None:
     # The only way to lower the end of a real log in the middle is another log: its records have other values.
     delete_topic(admin, begun.topic)
     cluster.create_topic(begun.topic)
-
-    def fill_again() -> None:
-        producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
-        for _, value in HALF_MEGABYTES:
-            producer.produce(begun.topic, value, partition=0)
-        assert producer.flush(30) == 0
-
-    later = threading.Timer(2, fill_again)
+    later = threading.Timer(2, lambda: fill_anew(cluster, begun.topic, [HALF_A_MEGABYTE] * 60))
     later.start()
     found = begun.all()
     later.join()

@@ -13,8 +13,7 @@ from confluent_kafka.admin import AdminClient
 from devtools.broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.kafka_settings import environment
-from tests.support.fetching import MakeSettings, offsets, warnings_of
+from tests.support.fetching import MakeSettings, offsets
 
 RACKS = ("zone-a", "zone-b", "zone-b")
 RECORDS = 4_000
@@ -49,17 +48,10 @@ def racks_of(cluster: Cluster, topic: str) -> tuple[str, str]:
     return rack, "zone-b" if rack == "zone-a" else "zone-a"
 
 
-@pytest.fixture
-def racks(in_two_racks: Cluster) -> tuple[str, str]:
-    return racks_of(in_two_racks, "orders")
-
-
 @pytest.fixture(autouse=True)
-def new_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every test has an environment, consumers and warnings of its own."""
+def new_process() -> None:
+    """Every test has consumers of its own, which read the environment anew."""
     consumers.close_kept()
-    environment._warn_of_no_rack.cache_clear()
-    monkeypatch.delenv("ZONE", raising=False)
 
 
 def written(cluster: Cluster) -> Mapping[str, int]:
@@ -80,39 +72,16 @@ def served(read: Reader, using: MakeSettings, cluster: Cluster) -> Mapping[str, 
     return {rack: (after[rack] - before[rack]) / TOPIC_BYTES for rack in before}
 
 
-def test_the_follower_in_the_rack_of_the_process_serves_the_records(
-    read: Reader, using: MakeSettings, in_two_racks: Cluster, racks: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+def test_the_replica_in_the_rack_of_the_process_serves_the_records_and_the_leader_if_there_is_none(
+    read: Reader, using: MakeSettings, in_two_racks: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    leader, follower = racks
-    monkeypatch.setenv("ZONE", follower)
-    by = served(read, using, in_two_racks)
-    assert by[follower] > 0.9
-    assert by[leader] < 0.1
-
-
-def test_the_leader_serves_a_process_in_its_own_rack_and_one_in_a_rack_without_a_replica(
-    read: Reader, using: MakeSettings, in_two_racks: Cluster, racks: tuple[str, str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    leader, follower = racks
-    for zone in (leader, "zone-z"):
+    leader, follower = racks_of(in_two_racks, "orders")
+    for zone, serves in ((follower, follower), (leader, leader), ("zone-z", leader)):
         monkeypatch.setenv("ZONE", zone)
         by = served(read, using, in_two_racks)
-        assert by[leader] > 0.9
-        assert by[follower] < 0.1
+        assert by[serves] > 0.9
+        assert min(by.values()) < 0.1
         consumers.close_kept()
-
-
-def test_without_the_variable_there_is_one_warning_and_the_leader_serves(
-    read: Reader,
-    using: MakeSettings,
-    in_two_racks: Cluster,
-    racks: tuple[str, str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    for _ in range(2):
-        assert served(read, using, in_two_racks)[racks[0]] > 0.9
-        consumers.close_kept()
-    assert warnings_of(caplog).count("ZONE of kafka.client.rack") == 1
 
 
 def test_what_was_just_written_is_read_from_the_follower_too(

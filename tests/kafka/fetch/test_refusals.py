@@ -22,15 +22,15 @@ from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import refusal
 from spark_groupsource.fetch.settings import FetchSettings
-from tests.conftest import MakeTopic, Produce
+from tests.conftest import MakeTopic
+from tests.kafka.conftest import Filled
 from tests.support.fetching import MEGABYTE, NOWHERE, MakeSettings, offsets
 
 
 def test_a_broker_that_does_not_answer_is_an_error_in_time(
-    read: Reader, using: MakeSettings, topic: MakeTopic, produce: Produce, cluster: Cluster
+    read: Reader, using: MakeSettings, filled: Filled, cluster: Cluster
 ) -> None:
-    name = topic()
-    produce(name, [(None, bytes(MEGABYTE // 2))] * 60, 0)
+    name = filled(count=60, value=bytes(MEGABYTE // 2))
     small_prefetch = {"queued.max.messages.kbytes": "1024", "queued.min.messages": "1"}
     how = using(small_prefetch, poll_timeout_ms=1000)
     begun = read(FetchRange(name, 0, 0, 60), how)
@@ -64,22 +64,19 @@ REFUSED = {
 """The broker of the tests does no SASL: it refuses every mechanism."""
 
 
-def test_refused_credentials_are_named_without_the_password(read: Reader, using: MakeSettings, topic: MakeTopic) -> None:
-    with pytest.raises(AuthenticationFailed, match="sasl") as caught:
-        list(read(FetchRange(topic(), 0, 0, 1), using(REFUSED)))
-    assert "open-sesame" not in str(caught.value)
-
-
-def test_credentials_that_are_refused_after_the_partition_has_answered_are_named_soon(
-    read: Reader, using: MakeSettings, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("answered", [False, True])
+def test_refused_credentials_are_named_soon_and_without_the_password(
+    answered: bool, read: Reader, using: MakeSettings, topic: MakeTopic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The task begins with its Fetch then: a password may have changed since."""
-    monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
+    """Also if the partition has answered before: then the task begins with its Fetch, and a password may have changed since."""
+    if answered:
+        monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
     began = time.monotonic()
 
-    with pytest.raises(AuthenticationFailed, match="sasl"):
+    with pytest.raises(AuthenticationFailed, match="sasl") as caught:
         list(read(FetchRange(topic(), 0, 0, 10), using(REFUSED, poll_timeout_ms=300_000)))
     assert time.monotonic() - began < 100
+    assert "open-sesame" not in str(caught.value)
 
 
 def test_settings_that_librdkafka_refuses_are_named_without_secrets(read: Reader, using: MakeSettings) -> None:

@@ -1,4 +1,4 @@
-"""Ranges of several partitions in one task: each reader returns what it returns for one range after the other."""
+"""Ranges of several partitions in one task: the native reader returns what it returns for one range after the other."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ from spark_groupsource.errors import DataLossError, SchemaError
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared, shared
-from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader, SharedReader
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import Filled
+from tests.kafka.fetch.conftest import COMMITTED, COMPACTED_AWAY, NO_MARKERS
 from tests.support.fetching import NATIVE, MakeSettings, Row, delete_before, delete_topic, warnings_of
 
 PARTITIONS = 40
 
 
-def one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings) -> object:
-    return shared.read_one_by_one(ranges, settings, pure.read)
-
-
-ONE_BY_ONE, AT_A_TIME = pytest.param(one_by_one, id="pure"), pytest.param(native_shared.read_all, id="native", marks=NATIVE)
-
-
-@pytest.fixture(params=[AT_A_TIME])
+@pytest.fixture(params=[pytest.param(native_shared.read_all, id="native", marks=NATIVE)])
 def read_all(request: pytest.FixtureRequest) -> SharedReader:
     """The reader that does not just read one range after the other."""
     reader: SharedReader = request.param
@@ -69,10 +63,11 @@ def offsets(read_all: SharedReader, ranges: Sequence[FetchRange], how: FetchSett
     return found
 
 
-@pytest.fixture
-def wide(topic: MakeTopic, produce: Produce) -> str:
+@pytest.fixture(scope="module")
+def wide(cluster: Cluster, produce: Produce) -> str:
     """40 partitions; partition p has p % 7 + 3 records with the values `p offset`."""
-    name = topic(partitions=PARTITIONS)
+    name = "wide"
+    cluster.create_topic(name, PARTITIONS)
     for partition in range(PARTITIONS):
         produce(name, [(b"k", b"%d %d" % (partition, offset)) for offset in range(partition % 7 + 3)], partition)
     return name
@@ -82,23 +77,17 @@ def whole(name: str) -> list[FetchRange]:
     return [FetchRange(name, partition, 0, partition % 7 + 3) for partition in range(PARTITIONS)]
 
 
-@pytest.mark.parametrize("read_all", [ONE_BY_ONE, AT_A_TIME])
-def test_many_partitions_give_their_records_in_order(
+def test_many_partitions_give_their_records_in_order_and_in_one_batch(
     read_all: SharedReader, using: MakeSettings, wide: str, left: list[FetchRange]
 ) -> None:
-    found = rows(read_all, whole(wide), using())
+    (batch,) = read_all(whole(wide), using())
 
-    assert [(row["topic"], row["partition"], row["offset"], row["value"]) for row in found] == [
+    assert [(row["topic"], row["partition"], row["offset"], row["value"]) for row in batch.to_pylist()] == [
         (wide, partition, offset, b"%d %d" % (partition, offset))
         for partition in range(PARTITIONS)
         for offset in range(partition % 7 + 3)
     ]
     assert left == []
-
-
-def test_small_ranges_come_in_one_batch(using: MakeSettings, wide: str) -> None:
-    (batch,) = native_shared.read_all(whole(wide), using())
-    assert batch.num_rows == sum(one.end for one in whole(wide))
 
 
 def test_parts_of_logs_and_empty_ranges(read_all: SharedReader, using: MakeSettings, wide: str, left: list[FetchRange]) -> None:
@@ -131,11 +120,9 @@ def test_one_consumer_reads_older_ranges_after_newer_ones_and_other_partitions(
 
 
 def test_ranges_that_are_larger_than_a_response(
-    read_all: SharedReader, using: MakeSettings, topic: MakeTopic, produce: Produce, left: list[FetchRange]
+    read_all: SharedReader, using: MakeSettings, filled: Filled, left: list[FetchRange]
 ) -> None:
-    name = topic(partitions=3)
-    for partition in range(3):
-        produce(name, [(None, bytes(20_000))] * 60, partition)
+    name = filled(3, 60, bytes(20_000))
     ranges = [FetchRange(name, partition, 3, 55) for partition in range(3)]
 
     batches = list(read_all(ranges, using(buffer_bytes=2_000_000)))
@@ -157,12 +144,8 @@ def test_more_ranges_than_fit_into_the_buffer_are_read_in_portions(
     assert left == []
 
 
-def test_a_task_that_stops_early_leaves_nothing_to_the_next(
-    read_all: SharedReader, using: MakeSettings, topic: MakeTopic, produce: Produce
-) -> None:
-    name = topic(partitions=3)
-    for partition in range(3):
-        produce(name, [(None, bytes(20_000))] * 60, partition)
+def test_a_task_that_stops_early_leaves_nothing_to_the_next(read_all: SharedReader, using: MakeSettings, filled: Filled) -> None:
+    name = filled(3, 60, bytes(20_000))
     how = using(buffer_bytes=2_000_000)
     batches = read_all([FetchRange(name, partition, 0, 60) for partition in range(3)], how)
     next(batches)
@@ -174,22 +157,11 @@ def test_a_task_that_stops_early_leaves_nothing_to_the_next(
 
 @pytest.mark.parametrize("isolation", ["read_committed", "read_uncommitted"])
 def test_transaction_markers_and_aborted_records_are_no_loss_wherever_they_are(
-    isolation: str, read_all: SharedReader, using: MakeSettings, topic: MakeTopic, cluster: Cluster, produce: Produce
+    isolation: str, read_all: SharedReader, using: MakeSettings, transactions: str
 ) -> None:
-    # 0-2 committed, 3 its marker, 4-6 aborted, 7 its marker, 8-9 committed, 10 its marker, 11-13 aborted, 14 its marker.
-    name = topic(partitions=10)
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": name})
-    producer.init_transactions(30)
-    for count, commit in ((3, True), (3, False), (2, True), (3, False)):
-        producer.begin_transaction()
-        for partition in range(10):
-            for number in range(count):
-                producer.produce(name, b"%d" % number, partition=partition)
-        assert producer.flush(30) == 0
-        producer.commit_transaction(30) if commit else producer.abort_transaction(30)
     bounds = [(0, 15), (0, 3), (0, 4), (2, 4), (3, 4), (3, 9), (4, 8), (5, 11), (9, 15), (11, 15)]
-    ranges = [FetchRange(name, partition, *each) for partition, each in enumerate(bounds)]
-    there = {0, 1, 2, 8, 9} if isolation == "read_committed" else set(range(15)) - {3, 7, 10, 14}
+    ranges = [FetchRange(transactions, partition, *each) for partition, each in enumerate(bounds)]
+    there = COMMITTED if isolation == "read_committed" else NO_MARKERS
     expected = {partition: [offset for offset in range(*each) if offset in there] for partition, each in enumerate(bounds)}
 
     began = time.monotonic()
@@ -204,69 +176,42 @@ def test_what_compaction_removed_is_no_loss(
 ) -> None:
     for start, end in [(0, 15), (0, 1), (1, 3), (4, 6), (5, 6), (5, 10), (8, 12), (14, 15)]:
         found = offsets(read_all, [FetchRange(compacted, partition, start, end) for partition in range(2)], using())
-        there = [offset for offset in range(start, end) if offset not in {0, 1, 5, 9}]
+        there = [offset for offset in range(start, end) if offset not in COMPACTED_AWAY]
         assert found == ({partition: there for partition in range(2) if there}), (start, end)
-    assert not warnings_of(caplog)
+    assert "are lost" not in warnings_of(caplog)
 
 
-def test_deleted_records_are_an_error_that_names_the_partition(
-    read_all: SharedReader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+def test_deleted_records_are_an_error_that_names_the_partition_or_a_warning_and_all_others_are_read(
+    read_all: SharedReader, using: MakeSettings, filled: Filled, admin: AdminClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    name = topic(partitions=5)
-    for partition in range(5):
-        produce(name, [(None, b"v")] * 20, partition)
+    name = filled(5, 20)
     delete_before(admin, name, 10)
     ranges = [FetchRange(name, partition, 5, 15) for partition in (1, 0, 2, 3, 4)]
 
     with pytest.raises(DataLossError, match=rf"{name}-0 .*\[5, 10\).*failOnDataLoss"):
         list(read_all(ranges, using()))
-
-
-def test_deleted_records_are_a_warning_if_asked_for_and_all_others_are_read(
-    read_all: SharedReader,
-    using: MakeSettings,
-    topic: MakeTopic,
-    produce: Produce,
-    admin: AdminClient,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    name = topic(partitions=5)
-    for partition in range(5):
-        produce(name, [(None, b"v")] * 20, partition)
-    delete_before(admin, name, 10)
-    ranges = [FetchRange(name, partition, 5, 15) for partition in range(5)]
-
     found = offsets(read_all, ranges, using(fail_on_data_loss=False))
 
     assert found == {0: list(range(10, 15))} | {partition: list(range(5, 15)) for partition in range(1, 5)}
     assert f"{name}-0 are lost, offsets [5, 10)" in warnings_of(caplog)
 
 
-@pytest.mark.parametrize("fail", [True, False])
-def test_a_topic_that_was_deleted(
-    fail: bool,
+def test_a_topic_that_was_deleted_is_passed_over(
     read_all: SharedReader,
     using: MakeSettings,
-    topic: MakeTopic,
-    produce: Produce,
+    filled: Filled,
     admin: AdminClient,
     caplog: pytest.LogCaptureFixture,
     wide: str,
 ) -> None:
-    name = topic(partitions=2)
-    for partition in range(2):
-        produce(name, [(None, b"v")] * 3, partition)
+    name = filled(2, 3)
     gone = [FetchRange(name, partition, 0, 3) for partition in range(2)]
     ranges = [*gone, *whole(wide)]
-    how = using(fail_on_data_loss=fail, poll_timeout_ms=15_000)
+    how = using(fail_on_data_loss=False, poll_timeout_ms=15_000)
     # The consumer knows the topic.
     assert len(rows(read_all, ranges, how)) == 6 + sum(one.end for one in whole(wide))
     delete_topic(admin, name)
 
-    if fail:
-        with pytest.raises(DataLossError, match=f"{name}-0"):
-            list(read_all(ranges, how))
-        return
     found = rows(read_all, ranges, how)
     assert {row["topic"] for row in found} == {wide}
     assert len(found) == sum(one.end for one in whole(wide))
@@ -274,11 +219,9 @@ def test_a_topic_that_was_deleted(
 
 
 def test_partitions_that_were_added_meanwhile(
-    read_all: SharedReader, using: MakeSettings, topic: MakeTopic, produce: Produce, admin: AdminClient
+    read_all: SharedReader, using: MakeSettings, filled: Filled, produce: Produce, admin: AdminClient
 ) -> None:
-    name = topic(partitions=2)
-    produce(name, [(None, b"v")] * 3, 0)
-    produce(name, [(None, b"v")] * 3, 1)
+    name = filled(2, 3)
     old = [FetchRange(name, partition, 0, 3) for partition in range(2)]
     assert len(rows(read_all, old, using())) == 6
     for done in admin.create_partitions([NewPartitions(name, 4)]).values():

@@ -93,9 +93,7 @@ def test_a_function_that_fails_later_is_a_warning_and_the_task_fails_when_the_la
         assert len(offsets(read, replace(large, end=12), how)) == 2, "the next task gets a consumer and a token of its own"
 
 
-def test_a_function_that_ends_its_process_ends_the_task_with_an_error(
-    read: Reader, secured: Secured, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_function_that_ends_its_process_ends_the_task_with_an_error(read: Reader, secured: Secured) -> None:
     with pytest.raises(AuthenticationFailed, match=r"^kafka\.oauth_cb = 'tests\.support\.tokens:exits': .* raised SystemExit\.$"):
         list(read(FetchRange("any", 0, 0, 1), settings(secured, "exits")))
 

@@ -23,8 +23,6 @@ EITHER = pytest.mark.parametrize("fail", [True, False])
 
 
 class Brokers:
-    """What happens to topics behind a query's back."""
-
     def __init__(self, cluster: Cluster, admin: AdminClient) -> None:
         self._cluster = cluster
         self._admin = admin
@@ -67,14 +65,6 @@ def each_plan_asks_where_logs_start(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def ended(one: Query) -> str:
     """Plan until the query ends; the text of its error."""
-    errors: list[str] = []
-
-    def fails() -> bool:
-        try:
-            one.plan()
-        except DataLossError as error:
-            errors.append(str(error))
-        return bool(errors)
-
-    until(fails, "the query ends")
-    return errors[0]
+    with pytest.raises(DataLossError) as ended_with:
+        until(lambda: one.plan() and False, "the query ends")
+    return str(ended_with.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -121,9 +122,10 @@ def test_offsets_that_were_reset_for_a_topic_that_was_made_anew_are_believed(
     assert a.run_batch() == {0: (4, 10)}
 
 
-@EITHER
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-@pytest.mark.parametrize("by", ["name", "pattern"])
+@pytest.mark.parametrize(
+    ("by", "protocol", "fail"),
+    [*itertools.product(("name", "pattern"), ("classic", "consumer"), (False,)), ("name", "classic", True)],
+)
 def test_a_topic_that_is_deleted_while_a_batch_of_it_runs(
     topic: MakeTopic,
     produce: Produce,

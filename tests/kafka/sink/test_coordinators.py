@@ -28,7 +28,7 @@ def brokers() -> Iterator[Brokers]:
 def query(brokers: Brokers) -> Query:
     name = f"out-{uuid.uuid4().hex[:8]}"
     brokers.create_topic(name, 2)
-    return Query(brokers.cluster, name)
+    return Query(brokers, name)
 
 
 def test_a_client_that_stays_follows_the_coordinator_of_its_group(brokers: Brokers, query: Query, tmp_path: Path) -> None:
@@ -80,4 +80,4 @@ def test_the_coordinator_of_a_token_and_of_a_transaction_dies_between_and_within
     query.finish(1, 1, 2, run=LATER_RUN)
     node.start()
     assert query.write(2, ["d"], run=LATER_RUN).written == 1
-    assert read_committed(brokers.cluster, query.topic) == ["a", "b", "c", "d"]
+    assert read_committed(brokers, query.topic) == ["a", "b", "c", "d"]

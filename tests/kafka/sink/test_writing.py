@@ -19,7 +19,6 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BatchUnknown,
-    CheckpointBehindSink,
     GroupKafkaError,
     OptionError,
     RecordRefused,
@@ -53,7 +52,7 @@ class Query:
     def __init__(self, cluster: Cluster, topic: str | None, **more: str) -> None:
         self.cluster = cluster
         self.topic = topic
-        self.prefix = f"q-{uuid.uuid4().hex[:8]}"
+        self.prefix = more.get("transactionalIdPrefix", f"q-{uuid.uuid4().hex[:8]}")
         self.given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": self.prefix, **more}
         if topic is not None:
             self.given["topic"] = topic
@@ -99,14 +98,6 @@ def test_each_row_is_there_once_however_often_its_task_is_run(query: Query) -> N
     query.write(1, ["c"])
     query.write(1, ["d"], task=1)
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
-
-
-@WITH_ONE_CLIENT
-def test_a_later_run_takes_the_id_and_finds_what_is_written(query: Query) -> None:
-    query.write(0, ["a"])
-    assert query.write(0, ["a"], run=LATER_RUN).skipped == 1
-    assert query.write(1, ["b"], run=LATER_RUN).written == 1
-    assert read_committed(query.cluster, query.topic) == ["a", "b"]
 
 
 def test_columns_arrive_as_they_were_given(cluster: Cluster, topic: MakeTopic) -> None:
@@ -196,13 +187,11 @@ def test_a_wrong_password_is_named_soon(
 ) -> None:
     monkeypatch.setattr(writing, "CONNECT_S", 1.0)
     monkeypatch.setattr(writing, "INIT_TRY_S", 1.5)
-    name = secured_topic("open-")
-    options = {**secured.login("SCRAM-SHA-512", "wrong-secret"), "topic": name, "transactionalIdPrefix": "open-billing"}
-    settings = SinkOptions.parse({**options, "kafka.log_level": "0"}, "stream").sink_settings("stream")
-    rows = iter([pa.RecordBatch.from_pydict({"value": ["a"]})])
+    login = {"kafka.log_level": "0", **secured.login("SCRAM-SHA-512", "wrong-secret")}
+    query = Query(secured.cluster, secured_topic("open-"), transactionalIdPrefix="open-billing", **login)
     began = time.monotonic()
     with pytest.raises(AuthenticationFailed) as refused:
-        write_once(settings, "open-billing", Attempt(0, 0, RUN), rows)
+        query.write(0, ["a"])
     assert time.monotonic() - began < TRANSACTION_S / 2
     assert "wrong-secret" not in str(refused.value)
 
@@ -231,14 +220,6 @@ def test_a_replay_with_other_rows_is_refused_until_it_is_accepted(query: Query) 
 
 
 @WITH_ONE_CLIENT
-def test_a_restored_checkpoint_is_refused(query: Query) -> None:
-    query.write(0, ["a"])
-    query.write(1, ["b"])
-    with pytest.raises(CheckpointBehindSink, match="micro-batch 1 is in the topic already"):
-        query.write(0, ["a"], run=LATER_RUN)
-
-
-@WITH_ONE_CLIENT
 def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Query) -> None:
     query.write(0, ["a"])
     query.finish(0, 1, 1)
@@ -250,14 +231,6 @@ def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Qu
         query.write(1, ["b"], run=LATER_RUN)
     query.write(1, ["b"], run=LATER_RUN, acceptBatch="1")
     assert read_committed(query.cluster, query.topic) == ["a", "b", "b"]
-
-
-@WITH_ONE_CLIENT
-def test_a_task_that_is_new_asks_for_the_drivers_token(query: Query) -> None:
-    query.write(0, ["a"])
-    query.finish(0, 1, 1)
-    query.write(1, ["b"], task=5)
-    assert read_committed(query.cluster, query.topic) == ["a", "b"]
 
 
 @WITH_ONE_CLIENT

@@ -49,15 +49,12 @@ class Broker:
         return found.epoch
 
     def write(self, name: str, epoch: int, rows: list[str]) -> None:
-        """Write rows within the transaction."""
         self._transaction(name, epoch).rows.extend(rows)
 
     def send_offset(self, name: str, epoch: int, group: str, topic: str, offset: Committed) -> None:
-        """Commit an offset within the transaction."""
         self._transaction(name, epoch).offsets[group, topic] = offset
 
     def end(self, name: str, epoch: int, *, commit: bool) -> None:
-        """Commit or abort the transaction."""
         transaction = self._transaction(name, epoch)
         self.ids[name].open = None
         if commit:
@@ -76,7 +73,6 @@ class Broker:
         self.ids[name].epoch += 1
 
     def commit(self, group: str, topic: str, offset: Committed) -> None:
-        """Commit an offset of a group."""
         self.now += 1
         self.offsets[group, topic] = (self.now, offset)
 

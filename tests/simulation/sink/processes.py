@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import cast
+from typing import TypeVar, cast
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
@@ -17,7 +16,9 @@ from spark_groupsource.sink import tokens
 from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
 from spark_groupsource.sink.token import Committed, Written
 from tests.simulation.sink.broker import Broker
-from tests.simulation.sink.steps import request
+from tests.simulation.sink.steps import Steps, request
+
+T = TypeVar("T")
 
 TOPIC = "out"
 """The option `topic`, where it is set."""
@@ -39,14 +40,13 @@ class FakeProducer:
         self.written = Written(0, 0)
         self.topics: frozenset[str] = frozenset()
 
-    def connect(self, timeout_s: float) -> None:
-        pass
+    def connect(self, timeout_s: float = 0) -> None:
+        """It needs no time, and neither do these."""
 
-    def hear(self) -> None:
-        pass
+    hear = flush = close = connect
 
     def init_transactions(self, timeout_s: float) -> None:  # noqa: ARG002
-        self._epoch = cast("int", request(lambda: self._broker.take(self.name)))
+        self._epoch = request(lambda: self._broker.take(self.name))
 
     def begin_transaction(self) -> None:
         self._ended = 0
@@ -64,9 +64,6 @@ class FakeProducer:
         sent, self._rows = self._rows, []
         request(lambda: self._broker.write(self.name, self._epoch, sent))
 
-    def flush(self) -> None:
-        pass
-
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:  # noqa: ARG002
         request(lambda: self._broker.send_offset(self.name, self._epoch, group, topic, Committed(offset, metadata)))
 
@@ -81,9 +78,6 @@ class FakeProducer:
     def abort_transaction(self, timeout_s: float) -> None:  # noqa: ARG002
         request(lambda: self._broker.end(self.name, self._epoch, commit=False))
 
-    def close(self) -> None:
-        pass
-
 
 class FakeOffsets:
     """The client of a simulated worker or driver that reads and commits the offsets of a group."""
@@ -94,23 +88,19 @@ class FakeOffsets:
 
     def read(self, topics: Collection[str] | None) -> dict[str, tuple[int, str | None]]:
         def read() -> dict[str, tuple[int, str | None]] | None:
-            if self._waits() and self._broker.is_unstable(self._group, topics):
+            if self._broker.is_unstable(self._group, topics):
                 return None
             return dict(self._broker.offsets_of(self._group, topics))
 
         while (answer := _asked(read)) is None:
             pass
-        return cast("dict[str, tuple[int, str | None]]", answer)
+        return answer
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
         _asked(lambda: self._broker.commit(self._group, topic, Committed(offset, metadata)))
 
     def close(self) -> None:
         pass
-
-    def _waits(self) -> bool:
-        """Whether offsets of open transactions are waited for. A seeded mistake changes it."""
-        return True
 
 
 class FakeAdmin:
@@ -121,7 +111,7 @@ class FakeAdmin:
 
     def groups(self, prefix: str) -> list[str]:
         found = _asked(lambda: sorted({group for group, _ in self._broker.offsets} | self._broker.pending.keys()))
-        return [group for group in cast("list[str]", found) if group.startswith(prefix)]
+        return [group for group in found if group.startswith(prefix)]
 
     def topics(self) -> list[str]:
         return list(TOPICS)
@@ -132,32 +122,26 @@ class FakeAdmin:
         return {TopicPartition(topic, 0): kept for topic, kept in found.items()}
 
 
-def _asked(effect: Callable[[], object]) -> object:
+def _asked(effect: Callable[[], T]) -> T:
     try:
         return request(effect)
     except KafkaException:
         raise BrokerUnavailable("no answer") from None
 
 
-class Process:
-    """What the current process is connected to."""
-
-    here = threading.local()
-
-
 def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
     """Make a producer in the current process."""
-    return FakeProducer(Process.here.broker, client["transactional.id"])
+    return FakeProducer(Steps.here.steps.broker, client["transactional.id"])
 
 
 class FakeTokens(tokens.Tokens):
     """The tokens of the sink's own code, over the simulated broker."""
 
     def _make(self, group: str) -> GroupOffsets:
-        return cast("GroupOffsets", FakeOffsets(Process.here.broker, group))
+        return cast("GroupOffsets", FakeOffsets(Steps.here.steps.broker, group))
 
     def _admin(self) -> GroupAdmin:
-        return cast("GroupAdmin", FakeAdmin(Process.here.broker))
+        return cast("GroupAdmin", FakeAdmin(Steps.here.steps.broker))
 
 
 def record_batches(rows: list[str], *, name_topics: bool) -> Iterator[pa.RecordBatch]:

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from typing import TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException
+
+from tests.simulation.sink.broker import Broker
+
+T = TypeVar("T")
 
 
 class Killed(BaseException):
@@ -17,8 +22,10 @@ class Steps(threading.Thread):
 
     here = threading.local()
 
-    def __init__(self, work: Callable[[], object]) -> None:
+    def __init__(self, broker: Broker, work: Callable[[], object]) -> None:
         super().__init__(daemon=True)
+        self.broker = broker
+        """What its clients are connected to."""
         self._work = work
         self._go, self._waits = _held(), _held()
         self._killed = False
@@ -69,16 +76,16 @@ def _held() -> threading.Lock:
     return lock
 
 
-def request(effect: Callable[[], object]) -> object:
+def request(effect: Callable[[], T]) -> T:
     """Send a request of the current process: it may die, or wait, before it arrives and before the answer comes."""
     process: Steps = Steps.here.steps
     process._pause()
-    result = None if process.loses == "request" else effect()
+    answer = None if process.loses == "request" else effect()
     process._pause()
     if process.loses:
         process.loses = ""
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))
-    return result
+    return cast("T", answer)
 
 
 def clock() -> float:

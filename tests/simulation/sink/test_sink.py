@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import chain
+from typing import Any
 
 import pytest
 
@@ -12,17 +13,10 @@ from tests.simulation.sink.faults import FAULTS, Fault
 from tests.simulation.sink.world import every_trouble, run, simulated
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "900")) // 3
-"""How many each test draws."""
+"""How many are drawn of each setting."""
 AT_A_TIME = 1_000
 NIGHTLY = HISTORIES >= 33_333
 SEEDS = 1500
-in_parts = pytest.mark.parametrize("first", range(0, HISTORIES, AT_A_TIME))
-"""Several processes share them."""
-
-
-def seeds(first: int) -> range:
-    """Return the seeds of one part."""
-    return range(first, min(first + AT_A_TIME, HISTORIES))
 
 
 @pytest.fixture(autouse=True)
@@ -31,40 +25,21 @@ def _simulated() -> Iterator[None]:
         yield
 
 
-@in_parts
-def test_every_row_is_there_once(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed) is None
-
-
-@in_parts
-def test_every_row_is_there_once_where_nearly_everything_goes_wrong(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed, trouble=0.3, tasks=1, batches=2) is None
-
-
-@in_parts
-def test_every_row_is_there_once_where_rows_name_their_topics(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed, trouble=0.15, name_topics=True) is None
-
-
-@in_parts
-def test_nothing_is_doubled_after_the_tokens_have_expired(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed, trouble=0.15, expiry=True) is None
-
-
-@in_parts
-def test_rows_that_a_replay_has_in_other_tasks_are_not_doubled_without_an_error(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed, trouble=0.15, batches=2, uneven=True) is None
-
-
-@in_parts
-def test_rows_that_a_replay_has_in_fewer_tasks_are_not_doubled_without_an_error(first: int) -> None:
-    for seed in seeds(first):
-        assert run(seed, trouble=0.15, tasks=3, batches=2, fewer=True) is None
+@pytest.mark.parametrize("first", range(0, HISTORIES, AT_A_TIME))  # several processes share them
+@pytest.mark.parametrize(
+    "setting",
+    [
+        pytest.param({}, id="as a rule"),
+        pytest.param({"trouble": 0.3, "tasks": 1, "batches": 2}, id="where nearly everything goes wrong"),
+        pytest.param({"trouble": 0.15, "name_topics": True}, id="where rows name their topics"),
+        pytest.param({"trouble": 0.15, "expiry": True}, id="after the tokens have expired, or an error"),
+        pytest.param({"trouble": 0.15, "batches": 2, "uneven": True}, id="where a replay has rows in other tasks, or an error"),
+        pytest.param({"trouble": 0.15, "tasks": 3, "batches": 2, "fewer": True}, id="where it has fewer tasks, or an error"),
+    ],
+)
+def test_every_row_is_there_once(first: int, setting: Mapping[str, Any]) -> None:
+    for seed in range(first, min(first + AT_A_TIME, HISTORIES)):
+        assert run(seed, **setting) is None
 
 
 def test_exhaustive_every_single_trouble_at_every_step() -> None:
@@ -81,6 +56,6 @@ def test_exhaustive_every_two_troubles_of_one_task() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_simulation_notices(fault: Fault) -> None:
-    with fault.seeded():
+    with fault.seeded:
         seeds = chain(range(fault.seed, SEEDS), range(fault.seed))
         assert any(run(seed, trouble=0.15, **fault.setting) for seed in seeds)

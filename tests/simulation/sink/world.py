@@ -16,7 +16,7 @@ from spark_groupsource.sink import finishing, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
 from tests.simulation.sink.broker import Broker
-from tests.simulation.sink.processes import TOPIC, FakeTokens, Process, make_producer, record_batches
+from tests.simulation.sink.processes import TOPIC, FakeTokens, make_producer, record_batches
 from tests.simulation.sink.steps import Killed, Steps, clock
 
 PREFIX = "q"
@@ -29,13 +29,6 @@ LATE_S = 3600.0
 
 class Violation(AssertionError):
     """The sink has broken a promise."""
-
-
-@dataclass
-class Checkpoint:
-    """What survives the drivers: the newest micro-batch in Spark's commit log."""
-
-    committed: int = -1
 
 
 @dataclass
@@ -53,6 +46,7 @@ class Driver:
     """Why the query ended."""
 
 
+@dataclass
 class World:
     """A query whose micro-batches have the same rows in the same tasks, however often they are run.
 
@@ -60,33 +54,27 @@ class World:
     twice, but not without an error.
     """
 
-    def __init__(
-        self,
-        seed: int,
-        *,
-        tasks: int = 2,
-        batches: int = 3,
-        rows: int = 2,
-        expiry: bool = False,
-        uneven: bool = False,
-        fewer: bool = False,
-        name_topics: bool = False,
-    ) -> None:
-        self.random = random.Random(seed)
-        self.tasks, self.batches, self.rows = tasks, batches, rows
+    seed: int
+    tasks: int = 2
+    batches: int = 3
+    rows: int = 2
+    expiry: bool = False
+    uneven: bool = False
+    fewer: bool = False
+    name_topics: bool = False
+    """Whether rows name their topics, in turn."""
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
         self.broker = Broker()
-        self.checkpoint = Checkpoint()
-        self.name_topics = name_topics
-        """Whether rows name their topics, in turn."""
-        self.settings = SinkSettings({}, {}, None if name_topics else TOPIC, exactly_once=True, prefix=PREFIX)
+        self.committed = -1
+        """The newest micro-batch in Spark's commit log, which survives the drivers."""
+        self.settings = SinkSettings({}, {}, None if self.name_topics else TOPIC, exactly_once=True, prefix=PREFIX)
         self.drivers: list[Driver] = []
         self.orphans: list[Steps] = []
         """Tries that still run, of drivers that are dead or of tasks that are done."""
         self.processes: list[Steps] = []
-        self.expiry = expiry
-        self.uneven = uneven
-        self.fewer = fewer
-        self.differs = uneven or fewer
+        self.differs = self.uneven or self.fewer
         """Whether a replay may have the rows in other tasks."""
         self.pauses: set[int] = set()
         """When nothing of the query ran."""
@@ -125,7 +113,7 @@ class World:
     def trouble(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """What may go wrong next, by name."""
         for driver in self.drivers:
-            yield "kill driver", partial(self._kill_driver, driver)
+            yield "kill driver", partial(self._end, driver, None)
             for task, tries in driver.running.items():
                 if tries:
                     yield "kill worker", partial(self._kill_try, driver, task, tries[0])
@@ -139,7 +127,7 @@ class World:
             yield "kill orphan", partial(self._end_orphan, orphan)
         # Not before the driver has kept its first token: docs/sink.md says so of micro-batch 0.
         # What was committed while the query ran expires within a short time; it is not taken apart here.
-        if self.expiry and self.checkpoint.committed >= 0 and not self.drivers and not self.orphans:
+        if self.expiry and self.committed >= 0 and not self.drivers and not self.orphans:
             self.pauses.add(self.broker.now)
             yield "expire", lambda: self.broker.expire(self.random.choice(sorted(self.pauses)))
         for name, found in self.broker.ids.items():
@@ -149,23 +137,22 @@ class World:
     def start(self) -> None:
         """Start a driver from the checkpoint."""
         self.runs += 1
-        self.drivers.append(Driver(f"{self.runs:08x}", self.checkpoint.committed + 1))
+        self.drivers.append(Driver(f"{self.runs:08x}", self.committed + 1))
 
     def _step(self, driver: Driver) -> None:
+        number = self.tasks_of(int(driver.run, 16))
         if driver.batch >= self.batches:
             self.drivers.remove(driver)
         elif driver.finishing is not None:
             self._step_finish(driver, driver.finishing)
-        elif len(driver.done) == self.tasks_of(int(driver.run, 16)):
+        elif len(driver.done) == number:
             rows = sum(one.written + one.skipped for one in driver.done.values())
             empty = frozenset(task for task, one in driver.done.items() if not one.written and not one.skipped)
             topics = tuple(sorted({topic for one in driver.done.values() for topic in one.topics}))
-            tasks = finishing.Tasks(self.tasks_of(int(driver.run, 16)), rows, topics, empty)
-            work = partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, tasks)
-            driver.finishing = self._process(work)
+            tasks = finishing.Tasks(number, rows, topics, empty)
+            driver.finishing = self._process(partial(finishing.finish, self.settings, PREFIX, driver.batch, driver.run, tasks))
         else:
-            waiting = [task for task in range(self.tasks_of(int(driver.run, 16))) if task not in driver.done]
-            self._step_task(driver, self.random.choice(waiting))
+            self._step_task(driver, self.random.choice([task for task in range(number) if task not in driver.done]))
 
     def _step_task(self, driver: Driver, task: int) -> None:
         tries = driver.running.setdefault(task, [])
@@ -201,31 +188,21 @@ class World:
             self._end(driver, process.error)
             return
         # Two drivers on one checkpoint: Spark's log refuses the second one's entry.
-        if self.checkpoint.committed >= driver.batch:
+        if self.committed >= driver.batch:
             self._end(driver, None)
             return
-        self.checkpoint.committed = driver.batch
+        self.committed = driver.batch
         driver.batch += 1
         driver.running, driver.failures, driver.done, driver.finishing = {}, {}, {}, None
 
     def _try(self, driver: Driver, task: int) -> None:
-        attempt = Attempt(driver.batch, task, driver.run)
-        work = partial(
-            writing.write_once,
-            self.settings,
-            PREFIX,
-            attempt,
-            record_batches(self.rows_of(driver.batch, task, int(driver.run, 16)), name_topics=self.name_topics),
-        )
+        rows = record_batches(self.rows_of(driver.batch, task, int(driver.run, 16)), name_topics=self.name_topics)
+        work = partial(writing.write_once, self.settings, PREFIX, Attempt(driver.batch, task, driver.run), rows)
         driver.running.setdefault(task, []).append(self._process(work))
 
     def _process(self, work: Callable[[], Any]) -> Steps:
-        def connected() -> Any:
-            Process.here.broker = self.broker
-            return work()
-
         self.processes = [one for one in self.processes if not one.done]
-        self.processes.append(Steps(connected))
+        self.processes.append(Steps(self.broker, work))
         return self.processes[-1]
 
     def _kill_try(self, driver: Driver, task: int, one: Steps) -> None:
@@ -237,9 +214,6 @@ class World:
         """Lose the next request or its answer, until after all that the process waits for."""
         one.loses = self.random.choice(["request", "answer"])
         one.late_s += LATE_S
-
-    def _kill_driver(self, driver: Driver) -> None:
-        self._end(driver, None)
 
     def _end(self, driver: Driver, error: BaseException | None) -> None:
         if isinstance(error, GroupKafkaError):
@@ -253,7 +227,7 @@ class World:
                 one.kill()
         else:
             self.orphans += tries
-        if driver.finishing is not None and not driver.finishing.done:
+        if driver.finishing is not None:
             driver.finishing.kill()
 
     def _step_orphan(self, one: Steps) -> None:
@@ -269,7 +243,7 @@ class World:
 
     def check(self) -> None:
         """Check that no row is there twice, and that a micro-batch in Spark's commit log is there."""
-        finished = self.expected(self.checkpoint.committed + 1)
+        finished = self.expected(self.committed + 1)
         doubled = sorted(row for row, count in self.broker.visible.items() if count > 1 and (not self.differs or row in finished))
         if doubled:
             raise Violation(f"doubled: {doubled}")
@@ -293,12 +267,8 @@ class World:
     def play_planned(self, wrong_at: Mapping[int, int], steps: int) -> list[int]:
         """Let things happen in one order, and go wrong as planned; then let the query come to its end.
 
-        Args:
-            wrong_at: What goes wrong at which step: its place in `trouble()` then.
-            steps: How many steps are planned.
-
-        Returns:
-            How many things could have gone wrong at each step.
+        `wrong_at` says what goes wrong at which step: its place in `trouble()` then. Return how many things could have gone wrong
+        at each step.
         """
         counts = []
         for step in range(steps):
@@ -315,15 +285,11 @@ class World:
         return counts
 
     def settle(self) -> None:
-        """Let the query come to its end, with nothing going wrong any more.
-
-        Raises:
-            Violation: It does not.
-        """
+        """Let the query come to its end, with nothing going wrong any more."""
         ended: list[Driver] = []
         for count in range(SETTLED_AFTER):
             if not self.drivers:
-                if self.checkpoint.committed == self.batches - 1:
+                if self.committed == self.batches - 1:
                     break
                 self.start()
                 ended.append(self.drivers[0])
@@ -351,8 +317,7 @@ class World:
     def kill_all(self) -> None:
         """End every thread."""
         for one in self.processes:
-            if not one.done:
-                one.kill()
+            one.kill()
 
 
 @contextmanager

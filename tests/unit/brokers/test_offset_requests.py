@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers.offsets import LATEST_OFFSET, PARTITIONS_IN_A_CALL, request_offsets
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, request_offsets
 from spark_groupsource.partition import TopicPartition
 
 
@@ -18,14 +18,12 @@ class RecordingAdmin:
     """Notes each call, and returns a future for each of its partitions, as an AdminClient does."""
 
     def __init__(self) -> None:
-        self.calls: list[int] = []
-        self.options: list[tuple[IsolationLevel, float]] = []
+        self.calls: list[tuple[int, IsolationLevel, float]] = []
 
     def list_offsets(
         self, asked: Mapping[Any, Any], *, isolation_level: IsolationLevel, request_timeout: float
     ) -> dict[Any, Future[int]]:
-        self.calls.append(len(asked))
-        self.options.append((isolation_level, request_timeout))
+        self.calls.append((len(asked), isolation_level, request_timeout))
         futures = {}
         for partition in asked:
             futures[partition] = Future[int]()
@@ -33,22 +31,13 @@ class RecordingAdmin:
         return futures
 
 
-def partitions(count: int) -> list[TopicPartition]:
-    return [TopicPartition("orders", number) for number in range(count)]
-
-
 @pytest.mark.parametrize(("count", "calls"), [(0, []), (1, [1]), (1000, [1000]), (1001, [1000, 1]), (2500, [1000, 1000, 500])])
 def test_no_call_asks_for_more_than_a_portion_and_each_partition_gets_its_own_answer(count: int, calls: list[int]) -> None:
     admin = RecordingAdmin()
-    answers = request_offsets(cast(AdminClient, admin), dict.fromkeys(partitions(count), LATEST_OFFSET), 3.0)
-    assert admin.calls == calls
+    partitions = [TopicPartition("orders", number) for number in range(count)]
+    specs = dict.fromkeys(partitions, LATEST_OFFSET)
+    answers = request_offsets(cast(AdminClient, admin), specs, 3.0, IsolationLevel.READ_COMMITTED)
+    assert admin.calls == [(size, IsolationLevel.READ_COMMITTED, 3.0) for size in calls]
     assert {partition: answer.result() for partition, answer in answers.items()} == {
-        partition: 10 * partition.partition for partition in partitions(count)
+        partition: 10 * partition.partition for partition in partitions
     }
-
-
-def test_every_portion_is_asked_with_the_same_isolation_level_and_timeout() -> None:
-    admin = RecordingAdmin()
-    specs = dict.fromkeys(partitions(PARTITIONS_IN_A_CALL + 1), LATEST_OFFSET)
-    request_offsets(cast(AdminClient, admin), specs, 3.0, IsolationLevel.READ_COMMITTED)
-    assert admin.options == [(IsolationLevel.READ_COMMITTED, 3.0)] * 2

@@ -12,15 +12,12 @@ import pytest
 from spark_groupsource.brokers.repeated_lines import MOST_OF_A_KIND, Repeated, RepeatFilter, Repeats, kind_of_line, same_line
 from tests.support.waiting import until
 
-REFUSED = (
-    "FAIL [groupkafka#consumer-{client}] [thrd:{broker}]: {broker}: Connect to ipv4#10.0.0.{number}:9092 failed: "
-    "Connection refused (after {ms}ms in state CONNECT{suppressed})"
-)
-
 
 def refused(number: int = 1, client: int = 1, ms: int = 0, suppressed: str = "") -> str:
-    return REFUSED.format(
-        client=client, broker=f"kafka-{number}.example.com:9092/{number}", number=number, ms=ms, suppressed=suppressed
+    broker = f"kafka-{number}.example.com:9092/{number}"
+    return (
+        f"FAIL [groupkafka#consumer-{client}] [thrd:{broker}]: {broker}: Connect to ipv4#10.0.0.{number}:9092 failed: "
+        f"Connection refused (after {ms}ms in state CONNECT{suppressed})"
     )
 
 
@@ -41,16 +38,24 @@ def repeats(clock: Clock) -> Repeats[str]:
     return Repeats(60, clock)
 
 
-def test_the_first_line_is_new_and_its_repetitions_are_counted(repeats: Repeats[str], clock: Clock) -> None:
+def test_a_line_is_new_its_repetitions_are_counted_and_after_a_silent_interval_it_is_new_again(
+    repeats: Repeats[str], clock: Clock
+) -> None:
     assert repeats.is_new("down", None, "down after 1 ms")
+    assert repeats.due_in_s() is None
     assert not repeats.is_new("down", None, "down after 2 ms")
     clock.now += 59
     assert not repeats.is_new("down", None, "down after 3 ms")
     assert repeats.due() == []
     assert repeats.due_in_s() == 1
-    clock.now += 1
-    assert repeats.due() == [Repeated("down after 3 ms", 2, 60, of_a_kind=False)]
+    clock.now += 2
+    assert repeats.due_in_s() == 0, "even if nothing else is logged"
+    assert repeats.due() == [Repeated("down after 3 ms", 2, 61, of_a_kind=False)]
     assert repeats.due() == []
+    clock.now += 61
+    assert repeats.is_new("down", None, "down after 4 ms")
+    assert repeats.due() == []
+    assert repeats.due_in_s() is None
 
 
 def test_a_line_that_goes_on_is_written_once_in_each_interval(repeats: Repeats[str], clock: Clock) -> None:
@@ -65,25 +70,6 @@ def test_a_line_that_goes_on_is_written_once_in_each_interval(repeats: Repeats[s
     assert written[0] == "new"
     assert 5 <= len(written) <= 6
     assert 1 + sum(int(times) for times in written[1:]) == 300, "no repetition is lost"
-
-
-def test_a_line_that_has_been_away_for_an_interval_is_new_again(repeats: Repeats[str], clock: Clock) -> None:
-    assert repeats.is_new("down", None, "down")
-    clock.now += 61
-    assert repeats.is_new("down", None, "down")
-    assert repeats.due() == []
-
-
-def test_a_count_is_due_even_if_nothing_else_is_logged(repeats: Repeats[str], clock: Clock) -> None:
-    repeats.is_new("down", None, "down")
-    assert repeats.due_in_s() is None
-    repeats.is_new("down", None, "down")
-    clock.now += 61
-    assert repeats.due_in_s() == 0
-    assert [one.times for one in repeats.due()] == [1]
-    clock.now += 61
-    assert repeats.due() == []
-    assert repeats.due_in_s() is None
 
 
 def test_all_counts_are_there_at_the_end(repeats: Repeats[str], clock: Clock) -> None:
@@ -126,12 +112,6 @@ def test_lines_of_librdkafka_that_differ_in_the_broker_have_one_kind() -> None:
     assert kind_of_line(same_line(refused().replace("refused", "timed out"))) != kind
 
 
-def test_offsets_and_partitions_make_a_line_new() -> None:
-    """A loss of records is never taken for another one."""
-    lost = "records that should be read are no longer in Kafka: orders-{}: [10, 20)"
-    assert same_line(lost.format(1)) != same_line(lost.format(2))
-
-
 @pytest.fixture
 def log() -> logging.Logger:
     logger = logging.Logger("librdkafka")  # noqa: LOG001 -- it has no parent and no handlers of pytest's
@@ -148,17 +128,7 @@ class Shown(logging.Handler):
         self.lines.append(record.getMessage())
 
 
-def test_the_filter_of_a_logger_writes_the_count_by_itself(log: logging.Logger) -> None:
-    log.addFilter(RepeatFilter(log.handle, repeats=Repeats(0.3)))
-    log.addHandler(shown := Shown())
-    for number in range(5):
-        log.error("down after %d ms", number)
-    assert shown.lines == ["down after 0 ms"]
-    until(lambda: len(shown.lines) == 2, "the count")
-    assert shown.lines[1] == "down after 4 ms (repeated 4 times in 0 s)"
-
-
-def test_a_timer_that_could_not_be_started_is_started_by_a_later_line(
+def test_the_filter_of_a_logger_writes_the_count_by_itself_also_if_no_timer_could_be_started_at_first(
     log: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log.addFilter(RepeatFilter(log.handle, repeats=Repeats(0.3)))
@@ -169,11 +139,11 @@ def test_a_timer_that_could_not_be_started_is_started_by_a_later_line(
 
     with monkeypatch.context() as patched:
         patched.setattr(threading.Timer, "start", refused)
-        log.error("down")
-        log.error("down")
-    log.error("down")
+        log.error("down after %d ms", 0)
+        log.error("down after %d ms", 1)
+    log.error("down after %d ms", 2)
     until(lambda: len(shown.lines) == 2, "the count")
-    assert shown.lines[1] == "down (repeated 2 times in 0 s)"
+    assert shown.lines == ["down after 0 ms", "down after 2 ms (repeated 2 times in 0 s)"]
 
 
 def test_a_line_is_checked_once_by_the_filters_of_a_logger_and_of_a_handler(log: logging.Logger) -> None:
@@ -218,7 +188,7 @@ def test_below_a_warning_every_line_is_written(log: logging.Logger) -> None:
 
 
 A_PROCESS = """
-import logging, os, sys
+import logging, os
 from spark_groupsource.brokers.client import librdkafka_log
 from spark_groupsource.spark.stderr_log import log_to_stderr
 
@@ -227,22 +197,18 @@ log = logging.getLogger("spark_groupsource.query.cycle")
 for _ in range(3):
     librdkafka_log.error("1/1 brokers are down")
     log.warning("the leader does not answer")
-if sys.argv[1] == "fork" and os.fork() == 0:
+if os.fork() == 0:
     librdkafka_log.error("in the child")
     os._exit(0)
 """
 
 
-@pytest.mark.parametrize("way", ["plain", "fork"])
-def test_a_process_that_ends_writes_its_counts_and_a_forked_child_does_not(way: str) -> None:
-    done = subprocess.run([sys.executable, "-c", A_PROCESS, way], capture_output=True, text=True, check=True)
-    lines = sorted(line.partition(": ")[2] for line in done.stderr.splitlines())
-    assert lines == sorted(
-        [
-            "1/1 brokers are down",
-            "1/1 brokers are down (repeated 2 times in 0 s)",
-            "the leader does not answer",
-            "the leader does not answer (repeated 2 times in 0 s)",
-            *(["in the child"] if way == "fork" else []),
-        ]
-    )
+def test_a_process_that_ends_writes_its_counts_and_a_forked_child_does_not() -> None:
+    done = subprocess.run([sys.executable, "-c", A_PROCESS], capture_output=True, text=True, check=True)
+    assert sorted(line.partition(": ")[2] for line in done.stderr.splitlines()) == [
+        "1/1 brokers are down",
+        "1/1 brokers are down (repeated 2 times in 0 s)",
+        "in the child",
+        "the leader does not answer",
+        "the leader does not answer (repeated 2 times in 0 s)",
+    ]

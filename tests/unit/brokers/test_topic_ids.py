@@ -52,8 +52,11 @@ def test_what_is_not_doubted_is_not_asked_again(
 
 def test_another_id_is_believed_after_several_answers_and_at_once_from_then_on() -> None:
     broker = Broker({"orders": IS})
+    before = broker.ids._believed
     assert broker.ids.now({"orders": WAS}) == {"orders": IS}
     assert broker.questions == 1 + BELIEVE_AFTER
+    assert before == frozenset(), "other threads read it: it is replaced, and never edited"
+    assert broker.ids._believed == {("orders", IS)}
     assert broker.ids.now({"orders": WAS}) == {"orders": IS}
     assert broker.questions == 2 + BELIEVE_AFTER
 
@@ -64,14 +67,6 @@ def test_a_second_change_of_the_same_topic_is_asked_again() -> None:
     broker.answers, broker.questions = [{"orders": None}], 0
     assert broker.ids.now({"orders": WAS}) == {"orders": None}
     assert broker.questions == 1 + BELIEVE_AFTER
-
-
-def test_what_is_believed_is_replaced_and_never_edited() -> None:
-    broker = Broker({"orders": IS})
-    before = broker.ids._believed
-    broker.ids.now({"orders": WAS})
-    assert before == frozenset()
-    assert broker.ids._believed == {("orders", IS)}
 
 
 def test_a_change_that_was_undone_is_doubted_again() -> None:

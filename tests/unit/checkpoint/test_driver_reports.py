@@ -21,21 +21,17 @@ def reports(tmp_path: Path) -> DriverReports:
     return DriverReports(4711, tmp_path / "reports")
 
 
-def test_the_newest_report_is_read_until_it_is_discarded(reports: DriverReports) -> None:
+def test_the_newest_report_of_this_driver_is_read_until_it_is_discarded(reports: DriverReports) -> None:
     assert reports.read(STREAM) is None
     reports.write(STREAM, 7)
     reports.write(STREAM, 8)
     assert DriverReports(4711, reports.folder).read(STREAM) == 8
     assert reports.read("another") is None
+    # Another driver may run on a copy of the checkpoint, with the same stream and other plans.
+    assert DriverReports(4712, reports.folder).read(STREAM) is None
     reports.discard(STREAM)
     assert reports.read(STREAM) is None
     reports.discard(STREAM)
-
-
-def test_reports_of_another_driver_are_not_read(reports: DriverReports) -> None:
-    """It may run on a copy of the checkpoint, with the same stream and other plans."""
-    DriverReports(4712, reports.folder).write(STREAM, 7)
-    assert reports.read(STREAM) is None
 
 
 def test_only_this_user_may_enter_the_folder_and_a_report_leaves_one_file(reports: DriverReports) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.group_view import GroupMember, PartitionView
 from spark_groupsource.cli import check
 from spark_groupsource.cli.checkpoint_files import NewestBatch, newest_batch
 from spark_groupsource.cli.findings import Finding, Level
@@ -26,7 +26,7 @@ from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.partition import TopicPartition
-from tests.unit.cli.test_findings import options
+from tests.unit.cli.test_findings import options, view
 
 ZERO, ONE, OTHER = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("others", 0)
 NOW_S = 1_800_000_000.0
@@ -37,14 +37,9 @@ def member(name: str, *partitions: TopicPartition) -> GroupMember:
     return GroupMember(name, name, None, "host", frozenset(partitions))
 
 
-def view(*members: GroupMember, partitions: tuple[PartitionView, ...] = ()) -> GroupView:
-    return GroupView("billing", "stable", "classic", "range", "broker 1", members, partitions)
-
-
 @pytest.mark.parametrize(
     ("session", "level", "named"),
     [
-        ("45000", Level.OK, "accept 6000 to 1800000"),
         ("6000", Level.OK, "accept 6000 to 1800000"),
         ("5999", Level.ERROR, "below group.min.session.timeout.ms (6000)"),
         ("1800001", Level.ERROR, "above group.max.session.timeout.ms (1800000)"),
@@ -70,7 +65,7 @@ def retention(first: dict[TopicPartition, int | None], *members: GroupMember, cl
     opened = () if claimed is None else (OpenRange(10, 20),)
     record = CommitRecord(stream="a", logged=4, done=3, next=20, open=opened, claimed_at=claimed)
     commits = tuple(PartitionView(one, None, commit, 50) for one, commit in ((ZERO, record), (ONE, Foreign(5)), (OTHER, record)))
-    return of_retention(options(), view(*members, partitions=commits), DAY_MINUTES, NOW_S, first)
+    return of_retention(options(), view("classic", "range", *members, partitions=commits), DAY_MINUTES, NOW_S, first)
 
 
 def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
@@ -96,13 +91,13 @@ def test_commits_expire_in_a_group_without_members_that_reads_nothing() -> None:
 
 def test_a_group_without_commits_of_these_topics_has_nothing_to_lose() -> None:
     assert of_retention(options(), None, DAY_MINUTES, NOW_S, {ZERO: 0}) is None
-    others = view(partitions=(PartitionView(OTHER, None, Foreign(1), 5),))
+    others = view("classic", "range", partitions=(PartitionView(OTHER, None, Foreign(1), 5),))
     assert of_retention(options(), others, DAY_MINUTES, NOW_S, {ZERO: 0}) is None
 
 
 def test_members_beside_partitions() -> None:
     def found(*members: GroupMember) -> tuple[Level, str] | None:
-        one = of_members(options(), view(*members), [ZERO, ONE])
+        one = of_members(options(), view("classic", "range", *members), [ZERO, ONE])
         return None if one is None else (one.level, one.text)
 
     assert found() is None

@@ -2,40 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DataType, StringType, StructField, StructType
 
 from spark_groupsource.errors import SchemaError
-from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.arrow_schema import arrow_schema, null_not_allowed
 from spark_groupsource.fetch.pure_arrow import to_record_batch
 from spark_groupsource.spark.columns import default_schema, requested
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from tests.support.options import BASE
 
-# Not parsed from DDL: that needs a running Spark.
-HEADER = StructType([StructField("key", StringType()), StructField("value", BinaryType())])
-RECORD = [
-    StructField("key", BinaryType()),
-    StructField("value", BinaryType()),
-    StructField("topic", StringType()),
-    StructField("partition", IntegerType()),
-    StructField("offset", LongType()),
-    StructField("timestamp", TimestampType()),
-    StructField("timestampType", IntegerType()),
-]
-SPARK_SCHEMAS = {False: StructType(RECORD), True: StructType([*RECORD, StructField("headers", ArrayType(HEADER))])}
+
+def columns(**kinds: str | DataType) -> StructType:
+    """Not parsed from DDL: that needs a running Spark."""
+    schema = StructType()
+    for name, kind in kinds.items():
+        schema.add(name, kind)
+    return schema
+
+
+HEADER = columns(key="string", value="binary")
+RECORD = {"key": "binary", "value": "binary", "topic": "string", "partition": "integer", "offset": "long"}
+TIME = {"timestamp": "timestamp", "timestampType": "integer"}
+SPARK_SCHEMAS = {False: columns(**RECORD, **TIME), True: columns(**RECORD, **TIME, headers=ArrayType(HEADER))}
 ALL = (
     "A schema may have these columns, in any order: key BINARY or STRING, value BINARY or STRING, topic STRING, partition INT, "
     "offset LONG, timestamp TIMESTAMP_LTZ, timestampType INT, headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>."
@@ -71,7 +66,6 @@ def users_schemas(draw: st.DrawFn) -> StructType:
     return StructType(fields)
 
 
-@settings(deadline=None)  # the first import takes longer
 @given(users_schemas())
 def test_columns_that_are_asked_for_come_as_pyspark_expects_them(schema: StructType) -> None:
     expected = to_arrow_schema(schema, timezone="UTC")
@@ -84,37 +78,49 @@ def test_columns_that_are_asked_for_come_as_pyspark_expects_them(schema: StructT
 
 
 @pytest.mark.parametrize(
-    ("fields", "problems"),
+    ("schema", "problems"),
     [
-        ([("valu", StringType())], "There is no column valu."),
-        ([("offset", IntegerType())], "offset cannot be INT: write offset LONG."),
-        ([("Value", LongType())], "Value cannot be LONG: write Value BINARY or STRING."),
-        ([("value", StringType("UNICODE_CI"))], "value cannot be STRING COLLATE UNICODE_CI: write value BINARY or STRING."),
-        ([("timestamp", TimestampNTZType())], "timestamp cannot be TIMESTAMP_NTZ: write timestamp TIMESTAMP_LTZ."),
+        (columns(valu="string"), "There is no column valu."),
+        (columns(offset="integer"), "offset cannot be INT: write offset LONG."),
+        (columns(Value="long"), "Value cannot be LONG: write Value BINARY or STRING."),
+        (columns(value=StringType("UNICODE_CI")), "value cannot be STRING COLLATE UNICODE_CI: write value BINARY or STRING."),
+        (columns(timestamp="timestamp_ntz"), "timestamp cannot be TIMESTAMP_NTZ: write timestamp TIMESTAMP_LTZ."),
         (
-            [("headers", ArrayType(StringType()))],
+            columns(headers=ArrayType(StringType())),
             "headers cannot be ARRAY<STRING>: write headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>.",
         ),
-        (
-            [("value", StringType()), ("VALUE", BinaryType())],
-            "The schema has value more than once (names are not case-sensitive).",
-        ),
-        ([], "The schema has no column: name at least one, for example offset LONG."),
-        (
-            [("key", IntegerType()), ("no", StringType())],
-            "key cannot be INT: write key BINARY or STRING. There is no column no.",
-        ),
+        (columns(value="string", VALUE="binary"), "The schema has value more than once (names are not case-sensitive)."),
+        (columns(), "The schema has no column: name at least one, for example offset LONG."),
+        (columns(key="integer", no="string"), "key cannot be INT: write key BINARY or STRING. There is no column no."),
     ],
 )
-def test_anything_else_is_an_error_that_lists_what_there_is(fields: list[tuple[str, DataType]], problems: str) -> None:
+def test_anything_else_is_an_error_that_lists_what_there_is(schema: StructType, problems: str) -> None:
     with pytest.raises(SchemaError) as refused:
-        requested(StructType([StructField(*field) for field in fields]), include_headers=False)
+        requested(schema, include_headers=False)
 
     assert str(refused.value) == f"{problems} {ALL}"
 
 
 def test_headers_that_are_asked_for_by_the_option_and_not_by_the_schema_are_an_error() -> None:
-    with pytest.raises(SchemaError, match="includeHeaders is true, and the schema has no headers"):
-        requested(StructType([StructField("value", StringType())]), include_headers=True)
+    source = GroupKafkaDataSource({**BASE, "includeHeaders": "true"})
+    for reader in (source.reader, source.streamReader):
+        with pytest.raises(SchemaError, match="includeHeaders is true, and the schema has no headers"):
+            reader(columns(value="string"))
 
-    assert requested(SPARK_SCHEMAS[True], include_headers=False) == arrow_schema(True)
+
+@pytest.mark.parametrize(
+    ("column", "null"),
+    [
+        (None, {}),
+        ("key", {"key": None}),
+        ("value", {"value": None}),
+        ("headers", {"headers": None}),
+        ("headers.value", {"headers": [{"key": "a", "value": None}]}),
+    ],
+)
+def test_a_null_in_a_column_that_has_none_is_found(column: str | None, null: Mapping[str, object]) -> None:
+    element = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary(), False)])
+    lists = pa.field("headers", pa.list_(pa.field("element", element, False)), False)
+    schema = pa.schema([pa.field("key", pa.binary(), False), pa.field("value", pa.string(), False), lists])
+    full = {"key": b"k", "value": "v", "headers": [{"key": "a", "value": b"1"}]}
+    assert null_not_allowed(pa.RecordBatch.from_pylist([full, {**full, **null}], schema)) == column

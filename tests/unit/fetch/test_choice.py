@@ -16,7 +16,8 @@ import pytest
 from spark_groupsource.fetch import choice
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
+from spark_groupsource.fetch.native_api import NativeUnavailable
+from tests.support.fetching import NATIVE
 
 PROJECT = Path(__file__).parents[3]
 
@@ -28,7 +29,7 @@ def nothing_said_yet() -> Iterator[None]:
     choice._warn.cache_clear()
 
 
-@pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
+@NATIVE
 def test_the_native_reader_is_used_where_it_can_be(caplog: pytest.LogCaptureFixture) -> None:
     assert choice.reader() is native.read
     assert not caplog.records
@@ -48,21 +49,16 @@ def test_without_it_the_pure_reader_is_used_and_says_so_once(
     assert "To use the native reader: install the wheel of spark-groupsource" in said.getMessage()
 
 
-def test_its_installation_is_named_with_the_reason_and_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(choice, "why_unavailable", lambda: None)
-    assert choice.installed_reader() == (native.read, "native", None, None)
-    monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("the reason", "the advice"))
-    assert choice.installed_reader() == (pure.read, "pure Python", "the reason", "the advice")
-
-
-def test_a_driver_without_it_warns_at_the_start_of_a_query(
+def test_a_driver_names_its_reader_and_warns_at_the_start_of_a_query_if_it_is_the_slower_one(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(choice, "why_unavailable", lambda: None)
+    assert choice.installed_reader() == (native.read, "native", None, None)
     choice.warn_on_driver()
     assert not caplog.records
 
     monkeypatch.setattr(choice, "why_unavailable", lambda: NativeUnavailable("the reason", "the advice"))
+    assert choice.installed_reader() == (pure.read, "pure Python", "the reason", "the advice")
     choice.warn_on_driver()
     (said,) = caplog.records
     assert said.levelno == logging.WARNING

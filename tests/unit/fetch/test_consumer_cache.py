@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 import pytest
@@ -74,13 +74,6 @@ class Played:
         self.closed = True
 
 
-@pytest.fixture
-def nothing_kept() -> Iterator[None]:
-    consumer_cache.close_kept()
-    yield
-    consumer_cache.close_kept()
-
-
 def used_once(fails: bool) -> Played:
     with consumer_cache.borrowed(cast("Any", Played), {"group.id": "g"}) as consumer:
         assert isinstance(consumer, Played)
@@ -88,7 +81,6 @@ def used_once(fails: bool) -> Played:
     return consumer
 
 
-@pytest.mark.usefixtures("nothing_kept")
 def test_a_consumer_that_cannot_be_unassigned_is_closed_and_the_task_succeeds(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO):
         failed = used_once(fails=True)
@@ -97,3 +89,4 @@ def test_a_consumer_that_cannot_be_unassigned_is_closed_and_the_task_succeeds(ca
     assert id(failed) not in consumer_cache._living
     assert "cannot be unassigned" in caplog.text
     assert used_once(fails=False) is not failed
+    consumer_cache.close_kept()

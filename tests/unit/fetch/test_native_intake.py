@@ -21,11 +21,11 @@ from hypothesis import strategies as st
 
 from spark_groupsource.fetch import native_api as librdkafka
 from spark_groupsource.fetch import native_consumer as native
-from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type, null_not_allowed
+from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
 from spark_groupsource.fetch.intake import Taken
 from spark_groupsource.fetch.native_api import ArrayStruct, IntakeStruct, Native, NativeUnavailable, why_unavailable
 from spark_groupsource.partition import TopicPartition
-from tests.support.played_librdkafka import BAD_HEADERS, Headers, Played, Record
+from tests.support.played_librdkafka import BAD_HEADERS, Played, Record
 
 BATCH_BYTES = 100
 BATCH_ROWS = 7
@@ -203,25 +203,11 @@ def model(records: list[Record], end: int, include_headers: bool) -> tuple[list[
 
 
 @pytest.mark.parametrize("wanted", ALL.names)
-def test_librdkafka_is_asked_for_nothing_that_is_not_in_the_schema(wanted: str) -> None:
-    record = Record(10, b"k", b"v", [(b"a", b"1"), (b"b", None)])
-    played = Played([record, Record(11)], iter([9] * 9))
-    intake = intake_of(played, pa.schema([ALL.field(wanted)]))
-
-    intake.take(10, 30, 0)
-    batch = intake.batch()
-
-    assert batch is not None
-    assert rows_of(batch) == [row_of(each, batch.schema) for each in (record, Record(11))]
-    assert played.asked == {"timestamp": {"timestamp"}, "timestampType": {"timestamp"}, "headers": {"headers"}}.get(wanted, set())
-
-
-@pytest.mark.parametrize("wanted", ALL.names)
-def test_nothing_is_copied_that_was_not_asked_for(wanted: str) -> None:
+def test_librdkafka_is_asked_for_nothing_that_is_not_in_the_schema_and_nothing_else_is_copied(wanted: str) -> None:
     """Of a column that is not in the schema there is no buffer."""
     large = 100_000
-    record = Record(10, b"k" * large, b"v" * large, [(b"a", b"h" * large)])
-    intake = intake_of(Played([record], iter([9] * 9)), pa.schema([ALL.field(wanted)]))
+    played = Played([Record(10, b"k" * large, b"v" * large, [(b"a", b"h" * large)])], iter([9] * 9))
+    intake = intake_of(played, pa.schema([ALL.field(wanted)]))
     intake.take(10, 30, 0)
     made = ArrayStruct()
 
@@ -231,6 +217,7 @@ def test_nothing_is_copied_that_was_not_asked_for(wanted: str) -> None:
     assert pa.RecordBatch._import_from_c(ctypes.addressof(made), pa.schema([ALL.field(wanted)])).num_rows == 1
     least = large if wanted in ("key", "value", "headers") else 0
     assert least <= size < least + 10_000
+    assert played.asked == {"timestamp": {"timestamp"}, "timestampType": {"timestamp"}, "headers": {"headers"}}.get(wanted, set())
 
 
 def test_a_batch_and_its_parts_stay_when_the_intake_is_closed() -> None:
@@ -262,30 +249,6 @@ def test_the_memory_of_a_batch_is_freed_with_its_last_part() -> None:
 
     # The sanitizer keeps 256 MB of what was freed.
     assert memory_bytes() - before < most * len(megabyte) * 2 // 3
-
-
-@pytest.mark.parametrize(
-    ("column", "nulls"),
-    [("key", b"k"), ("value", b"v"), ("headers", b"h"), ("headers.value", b"hv")],
-)
-def test_a_null_in_a_column_that_has_none_is_found(column: str, nulls: bytes) -> None:
-    headers: Headers = [] if nulls == b"h" else [(b"a", None if nulls == b"hv" else b"1")]
-    full = Record(10, b"k", b"v", [(b"a", b"1")])
-    other = Record(11, None if nulls == b"k" else b"k", None if nulls == b"v" else b"v", headers)
-    strict = pa.struct([pa.field("key", pa.string(), False), pa.field("value", pa.binary(), False)])
-    lists = pa.field("headers", pa.list_(pa.field("element", strict, False)), False)
-    schema = pa.schema([lists if field.name == "headers" else field.with_nullable(False) for field in ALL])
-
-    def null_of(*records: Record) -> str | None:
-        intake = intake_of(Played(list(records), iter([9] * 9)), schema)
-        intake.take(10, 30, 0)
-        batch = intake.batch()
-        assert batch is not None
-        assert batch.schema == schema
-        return null_not_allowed(batch)
-
-    assert null_of(full) is None
-    assert null_of(full, other) == column
 
 
 def test_a_key_that_is_not_utf_8_is_replaced_under_the_names_of_the_user() -> None:

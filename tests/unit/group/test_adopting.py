@@ -243,17 +243,15 @@ def test_the_commits_of_deleted_topics_are_found_among_many_by_halving(group: Gr
     assert group.ledger.positions.keys() == {one for one in partitions if one.topic not in group.refused}
 
 
-def held_by_another(plan: int = 3) -> CommitRecord:
-    return CommitRecord(stream="them", logged=plan, done=plan - 1, next=20, open=(OpenRange(0, 20),))
-
-
 class TestRangesThatAreHeldForAnotherStream:
     """What its records show as done is asked on another thread."""
+
+    DONE = CommitRecord(stream="them", logged=3, done=3, next=9)
 
     @pytest.fixture
     def group(self) -> Group:
         group = Group()
-        group.commits[RECORDED] = held_by_another()
+        group.commits[RECORDED] = CommitRecord(stream="them", logged=3, done=2, next=20, open=(OpenRange(0, 20),))
         return group
 
     def owed(self, group: Group) -> list[str]:
@@ -265,7 +263,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.pass_time(0)
 
     def test_are_dropped_when_the_answer_has_come_and_planning_waits_for_the_first_one(self, group: Group) -> None:
-        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.commits[OTHER] = self.DONE
         group.acquire(RECORDED)
         assert self.owed(group) == ["them"]
         assert not group.ledger.ready()
@@ -274,7 +272,7 @@ class TestRangesThatAreHeldForAnotherStream:
         assert self.owed(group) == []
 
     def test_are_known_to_be_done_from_a_look_before_joining(self, group: Group) -> None:
-        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.commits[OTHER] = self.DONE
         group.ledger.look_around(group.subscribed())
         group.acquire(RECORDED)
         assert self.owed(group) == []
@@ -289,7 +287,7 @@ class TestRangesThatAreHeldForAnotherStream:
     def test_are_asked_about_with_each_plan_and_between_triggers(self, group: Group) -> None:
         group.acquire(RECORDED)
         self.hear(group)
-        group.commits[OTHER] = CommitRecord(stream="them", logged=3, done=3, next=9)
+        group.commits[OTHER] = self.DONE
         group.now += 3
         group.ledger.ask_what_is_settled()
         self.hear(group)

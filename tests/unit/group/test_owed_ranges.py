@@ -71,21 +71,13 @@ def test_a_partition_that_went_away_and_came_back_is_held_from_anew() -> None:
     assert seen(holding, 600.0, record(OWED), record(OWED)) == {RETURNS: (OffsetRange(20, 60),)}
 
 
-class TestBetweenTwoTriggersOfAnHour:
+def test_a_stream_that_came_back_and_died_again_between_two_triggers_is_dead_since_its_second_death() -> None:
     """Answers come every few seconds; plans are an hour apart."""
-
-    def test_the_time_counts_from_the_death(self) -> None:
-        holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
-        for now in range(0, 3600, 10):
-            holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if now < 1800 else ())
-        assert holding.to_reread({ORDERS: record(OWED)}, ME) == {ORDERS: (OffsetRange(20, 60),)}
-
-    def test_a_stream_that_came_back_and_died_again_is_dead_since_its_second_death(self) -> None:
-        holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
-        for now in range(0, 3600, 10):
-            holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if 120 <= now < 3300 else ())
-        assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
-        assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
+    holding = HeldRanges(OutstandingClaims(reread_after_s=600), fresh=False)
+    for now in range(0, 3600, 10):
+        holding.note({ORDERS: record(OWED)}, ME, now, {"gone"} if 120 <= now < 3300 else ())
+    assert holding.to_reread({ORDERS: record(OWED)}, ME) == {}
+    assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
 GRACE = OutstandingClaims(stop_after_s=120)
@@ -144,7 +136,6 @@ def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("policy", "fate"),
     [
-        (GRACE, "when its query restarts on its checkpoint"),
         (HOLD, "when its query restarts on its checkpoint"),
         (OutstandingClaims(reread_after_s=0), "this query reads it in its next micro-batch"),
         (OutstandingClaims(reread_after_s=600), "if it is not confirmed within 600 s, this query reads it"),

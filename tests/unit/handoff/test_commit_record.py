@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from spark_groupsource.handoff.commit_record import (
-    MAX_METADATA_BYTES,
     VERSION,
     CommitRecord,
     Foreign,
@@ -24,10 +21,8 @@ from spark_groupsource.handoff.commit_record import (
     mark_of,
     read_commit,
 )
-from spark_groupsource.partition import OffsetRange
 
 FORMATS = Path(__file__).parents[1] / "formats"
-unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 STREAM = "0f3c9d2a7b615e48"
 OTHER = "a91d0c77e2b4f635"
 
@@ -56,24 +51,13 @@ def records(draw: st.DrawFn) -> CommitRecord:
     )
 
 
-@unhurried
 @given(records())
 def test_a_record_reads_back_as_it_was_written(record: CommitRecord) -> None:
     assert read_commit(record.offset, record.metadata()) == record
 
 
-@unhurried
 @given(records())
-def test_the_committed_offset_is_the_lowest_that_may_still_have_to_be_read(record: CommitRecord) -> None:
-    assert record.offset == min([record.next, *(held.start for held in record.open), *(held.start for held in record.owed)])
-    assert record.unconfirmed == sorted(record.unconfirmed)
-
-
-@unhurried
-@given(records())
-def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_of_the_lag_below_next_is_finished(
-    record: CommitRecord,
-) -> None:
+def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_below_next_is_finished(record: CommitRecord) -> None:
     held = record.held_back
     if held is None:
         assert record.offset == record.next
@@ -90,7 +74,6 @@ def test_what_holds_a_committed_offset_back_starts_there_and_the_rest_of_the_lag
         assert held.claim[:2] + held.claim[4:] == (record.stream, record.logged, record.claimed_at)
 
 
-@unhurried
 @given(st.lists(st.sampled_from(["finished", "open", "owed"]), max_size=30), st.integers(0, 50))
 def test_finished_lag_is_counted_as_one_would_offset_by_offset(offsets: list[str], first: int) -> None:
     """Each offset from the first one has a fate. Those before the first unconfirmed one are below the committed offset."""
@@ -149,66 +132,10 @@ def test_a_record_of_every_version_is_read_for_ever(name: str) -> None:
         assert read_commit(stored["offset"], stored["metadata"], "another") == Foreign(stored["offset"], expected.cluster_id)
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        '"v":1,"m":"hJ4Kx0_Zt-8"',
-        '"v":1,"past":[["a",0]]',
-        '"v":2,"m":"short"',
-        '"v":2,"past":[]',
-        f'"v":2,"past":{json.dumps([["a", number] for number in range(9)], separators=(",", ":"))}',
-        '"v":2,"past":[["a"]]',
-        '"v":2,"past":null',
-    ],
-)
-def test_fields_that_a_version_does_not_have_make_a_commit_foreign(more: str) -> None:
-    version, field = more.split(",", 1)
-    metadata = f'{{{version},"s":"a","n":1,"done":1,"next":5,"open":[],"owed":[],{field}}}'
-    assert read_commit(5, metadata) == Foreign(5)
-
-
 def test_the_mark_of_a_member_is_short_and_differs_for_each() -> None:
     marks = {mark_of(member) for member in ("rdkafka-1", "rdkafka-2", "x" * 300)}
     assert {len(mark) for mark in marks} == {11}
     assert len(marks) == 3
-
-
-def test_the_times_of_claims_are_part_of_a_record_where_they_are_known() -> None:
-    record = CommitRecord(
-        stream=STREAM,
-        logged=3,
-        done=2,
-        next=20,
-        open=(OpenRange(10, 20),),
-        owed=(OwedRange(OTHER, 7, 2, 4, 1_763_744_384), OwedRange(OTHER, 7, 5, 6)),
-        claimed_at=1_763_744_390,
-    )
-    text = record.metadata()
-    assert f'"owed":[["{OTHER}",7,2,4,1763744384],["{OTHER}",7,5,6]],"at":1763744390}}' in text
-    assert read_commit(2, text) == record
-    assert read_commit(2, text.replace(',"at":1763744390', ',"at":null')) == Foreign(2)
-    assert read_commit(2, text.replace("5,6]", "5,6,null]")) == Foreign(2)
-    assert read_commit(2, text.replace("1763744390", "-1")) == Foreign(2)
-    newest = int(datetime(9999, 12, 31, 23, 59, 59, tzinfo=timezone.utc).timestamp())
-    assert isinstance(read_commit(2, text.replace("1763744390", str(newest))), CommitRecord)
-    assert read_commit(2, text.replace("1763744390", str(newest + 1))) == Foreign(2), "no time that could be shown"
-
-
-def test_the_topics_id_is_part_of_a_record_where_it_is_known() -> None:
-    topic_id = "r-KTxfV4R7GbQpzlpK_tqA"
-    record = CommitRecord(stream=STREAM, logged=3, done=2, next=20, topic_id=topic_id)
-    text = record.metadata()
-    assert text.endswith(f'"owed":[],"t":"{topic_id}"}}')
-    assert read_commit(20, text) == record
-    for other in ("null", '""', f'"{topic_id}A"', f'"{topic_id[1:]}+"', "7"):
-        assert read_commit(20, text.replace(f'"{topic_id}"', other)) == Foreign(20)
-
-
-def test_only_exactly_the_range_that_was_claimed_is_open() -> None:
-    record = CommitRecord(stream=STREAM, logged=3, done=2, next=20, open=(OpenRange(10, 20),))
-    assert record.holds_open(OffsetRange(10, 20))
-    assert not record.holds_open(OffsetRange(10, 19))
-    assert not record.holds_open(OffsetRange(11, 20))
 
 
 def test_a_partition_that_nobody_has_committed_has_no_record() -> None:
@@ -232,8 +159,17 @@ def compact(fields: dict[str, Any]) -> str:
     return json.dumps(fields, separators=(",", ":"))
 
 
-def test_the_example_of_the_next_tests_is_a_record() -> None:
-    assert isinstance(read_commit(10, compact(VALID)), CommitRecord)
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"at": 253_402_300_799, "t": "r-KTxfV4R7GbQpzlpK_tqA"},
+        {"v": 2, "m": "hJ4Kx0_Zt-8", "past": [["a", number] for number in range(8)]},
+    ],
+    ids=str,
+)
+def test_the_example_of_the_next_tests_is_a_record(more: dict[str, Any]) -> None:
+    assert isinstance(read_commit(10, compact({**VALID, **more})), CommitRecord)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +180,6 @@ def test_the_example_of_the_next_tests_is_a_record() -> None:
         {"s": ""},
         {"s": "a b"},
         {"s": "x" * 65},
-        {"s": None},
         {"n": -2},
         {"n": 2},
         {"n": 2**63},
@@ -254,13 +189,27 @@ def test_the_example_of_the_next_tests_is_a_record() -> None:
         {"open": [[19, 30]]},
         {"open": [[20]]},
         {"open": [["20", "30"]]},
-        {"open": {"20": 30}},
-        {"open": None},
         {"owed": [[OTHER, 7, 10, 21]]},
         {"owed": [[OTHER, 7, 10]]},
         {"owed": [["", 7, 10, 20]]},
         {"owed": [[OTHER, 7, 10, 20], [OTHER, 7, 10, 20]]},
-        {"owed": "none"},
+        {"owed": [[OTHER, 7, 10, 20, None]]},
+        {"owed": [[OTHER, 7, 10, 15, 1_763_744_384], [OTHER, 7, 15, 20, None]]},
+        {"at": None},
+        {"at": -1},
+        {"at": 253_402_300_800},  # the year 10000, which could not be shown
+        {"t": None},
+        {"t": ""},
+        {"t": "r-KTxfV4R7GbQpzlpK_tqAA"},
+        {"t": "-KTxfV4R7GbQpzlpK_tqA+"},
+        {"t": 7},
+        {"v": 1, "m": "hJ4Kx0_Zt-8"},
+        {"v": 1, "past": [["a", 0]]},
+        {"v": 2, "m": "short"},
+        {"v": 2, "past": []},
+        {"v": 2, "past": [["a", number] for number in range(9)]},
+        {"v": 2, "past": [["a"]]},
+        {"v": 2, "past": None},
         {"extra": 1},
         {"stream": STREAM},
     ],
@@ -296,30 +245,15 @@ def test_a_record_beside_another_offset_counts_as_another_clients_commit(offset:
     assert read_commit(offset, compact(VALID)) == Foreign(offset)
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "null",
-        "[" * 4000,
-        '{"a":' * 800,
-        "\udc80",
-        '{"v":1,"s":"\\ud800"}',
-        "NaN",
-    ],
-    ids=lambda text: repr(text[:12]),
-)
-def test_hostile_text_counts_as_another_clients_commit(text: str) -> None:
-    assert read_commit(7, text) == Foreign(7)
-
-
-@unhurried
+@example(7, "[" * 4000)
+@example(7, '{"a":' * 800)
+@example(7, "\udc80")
+@example(7, '{"v":1,"s":"\\ud800"}')
 @given(st.integers(0, 2**63 - 1), st.none() | st.text(max_size=6000))
 def test_no_text_makes_reading_a_commit_fail(offset: int, text: str | None) -> None:
     assert read_commit(offset, text) == Foreign(offset)
 
 
-@unhurried
 @given(records(), st.data())
 def test_no_damaged_record_makes_reading_a_commit_fail(record: CommitRecord, data: st.DataObject) -> None:
     text = record.metadata()
@@ -335,7 +269,6 @@ json_values = st.recursive(
 )
 
 
-@unhurried
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(VALID, json_values)))
 def test_no_value_in_a_field_makes_reading_a_commit_fail(change: dict[str, Any]) -> None:
     held = read_commit(10, compact({**VALID, **change}))
@@ -344,34 +277,6 @@ def test_no_value_in_a_field_makes_reading_a_commit_fail(change: dict[str, Any])
         assert change["v"] > VERSION
     else:
         assert held == Foreign(10) or (isinstance(held, CommitRecord) and held.offset == 10)
-
-
-def _holding(count: int) -> CommitRecord:
-    owed = tuple(OwedRange(OTHER, 1_000_000 + number, 10**9 + number, 10**9 + number + 1) for number in range(count))
-    return CommitRecord(stream=STREAM, logged=10**6, done=10**6 - 1, next=10**10, owed=owed)
-
-
-def test_sixty_ranges_held_for_other_streams_fit_into_a_broker() -> None:
-    record = _holding(60)
-    assert len(record.metadata().encode()) <= MAX_METADATA_BYTES
-    assert read_commit(record.offset, record.metadata()) == record
-    crowded = record.model_copy(update={"claimed_at": 1, "topic_id": "t" * 22, "cluster_id": "c" * 22})
-    assert crowded.size_once_adopted <= MAX_METADATA_BYTES, "its next owner can write it"
-
-
-def test_a_record_longer_than_any_broker_stores_counts_as_another_clients_commit() -> None:
-    record = _holding(100)
-    assert len(record.metadata()) > MAX_METADATA_BYTES
-    assert read_commit(record.offset, record.metadata()) == Foreign(record.offset)
-
-
-def test_a_record_cannot_be_made_with_ranges_that_contradict_each_other() -> None:
-    with pytest.raises(ValidationError, match="overlap"):
-        CommitRecord(stream=STREAM, logged=1, done=0, next=9, open=(OpenRange(0, 5),), owed=(OwedRange(OTHER, 0, 4, 9),))
-    with pytest.raises(ValidationError, match="ends above next"):
-        CommitRecord(stream=STREAM, logged=1, done=0, next=4, open=(OpenRange(0, 5),))
-    with pytest.raises(ValidationError, match="done is above n"):
-        CommitRecord(stream=STREAM, logged=1, done=2, next=4)
 
 
 class TestALaterFormat:
@@ -404,10 +309,3 @@ class TestALaterFormat:
     )
     def test_is_nothing_else(self, other: object) -> None:
         assert read_commit(50, json.dumps(other)) == Foreign(50)
-
-    def test_has_the_fields_that_today_s_format_has_too(self) -> None:
-        stored = json.loads((FORMATS / "commit_record_v1.json").read_text())
-        today = json.loads(stored["metadata"])
-        assert read_commit(stored["offset"], json.dumps(today | {"v": VERSION + 1})) == Newer(
-            stored["offset"], VERSION + 1, STREAM, 40
-        )

@@ -17,10 +17,6 @@ def tp(partition: int) -> TopicPartition:
     return TopicPartition("t", partition)
 
 
-def test_without_a_limit_everything_that_is_there_is_planned() -> None:
-    assert plan({tp(0): 5, tp(1): 7}, {tp(0): 9, tp(1): 7}) == {tp(0): (OffsetRange(5, 9),), tp(1): (OffsetRange(7, 7),)}
-
-
 def test_the_limit_is_shared_out_in_proportion_to_lag_and_small_lags_get_one() -> None:
     # Spark's own case: 1, 1 and 8 of a limit of 10.
     positions = {tp(0): 0, tp(1): 0, tp(2): 0}
@@ -32,11 +28,8 @@ def test_a_limit_of_the_largest_long_does_not_overflow() -> None:
     assert plan({tp(0): 0}, {tp(0): 2**40}, 2**63 - 1) == {tp(0): (OffsetRange(0, 2**40),)}
 
 
-def test_a_partition_whose_end_is_unknown_waits() -> None:
+def test_a_partition_waits_whose_end_is_unknown_or_below_the_position() -> None:
     assert plan({tp(0): 5, tp(1): 0}, {tp(1): 3}, 2) == {tp(0): (OffsetRange(5, 5),), tp(1): (OffsetRange(0, 2),)}
-
-
-def test_an_end_below_the_position_is_no_range() -> None:
     assert plan({tp(0): 5}, {tp(0): 3}) == {tp(0): (OffsetRange(5, 5),)}
 
 
@@ -62,11 +55,9 @@ class TestRangesThatAreReadAgain:
         planned = plan({tp(0): 10, tp(1): 0}, {tp(0): 12, tp(1): 24}, 8, again=self.again)
         assert planned == {tp(0): ((2, 6), (10, 10)), tp(1): ((0, 6),)}
 
-    def test_wait_while_they_end_above_the_end_of_the_log_or_of_the_target(self) -> None:
+    def test_wait_while_they_end_above_the_end_of_the_log_or_of_the_target_or_that_is_unknown(self) -> None:
         assert plan({tp(0): 10}, {tp(0): 7}, again=self.again) == {tp(0): ((2, 6), (10, 10))}
         assert plan({tp(0): 10}, {tp(0): 5}, again=self.again) == {tp(0): ((10, 10),)}
-
-    def test_wait_while_the_end_is_unknown(self) -> None:
         assert plan({tp(0): 10}, {}, again=self.again) == {tp(0): ((10, 10),)}
 
 
@@ -139,9 +130,6 @@ class TestTasks:
     @pytest.mark.parametrize(("size", "count"), [(20, 4), (21, 5), (50, 10), (80, 16), (500, 16)])
     def test_one_more_is_made_for_every_hundred_offsets_up_to_sixteen(self, size: int, count: int) -> None:
         assert len(tasks(few(20, size), sharing=rule_of_sharing(few(20, size)))) == count
-
-    def test_sixteen_with_a_hundred_offsets_each_are_not_shared(self) -> None:
-        assert rule_of_sharing(few(16, 100)) is None
 
     def test_there_are_more_if_the_offsets_of_sixteen_would_be_too_many(self) -> None:
         ranges = few(256, 400)

@@ -26,7 +26,6 @@ from spark_groupsource.handoff.rules import (
     confirm,
     cut_back,
     evidence,
-    owed_to_others,
     recreated,
     refuse_behind,
     settle,
@@ -75,7 +74,6 @@ class TestAPartitionIsAcquired:
         assert adopted(DURABLE, None) == record("me", 7, done=7, at=200)
 
     def test_whose_record_expired_keeps_the_ranges_of_the_last_plan_claimed_if_that_is_not_durable(self) -> None:
-        assert adopted(LOGGED, None) == record("me", 7, done=6, at=200, claimed=((100, 200),))
         assert adopted(rereading((20, 45), (100, 200)), None) == record("me", 7, done=6, at=200, claimed=((20, 45), (100, 200)))
 
     def test_whose_record_expired_after_a_plan_without_new_records_goes_on_there(self) -> None:
@@ -84,6 +82,14 @@ class TestAPartitionIsAcquired:
 
     def test_from_another_client_starts_at_its_offset_because_the_last_writer_wins(self) -> None:
         assert adopted(LOGGED, Foreign(150)) == record("me", 7, done=6, at=150)
+
+    def test_from_another_cluster_is_read_on_at_the_first_offset_that_is_not_confirmed(self) -> None:
+        """Neither plans nor evidence of the other cluster count, of the stream's own record either."""
+        there = record("me", 9, done=8, at=300, claimed=((200, 300),), owed=(OwedRange("third", 2, 80, 90),))
+        there = there.model_copy(update={"cluster_id": "there"})
+        commit = read_commit(there.offset, there.metadata(), "here")
+        assert adopted(LOGGED, commit, {"third": 2}) == record("me", 7, done=6, at=80)
+        assert verdict(commit) == LEAVE
 
     def test_from_another_stream_goes_on_behind_its_claims_and_holds_them_for_it(self) -> None:
         owed = OwedRange("third", 2, 80, 90)
@@ -112,12 +118,9 @@ class TestAPartitionIsAcquired:
         assert adopted(LOGGED, before, {"me": 9}).owed == before.owed
         assert adopted(DURABLE, before).owed == ()
 
-    def test_that_this_stream_had_before_is_as_it_left_it(self) -> None:
+    def test_that_this_stream_had_before_is_as_it_left_it_and_confirmed_if_its_plan_is_durable_by_now(self) -> None:
         before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
         assert adopted(LOGGED, before) == before
-
-    def test_that_this_stream_had_before_is_confirmed_if_its_plan_is_durable_by_now(self) -> None:
-        before = record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(OwedRange("other", 4, 80, 90),))
         assert adopted(DURABLE, before) == record("me", 7, done=7, at=200, owed=before.owed)
         assert adopted(DURABLE, before, {"other": 4}) == record("me", 7, done=7, at=200)
 
@@ -176,9 +179,6 @@ class TestLaterOwnersRememberAStream:
     def test_and_not_one_that_never_planned(self) -> None:
         assert adopted(LOGGED, record("other", -1, at=300)).past is None
 
-    def test_until_another_client_commits(self) -> None:
-        assert adopted(LOGGED, Foreign(300)).past is None
-
 
 class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
     stream = replace(LOGGED, topics={"orders": OLD})
@@ -224,37 +224,40 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
     def test_a_plan_of_before_claims_nothing_in_it(self) -> None:
         plan = replace(self.stream, ranges={ORDERS: (OffsetRange(5, 200),)})
         now = self.adopted(None).model_copy(update={"logged": 6})
-        assert claim(plan, ORDERS, now, owned=True, held_since_planned=True, now=NOW) == Verdict()
+        assert verdict(now, plan) == LEAVE
 
 
 READ, LEAVE, WAIT = Verdict(read=(RANGE,)), Verdict(), Verdict(waits=True)
 
 
-def verdict(commit: GroupCommit, *, owned: bool = True, held_since_planned: bool = True) -> Verdict:
-    return claim(LOGGED, ORDERS, commit, owned=owned, held_since_planned=held_since_planned, now=NOW)
+def verdict(
+    commit: GroupCommit, stream: Stream = LOGGED, /, *, owned: bool = True, held_since_planned: bool = True, now: int = NOW
+) -> Verdict:
+    return claim(stream, ORDERS, commit, owned=owned, held_since_planned=held_since_planned, now=now)
 
 
-EVERY_CASE = pytest.mark.parametrize(("owned", "held_since_planned"), [(False, False), (True, False), (True, True)])
+NOT_OWNED = {"owned": False, "held_since_planned": False}
+EVERY_CASE = pytest.mark.parametrize(
+    "case", [NOT_OWNED, {"owned": True, "held_since_planned": False}, {"owned": True, "held_since_planned": True}], ids=str
+)
 
 
 class TestARangeOfAPlan:
     @EVERY_CASE
     @pytest.mark.parametrize("writer", ["me", "other"])
-    def test_that_is_owed_to_it_is_read_whoever_has_the_partition(
-        self, writer: str, owned: bool, held_since_planned: bool
+    def test_that_is_owed_to_it_is_read_whoever_has_the_partition(self, writer: str, case: dict[str, bool]) -> None:
+        assert verdict(record(writer, 7, at=300, owed=(OwedRange("me", 7, 100, 200),)), **case) == READ
+
+    @EVERY_CASE
+    def test_that_it_has_claimed_is_read_again(self, case: dict[str, bool]) -> None:
+        assert verdict(record("me", 7, done=6, at=200, claimed=((100, 200),)), **case) == READ
+
+    @EVERY_CASE
+    @pytest.mark.parametrize("claimed", [(150, 200), (100, 150)])
+    def test_that_is_not_among_the_claims_of_this_plan_is_left_to_who_had_it(
+        self, claimed: tuple[int, int], case: dict[str, bool]
     ) -> None:
-        commit = record(writer, 7, at=300, owed=(OwedRange("me", 7, 100, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == READ
-
-    @EVERY_CASE
-    def test_that_it_has_claimed_is_read_again(self, owned: bool, held_since_planned: bool) -> None:
-        commit = record("me", 7, done=6, at=200, claimed=((100, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == READ
-
-    @EVERY_CASE
-    def test_that_is_not_among_the_claims_of_this_plan_is_left_to_who_had_it(self, owned: bool, held_since_planned: bool) -> None:
-        commit = record("me", 7, done=6, at=200, claimed=((150, 200),))
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == LEAVE
+        assert verdict(record("me", 7, done=6, at=200, claimed=(claimed,)), **case) == LEAVE
 
     @EVERY_CASE
     @pytest.mark.parametrize(
@@ -269,9 +272,9 @@ class TestARangeOfAPlan:
         ids=["at the same place", "that claimed it", "and owed for another plan", "and another range owed", "another client"],
     )
     def test_in_a_partition_that_another_stream_or_client_took_is_left_to_it(
-        self, commit: GroupCommit, owned: bool, held_since_planned: bool
+        self, commit: GroupCommit, case: dict[str, bool]
     ) -> None:
-        assert verdict(commit, owned=owned, held_since_planned=held_since_planned) == LEAVE
+        assert verdict(commit, **case) == LEAVE
 
     def test_is_claimed_by_the_run_that_planned_it_and_kept_the_partition(self) -> None:
         owed = (OwedRange("other", 4, 80, 90),)
@@ -285,40 +288,25 @@ class TestARangeOfAPlan:
 
     @pytest.mark.parametrize("commit", [None, record("me", 6, done=6, at=100)], ids=["nobody has committed", "its own"])
     def test_waits_while_the_partition_is_not_owned_and_nobody_has_adopted_it(self, commit: GroupCommit) -> None:
-        assert verdict(commit, owned=False, held_since_planned=False) == WAIT
+        assert verdict(commit, **NOT_OWNED) == WAIT
 
     @EVERY_CASE
-    def test_in_a_partition_that_a_newer_version_has_stops_the_query(self, owned: bool, held_since_planned: bool) -> None:
+    def test_in_a_partition_that_a_newer_version_has_stops_the_query(self, case: dict[str, bool]) -> None:
         with pytest.raises(CommitRecordTooNew, match="format 3"):
-            verdict(Newer(100, 3), owned=owned, held_since_planned=held_since_planned)
+            verdict(Newer(100, 3), **case)
 
     def test_that_was_settled_meanwhile_is_no_claim_and_has_no_time(self) -> None:
-        stream = replace(LOGGED, ranges={ORDERS: (OffsetRange(20, 60), OffsetRange(100, 100))})
-        verdict = claim(stream, ORDERS, record("me", 6, done=6, at=100), owned=True, held_since_planned=True, now=NOW)
-        assert verdict == Verdict(write=record("me", 7, done=6, at=100))
+        settled = record("me", 6, done=6, at=100)
+        assert verdict(settled, rereading((20, 60), (100, 100))) == Verdict(write=record("me", 7, done=6, at=100))
 
     def test_is_claimed_by_a_driver_whose_clock_stands_before_1970(self) -> None:
-        claimed = claim(LOGGED, ORDERS, record("me", 6, done=6, at=100), owned=True, held_since_planned=True, now=-5).write
+        claimed = verdict(record("me", 6, done=6, at=100), now=-5).write
         assert claimed is not None
         assert read_commit(claimed.offset, claimed.metadata()) == claimed
 
     def test_of_a_checkpoint_that_is_behind_the_group_stops_the_query(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             verdict(record("me", 8, done=7, at=300))
-
-    def test_stays_claimed_once_it_is_claimed(self) -> None:
-        claimed = verdict(record("me", 6, done=6, at=100)).write
-        assert claimed is not None
-        assert verdict(claimed) == READ
-        taken_over = adopt(Stream("other"), ORDERS, claimed, starting_offset=0, done={})
-        assert verdict(taken_over, owned=False, held_since_planned=False) == READ
-        given_back = adopted(LOGGED, taken_over)
-        assert verdict(given_back, held_since_planned=False) == READ
-
-    def test_stays_with_the_other_stream_once_that_has_taken_the_partition(self) -> None:
-        taken_over = adopt(Stream("other"), ORDERS, record("me", 6, done=6, at=100), starting_offset=0, done={})
-        assert verdict(taken_over, owned=False, held_since_planned=False) == LEAVE
-        assert verdict(adopted(LOGGED, taken_over), held_since_planned=False) == LEAVE
 
 
 LATE, BEHIND = OwedRange("other", 4, 20, 60), OwedRange("third", 2, 60, 90)
@@ -329,16 +317,8 @@ def rereading(*ranges: tuple[int, int]) -> Stream:
     return replace(LOGGED, ranges={ORDERS: tuple(OffsetRange(*bounds) for bounds in ranges)})
 
 
-def reread(stream: Stream, commit: GroupCommit, *, held_since_planned: bool = True) -> Verdict:
-    return claim(stream, ORDERS, commit, owned=True, held_since_planned=held_since_planned, now=NOW)
-
-
 class TestARangeOwedToAnotherStreamIsReread:
     before = record("me", 6, done=6, at=100, owed=(BEHIND, LATE))
-
-    def test_what_may_be_taken_over_is_what_others_are_owed_in_the_order_of_offsets(self) -> None:
-        mine = OwedRange("me", 6, 90, 95)
-        assert owed_to_others(record("me", 6, at=100, owed=(mine, BEHIND, LATE)), LOGGED) == (LATE, BEHIND)
 
     def test_a_plan_may_have_what_begins_at_the_position_and_what_others_are_still_owed(self) -> None:
         ranges = [OffsetRange(20, 60), OffsetRange(60, 90), OffsetRange(100, 100)]
@@ -348,37 +328,32 @@ class TestARangeOwedToAnotherStreamIsReread:
         assert claimable(self.before, [OffsetRange(60, 80), OffsetRange(50, 70), OffsetRange(101, 120)]) == ()
 
     def test_the_very_commit_that_claims_it_no_longer_owes_it(self) -> None:
-        verdict = reread(rereading((20, 60), (60, 90), (100, 200)), self.before)
         claimed = ((20, 60), (60, 90), (100, 200))
-        assert verdict.write == record("me", 7, done=6, at=200, claimed=claimed, since=NOW)
-        assert verdict.read == claimed
+        reread = verdict(self.before, rereading(*claimed))
+        assert reread.write == record("me", 7, done=6, at=200, claimed=claimed, since=NOW)
+        assert reread.read == claimed
 
     def test_what_was_settled_since_the_plan_was_made_is_left(self) -> None:
-        verdict = reread(rereading((20, 60), (100, 200)), settle(self.before, {"other": 4}))
-        assert verdict.read == ((100, 200),)
-        assert verdict.write == record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(BEHIND,), since=NOW)
+        reread = verdict(settle(self.before, {"other": 4}), rereading((20, 60), (100, 200)))
+        assert reread.read == ((100, 200),)
+        assert reread.write == record("me", 7, done=6, at=200, claimed=((100, 200),), owed=(BEHIND,), since=NOW)
 
     def test_a_replay_reads_all_of_its_claims_and_the_next_owner_holds_each_of_them(self) -> None:
         stream = rereading((20, 60), (100, 200))
-        claimed = reread(stream, self.before).write
-        assert reread(stream, claimed, held_since_planned=False).read == ((20, 60), (100, 200))
+        claimed = verdict(self.before, stream).write
+        assert verdict(claimed, stream, held_since_planned=False).read == ((20, 60), (100, 200))
         next_owner = adopt(Stream("next"), ORDERS, claimed, starting_offset=0, done={})
         assert [entry.range for entry in next_owner.owed if entry.stream == "me"] == [(20, 60), (100, 200)]
-        assert reread(stream, next_owner).read == ((20, 60), (100, 200))
+        assert verdict(next_owner, stream).read == ((20, 60), (100, 200))
 
     def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_what_the_log_still_has(self) -> None:
         back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
-        cut = cut_back(self.before, 45)
-        assert claim(back, ORDERS, cut, owned=False, held_since_planned=False, now=NOW) == Verdict(read=(OffsetRange(20, 45),))
-        taken = reread(rereading((20, 60), (100, 100)), self.before).write
-        assert claim(back, ORDERS, taken, owned=False, held_since_planned=False, now=NOW) == LEAVE
-
-    def test_the_stream_that_comes_back_and_gets_the_partition_leaves_it_too(self) -> None:
-        back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
-        taken = reread(rereading((20, 60), (100, 100)), self.before).write
-        its_own = adopt(back, ORDERS, taken, starting_offset=0, done={})
+        assert verdict(cut_back(self.before, 45), back, **NOT_OWNED) == Verdict(read=(OffsetRange(20, 45),))
+        taken = verdict(self.before, rereading((20, 60), (100, 100))).write
+        assert verdict(taken, back, **NOT_OWNED) == LEAVE
+        its_own = adopted(back, taken)
         assert OwedRange("me", 7, 20, 60, NOW) in its_own.owed
-        assert claim(back, ORDERS, its_own, owned=True, held_since_planned=False, now=NOW) == LEAVE
+        assert verdict(its_own, back, held_since_planned=False) == LEAVE
 
 
 class TestAPlanIsDurable:
@@ -414,3 +389,7 @@ class TestARangeOwedToAnotherStream:
         commits: list[GroupCommit] = [record("other", 9, done=3, at=5), record("other", 4, done=4, at=5), Foreign(7), None]
         assert evidence(commits) == {"other": 4}
         assert evidence([record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))]) == {"me": -1}
+        assert evidence([Newer(5, 3, "of-the-next-version", 3), Newer(5, 3, "another", -1)]) == {
+            "of-the-next-version": 3,
+            "another": -1,
+        }

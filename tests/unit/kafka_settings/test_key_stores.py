@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.serialization import (
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 from cryptography.x509 import load_pem_x509_certificate
 
-from spark_groupsource.kafka_settings.translation import translate, translation_of
+from spark_groupsource.kafka_settings.translation import translate
 from tests.support.kafka_settings import accepted_by_librdkafka
 
 LEAF = trustme.CA(key_type=trustme.KeyType.ECDSA).issue_cert("127.0.0.1")
@@ -30,28 +30,26 @@ PKCS12 = serialize_key_and_certificates(
     None, LEAF_KEY, load_pem_x509_certificate(CERTIFICATE.encode()), None, BestAvailableEncryption(b"store-password")
 )
 
+TLS = {"security.protocol": "SSL"}
+
 # --- What is translated ------------------------------------------------------------------------------------------------------
 
 TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     "TLS with the system's authorities": (
-        {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": "HTTPS"},
+        {**TLS, "ssl.endpoint.identification.algorithm": "HTTPS"},
         {"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": "https"},
     ),
     "no check of the host's name": (
-        {"security.protocol": "SSL", "ssl.endpoint.identification.algorithm": ""},
+        {**TLS, "ssl.endpoint.identification.algorithm": ""},
         {"security.protocol": "ssl", "ssl.endpoint.identification.algorithm": "none"},
     ),
-    "PEM trust store as text": (
-        {"security.protocol": "SSL", "ssl.truststore.type": "pem", "ssl.truststore.certificates": CERTIFICATE},
-        {"security.protocol": "ssl", "ssl.ca.pem": CERTIFICATE},
-    ),
     "PEM trust store on one line, as Java takes it": (
-        {"security.protocol": "SSL", "ssl.truststore.type": "PEM", "ssl.truststore.certificates": CERTIFICATE.replace("\n", " ")},
+        {**TLS, "ssl.truststore.type": "pem", "ssl.truststore.certificates": CERTIFICATE.replace("\n", " ")},
         {"security.protocol": "ssl", "ssl.ca.pem": CERTIFICATE},
     ),
     "PEM key store as text": (
         {
-            "security.protocol": "SSL",
+            **TLS,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.key": KEY.replace("\n", " "),
             "ssl.keystore.certificate.chain": CERTIFICATE,
@@ -60,7 +58,7 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "PEM key with a password": (
         {
-            "security.protocol": "SSL",
+            **TLS,
             "ssl.keystore.type": "PEM",
             "ssl.keystore.key": ENCRYPTED_KEY,
             "ssl.key.password": "key-password",
@@ -79,20 +77,10 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
 def test_a_pem_file_serves_as_trust_store_and_as_key_store(tmp_path: Path) -> None:
     file = tmp_path / "all.pem"
     file.write_text(KEY + CERTIFICATE)
-    settings = translate(
-        {
-            "security.protocol": "SSL",
-            "ssl.truststore.type": "PEM",
-            "ssl.truststore.location": str(file),
-            "ssl.keystore.type": "PEM",
-            "ssl.keystore.location": str(file),
-        }
-    )
-    assert {name for name, value in settings.items() if value == str(file)} == {
-        "ssl.ca.location",
-        "ssl.key.location",
-        "ssl.certificate.location",
-    }
+    trusted = {"ssl.truststore.type": "PEM", "ssl.truststore.location": str(file)}
+    settings = translate({**TLS, **trusted, "ssl.keystore.type": "PEM", "ssl.keystore.location": str(file)})
+    names = ("ssl.ca.location", "ssl.key.location", "ssl.certificate.location")
+    assert settings == {"security.protocol": "ssl", **dict.fromkeys(names, str(file))}
     assert accepted_by_librdkafka(settings)
 
 
@@ -100,26 +88,13 @@ def test_a_pem_file_serves_as_trust_store_and_as_key_store(tmp_path: Path) -> No
 def test_a_pkcs12_key_store_is_taken_as_it_is(tmp_path: Path, kind: dict[str, str]) -> None:
     file = tmp_path / "store.p12"
     file.write_bytes(PKCS12)
-    settings = translate(
-        {
-            "security.protocol": "SSL",
-            "ssl.keystore.location": str(file),
-            "ssl.keystore.password": "store-password",
-            "ssl.key.password": "store-password",
-            **kind,
-        }
-    )
-    assert settings == {
-        "security.protocol": "ssl",
-        "ssl.keystore.location": str(file),
-        "ssl.keystore.password": "store-password",
-    }
+    store = {"ssl.keystore.location": str(file), "ssl.keystore.password": "store-password"}
+    settings = translate({**TLS, **store, "ssl.key.password": "store-password", **kind})
+    assert settings == {"security.protocol": "ssl", **store}
     assert accepted_by_librdkafka(settings)
 
 
 # --- What is refused ---------------------------------------------------------------------------------------------------------
-
-TLS = {"security.protocol": "SSL"}
 
 REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "authorities without TLS": ({"ssl.ca.location": "/ca.pem"}, ("kafka.security.protocol", "kafka.ssl.ca.location unused")),
@@ -159,13 +134,8 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**TLS, "ssl.keystore.type": "PEM", "ssl.keystore.key": KEY},
         ("kafka.ssl.keystore.certificate.chain",),
     ),
-    "TLS versions": ({**TLS, "ssl.enabled.protocols": "TLSv1.2"}, ("kafka.ssl.enabled.protocols", "OpenSSL")),
     "Java's cipher suites": (
         {**TLS, "ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
         ("kafka.ssl.cipher.suites", "OpenSSL's names"),
     ),
 }
-
-
-def test_one_mistake_is_reported_once() -> None:
-    assert len(translation_of(REFUSALS["Java key store"][0]).problems) == 1

@@ -51,16 +51,9 @@ def test_librdkafka_takes_all_three_without_a_warning(setup: str, capfd: pytest.
     assert "CONFWARN" not in capfd.readouterr().err
 
 
-def test_the_isolation_level_is_always_written_out_because_librdkafkas_default_is_not_javas() -> None:
+def test_isolation_level_and_log_level_are_always_written_out_because_librdkafka_has_other_defaults() -> None:
     for settings in (parse().client_settings(), parse().member_settings(), parse().fetch_settings().client):
-        assert settings["isolation.level"] == "read_uncommitted"
-
-
-def test_rebalances_and_new_topics_are_noticed_within_seconds_unless_the_user_says_otherwise() -> None:
-    member = parse().member_settings()
-    assert (member["heartbeat.interval.ms"], member["topic.metadata.refresh.interval.ms"]) == ("1000", "10000")
-    member = parse(**{"kafka.heartbeat.interval.ms": "3000", "kafka.metadata.max.age.ms": "60000"}).member_settings()
-    assert (member["heartbeat.interval.ms"], member["topic.metadata.refresh.interval.ms"]) == ("3000", "60000")
+        assert (settings["isolation.level"], settings["log_level"]) == ("read_uncommitted", "4")
 
 
 def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
@@ -71,11 +64,6 @@ def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
     assert (options.group_protocol, options.assignment_strategy) == ("consumer", "uniform")
 
 
-def test_librdkafka_warns_and_says_no_more_unless_it_is_asked_to() -> None:
-    assert parse().client_settings()["log_level"] == "4"
-    assert parse(**{"kafka.log_level": "7"}).client_settings()["log_level"] == "7"
-
-
 ALL_KINDS: dict[str, str] = {
     **BASE,
     "kafka.client.id": "billing-1",
@@ -83,7 +71,10 @@ ALL_KINDS: dict[str, str] = {
     "kafka.fetch.max.bytes": "2000000",
     "kafka.fetch.max.wait.ms": "33",
     "kafka.group.instance.id": "driver-1",
+    "kafka.heartbeat.interval.ms": "3000",
     "kafka.isolation.level": "read_committed",
+    "kafka.log_level": "7",
+    "kafka.metadata.max.age.ms": "60000",
     "kafka.queued.min.messages": "7",
     "kafka.session.timeout.ms": "20000",
     "kafka.ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
@@ -93,14 +84,16 @@ OF_THE_USER = {
     "bootstrap.servers": "127.0.0.1:1",
     "client.id": "billing-1",
     "isolation.level": "read_committed",
+    "log_level": "7",
     "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
+    "topic.metadata.refresh.interval.ms": "60000",
 }
 OFFSETS = {"auto.offset.reset": "error", "enable.auto.commit": "false", "enable.auto.offset.store": "false"}
 
 
 def test_each_client_gets_exactly_these_settings() -> None:
     options = Options.parse(ALL_KINDS)
-    assert options.client_settings() == {**OF_THE_USER, "log_level": "4", "reconnect.backoff.ms": "1000"}
+    assert options.client_settings() == {**OF_THE_USER, "reconnect.backoff.ms": "1000"}
     assert options.member_settings() == {
         **OF_THE_USER,
         **OFFSETS,
@@ -110,14 +103,12 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "group.id": "billing",
         "group.instance.id": "driver-1",
         "group.protocol": "classic",
-        "heartbeat.interval.ms": "1000",
-        "log_level": "4",
+        "heartbeat.interval.ms": "3000",
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "cooperative-sticky",
         "queued.min.messages": "7",
         "reconnect.backoff.ms": "200",
         "session.timeout.ms": "20000",
-        "topic.metadata.refresh.interval.ms": "10000",
     }
     assert options.fetch_settings().client == {
         **OF_THE_USER,
@@ -127,7 +118,6 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "fetch.queue.backoff.ms": "1",
         "fetch.wait.max.ms": "33",
         "group.id": "billing",
-        "log_level": "4",
         "max.partition.fetch.bytes": "131072",
         "queued.max.messages.kbytes": "256",
         "queued.min.messages": "7",

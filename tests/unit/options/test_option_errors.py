@@ -22,8 +22,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {},
         ("subscribe or subscribePattern is missing", "kafka.bootstrap.servers is missing", "kafka.group.id is missing"),
     ),
-    "no group": ({"kafka.bootstrap.servers": "a:1", "subscribe": "t"}, ("kafka.group.id is missing", "consumer group")),
-    "no servers": ({"kafka.group.id": "g", "subscribe": "t"}, ("kafka.bootstrap.servers is missing", "host:port")),
     "a blank group": ({**BASE, "kafka.group.id": " "}, ("kafka.group.id = ' '", "not empty")),
     "servers without a port": ({**BASE, "kafka.bootstrap.servers": "a:1,b"}, ("kafka.bootstrap.servers = 'a:1,b'", "host:port")),
     "servers with a password": (
@@ -35,11 +33,9 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         ("SSL:// is not kafka.security.protocol, which is plaintext",),
     ),
     "two subscriptions": ({**BASE, "subscribePattern": "o.*"}, ("subscribe and subscribePattern exclude each other",)),
-    "assign": ({**NEEDED, "assign": '{"t":[0]}'}, ("assign: a consumer group assigns", "Write subscribe", 'format("kafka")')),
     "no topics": ({**BASE, "subscribe": " , "}, ("subscribe = ' , '", "names of topics")),
     "a pattern as a topic": ({**BASE, "subscribe": "^orders.*"}, ("subscribe = '^orders.*'", "subscribePattern")),
     "a blank pattern": ({**NEEDED, "subscribePattern": " "}, ("subscribePattern = ' '", "regular expression")),
-    "misspelt": ({**BASE, "startingOffset": "earliest"}, ("startingoffset", "Did you mean startingOffsets")),
     "without its prefix": ({**BASE, "group.id": "g"}, ("group.id", "Did you mean kafka.group.id?")),
     "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
     "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
@@ -84,7 +80,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "no such hand-off": ({**BASE, "handoff": "later"}, ("handoff = 'later'", "drain or immediate")),
     "no such unit": ({**BASE, "assignmentTimeout": "2 weeks"}, ("assignmentTimeout = '2 weeks'", "30s")),
     "a month": ({**BASE, "maxTriggerDelay": "30d"}, ("maxTriggerDelay = '30d'", "a duration of 24d at most")),
-    "no time": ({**BASE, "assignmentTimeout": "0s"}, ("assignmentTimeout = '0s'",)),
     "under a millisecond": ({**BASE, "assignmentTimeout": "10us"}, ("assignmentTimeout = '10us'",)),
     "draining for too long": (
         {**BASE, "handoff.drainTimeout": "5m"},
@@ -98,7 +93,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**BASE, "assignmentTimeout": "30s"},
         ("handoff.drainTimeout (30000 ms)", "below assignmentTimeout (30000 ms)"),
     ),
-    "not JSON": ({**BASE, "startingOffsets": "{"}, ("startingOffsets = '{'", "earliest, latest, committed or JSON")),
     "no word": ({**BASE, "startingOffsets": "newest"}, ("startingOffsets = 'newest'", "earliest, latest, committed or JSON")),
     "another JSON": ({**BASE, "startingOffsets": '{"orders":[0]}'}, ("startingOffsets", "earliest, latest, committed or JSON")),
     "JSON of nothing": ({**BASE, "startingOffsets": "{}"}, ("names no partition",)),
@@ -186,14 +180,7 @@ def test_all_mistakes_are_in_one_error() -> None:
 
 
 def test_the_nearest_names_are_those_that_a_typist_meant() -> None:
-    for name in (
-        "subscribePatern",
-        "failOnDataLos",
-        "maxOffsetPerTrigger",
-        "includeHeader",
-        "handoff.drainTimeOuts",
-        "asignmentTimeout",
-    ):
+    for name in ("subscribePatern", "startingOffset", "handoff.drainTimeOuts"):
         said = re.search(r"Did you mean (\w[\w.]*)", refusal({**BASE, name: "1"}))
         assert said
         assert difflib.SequenceMatcher(None, said[1].lower(), name.lower()).ratio() > 0.9
@@ -207,7 +194,6 @@ def test_secrets_reach_the_clients_and_no_text() -> None:
     for text in (
         repr(options),
         str(options),
-        f"{options}",
         repr(again),
         repr(options.kafka),
         options.model_dump_json(),
@@ -234,10 +220,7 @@ def test_nonsense_ends_in_an_option_error(options: dict[str, str]) -> None:
         Options.parse(options)
 
 
-NAMES = [*DESCRIBED]
-
-
-@given(st.dictionaries(st.sampled_from(NAMES), st.text(max_size=12) | st.just(json.dumps({"orders": {"0": 1}}))))
+@given(st.dictionaries(st.sampled_from([*DESCRIBED]), st.text(max_size=12) | st.just(json.dumps({"orders": {"0": 1}}))))
 def test_any_value_is_taken_or_refused_by_an_option_error(options: dict[str, str]) -> None:
     try:
         Options.parse({**BASE, **options})

@@ -13,63 +13,45 @@ from spark_groupsource.options.start_and_end import ByOffset, ByTime
 from spark_groupsource.partition import TopicPartition
 from tests.support.options import BASE, parse
 
+ASSIGNORS = "org.apache.kafka.clients.consumer."
+
+
+# The attribute: its default, its option in some case, a value as it may be written, and what that means.
+MEANINGS: dict[str, tuple[object, str, str, object]] = {
+    "subscribe": (("orders",), "Subscribe", " orders, payments,orders ,", ("orders", "payments")),
+    "stream_start": ("latest", "STARTINGOFFSETS", " Earliest ", "earliest"),
+    "fail_on_data_loss": (True, "failondataloss", "FALSE", False),
+    "max_offsets_per_trigger": (None, "maxoffsetspertrigger", str(2**63 - 1), 2**63 - 1),
+    "include_headers": (False, "IncludeHeaders", "True", True),
+    "poll_timeout_ms": (120_000, "kafkaconsumer.POLLtimeoutms", "500", 500),
+    "fetch_offset_num_retries": (3, "fetchoffset.numretries", "0", 0),
+    "fetch_offset_retry_interval_ms": (10, "fetchoffset.retryintervalms", "0", 0),
+    "group_id": ("billing", "KAFKA.GROUP.ID", "Billing", "Billing"),
+    "group_instance_id": (None, "kafka.Group.Instance.Id", "driver-1", "driver-1"),
+    "read_committed": (False, "kafka.isolation.level", "read_committed", True),
+    "max_poll_interval_ms": (300_000, "kafka.max.poll.interval.ms", "60000", 60_000),
+    "assignment_strategy": ("cooperative-sticky", "kafka.partition.assignment.strategy", f"{ASSIGNORS}RangeAssignor", "range"),
+    "handoff": ("drain", "HANDOFF", "Immediate", "immediate"),
+    "drain_timeout_ms": (30_000, "handoff.draintimeout", "1m", 60_000),
+    "assignment_timeout_ms": (120_000, "assignmenttimeout", "90s", 90_000),
+}
+
 
 def test_three_options_are_enough_and_the_rest_is_as_in_sparks_source() -> None:
     options = Options.parse(BASE)
-    assert options.subscribe == ("orders",)
-    assert options.subscribe_pattern is None
-    assert options.stream_start == "latest"
-    assert options.fail_on_data_loss is True
-    assert options.max_offsets_per_trigger is None
-    assert options.include_headers is False
-    assert options.poll_timeout_ms == 120_000
-    assert (options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms) == (3, 10)
-    assert (options.group_id, options.group_instance_id, options.group_protocol) == ("billing", None, "classic")
-    assert options.assignment_strategy == "cooperative-sticky"
-    assert (options.handoff, options.drain_timeout_ms, options.assignment_timeout_ms) == ("drain", 30_000, 120_000)
-    assert options.read_committed is False
-    assert options.max_poll_interval_ms == 300_000
+    assert {name: getattr(options, name) for name in MEANINGS} == {name: default for name, (default, *_) in MEANINGS.items()}
+    assert (options.subscribe_pattern, options.group_protocol) == (None, "classic")
 
 
 def test_every_option_may_be_set_in_any_case() -> None:
-    written = {
-        "Subscribe": " orders, payments,orders ,",
-        "STARTINGOFFSETS": " Earliest ",
-        "failondataloss": "FALSE",
-        "maxoffsetspertrigger": str(2**63 - 1),
-        "IncludeHeaders": "True",
-        "kafkaconsumer.POLLtimeoutms": "500",
-        "fetchoffset.numretries": "0",
-        "fetchoffset.retryintervalms": "0",
-        "Kafka.Bootstrap.Servers": "[::1]:9092, broker-2:9093",
-        "KAFKA.GROUP.ID": "Billing",
-        "kafka.Group.Instance.Id": "driver-1",
-        "kafka.isolation.level": "read_committed",
-        "kafka.max.poll.interval.ms": "60000",
-        "kafka.partition.assignment.strategy": "org.apache.kafka.clients.consumer.RangeAssignor",
-        "HANDOFF": "Immediate",
-        "handoff.draintimeout": "1m",
-        "assignmenttimeout": "90s",
-    }
-    options = Options.parse(written)
-    assert options.subscribe == ("orders", "payments")
-    assert options.stream_start == "earliest"
-    assert options.fail_on_data_loss is False
-    assert options.max_offsets_per_trigger == 2**63 - 1
-    assert options.include_headers is True
-    assert options.poll_timeout_ms == 500
-    assert (options.fetch_offset_num_retries, options.fetch_offset_retry_interval_ms) == (0, 0)
-    assert (options.group_id, options.group_instance_id) == ("Billing", "driver-1")
-    assert options.assignment_strategy == "range"
-    assert (options.handoff, options.drain_timeout_ms, options.assignment_timeout_ms) == ("immediate", 60_000, 90_000)
-    assert options.read_committed is True
-    assert options.max_poll_interval_ms == 60_000
+    written = {option: text for _, option, text, _ in MEANINGS.values()}
+    options = Options.parse({"Kafka.Bootstrap.Servers": "[::1]:9092, broker-2:9093", **written})
+    assert {name: getattr(options, name) for name in MEANINGS} == {name: meant for name, (*_, meant) in MEANINGS.items()}
 
 
 @pytest.mark.parametrize(
     ("text", "milliseconds"),
     [
-        ("30s", 30_000),
         ("500ms", 500),
         ("250", 250),
         (" 2M ", 120_000),
@@ -83,23 +65,12 @@ def test_durations_are_written_as_in_spark(text: str, milliseconds: int) -> None
     assert parse(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
 
 
-@pytest.mark.parametrize(
-    ("text", "offsets"),
-    [
-        ("earliest", "earliest"),
-        ("LATEST", "latest"),
-        (
-            '{"orders":{"0":23,"1":-1,"2":-2}}',
-            {TopicPartition("orders", 0): 23, TopicPartition("orders", 1): -1, TopicPartition("orders", 2): -2},
-        ),
-        ('{"orders":{"0":"23"}}', {TopicPartition("orders", 0): 23}),
-    ],
-)
-def test_starting_offsets(text: str, offsets: object) -> None:
-    assert parse(startingOffsets=text).starting_offsets == offsets
-
-
 ORDERS_0 = TopicPartition("orders", 0)
+
+
+def test_an_offset_may_be_the_latest_or_the_earliest_or_a_number_as_text() -> None:
+    offsets = parse(startingOffsets='{"orders":{"0":"23","1":-1,"2":-2}}').starting_offsets
+    assert offsets == {ORDERS_0: 23, TopicPartition("orders", 1): -1, TopicPartition("orders", 2): -2}
 
 
 @pytest.mark.parametrize(
@@ -107,6 +78,7 @@ ORDERS_0 = TopicPartition("orders", 0)
     [
         ({}, "latest", "earliest"),
         ({"startingOffsets": "earliest"}, "earliest", "earliest"),
+        ({"startingOffsets": "LATEST"}, "latest", "latest"),
         ({"startingOffsets": "committed"}, "latest", "committed"),
         ({"startingOffsets": '{"orders":{"0":1}}'}, *[ByOffset("startingOffsets", {ORDERS_0: 1})] * 2),
         (

@@ -36,13 +36,10 @@ def test_the_short_name_is_the_formats() -> None:
     assert f"`{GroupKafkaDataSource.name()}`" in section("GroupKafkaDataSource")
 
 
-def test_the_arguments_are_those_of_the_code() -> None:
+def test_the_arguments_and_attributes_are_those_of_the_code() -> None:
     for function in (register, read_properties):
         assert rows(section(function.__name__)) == list(inspect.signature(function).parameters)
     assert rows(section("LagListener")) == [*inspect.signature(LagListener).parameters, *properties(LagListener)]
-
-
-def test_a_snapshot_has_these_attributes() -> None:
     fields = [field.name for field in dataclasses.fields(LagSnapshot)]
     assert rows(section("LagSnapshot")) == [*fields, *properties(LagSnapshot)]
 

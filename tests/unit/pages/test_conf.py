@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
 
 from spark_groupsource import read_properties
-from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
 
 CONF = Path(__file__).parents[3] / "conf"
@@ -24,8 +22,10 @@ KUBERNETES = {one["kind"]: one for one in yaml.safe_load_all((CONF / "kubernetes
 BUNDLE = yaml.safe_load((CONF / "databricks" / "databricks.yml").read_text())
 JOBS = yaml.safe_load((CONF / "databricks" / "resources" / "orders.yml").read_text())["resources"]
 PIPELINE = yaml.safe_load((CONF / "pipelines" / "spark-pipeline.yml").read_text())
+TASKS = [task for job in JOBS["jobs"].values() for task in job["tasks"]]
 DOCKERFILE = (CONF / "kubernetes" / "Dockerfile").read_text()
 CONFIG_MAP: dict[str, str] = KUBERNETES["ConfigMap"]["data"]
+(CONTAINER,) = KUBERNETES["StatefulSet"]["spec"]["template"]["spec"]["containers"]
 
 PROPERTIES = {
     "orders.properties": (CONF / "orders.properties").read_text(),
@@ -71,14 +71,6 @@ def test_password_and_instance_id_come_from_the_environment(name: str, parsed: C
     assert options.kafka["group.instance.id"] == "value-of-GROUP_INSTANCE_ID"
 
 
-def test_an_environment_variable_that_is_not_set_is_named(tmp_path: Path) -> None:
-    file = tmp_path / "orders.properties"
-    file.write_text("kafka.sasl.password = before-${env:NO_SUCH_VARIABLE}")
-    with pytest.raises(OptionError, match=r"kafka\.sasl\.password refers to .* NO_SUCH_VARIABLE, which is not set") as caught:
-        read_properties(file)
-    assert "before" not in str(caught.value)
-
-
 def test_no_file_holds_a_secret() -> None:
     for file in CONF.rglob("*"):
         if file.is_file() and file.suffix not in (".json", ".pyc"):
@@ -99,11 +91,6 @@ def test_each_line_of_spark_defaults_is_a_setting() -> None:
 
 
 # Kubernetes and KEDA.
-
-
-def container() -> Any:
-    (only,) = KUBERNETES["StatefulSet"]["spec"]["template"]["spec"]["containers"]
-    return only
 
 
 def test_keda_scales_the_stateful_set_by_the_lag_of_the_group_that_its_queries_join(parsed: Callable[[str], Options]) -> None:
@@ -132,18 +119,18 @@ def test_kedas_credentials_are_those_of_the_queries() -> None:
     assert trigger["authenticationRef"]["name"] == authentication["metadata"]["name"]
     given = {one["parameter"]: (one["name"], one["key"]) for one in authentication["spec"]["secretTargetRef"]}
     assert given.keys() == {"username", "password"}
-    (password,) = (one["valueFrom"]["secretKeyRef"] for one in container()["env"] if one["name"] == "KAFKA_PASSWORD")
+    (password,) = (one["valueFrom"]["secretKeyRef"] for one in CONTAINER["env"] if one["name"] == "KAFKA_PASSWORD")
     assert given["password"] == (password["name"], password["key"])
 
 
 def test_a_pod_is_a_static_member_with_a_checkpoint_that_outlives_it() -> None:
     spec = KUBERNETES["StatefulSet"]["spec"]
-    environment = {one["name"]: one for one in container()["env"]}
+    environment = {one["name"]: one for one in CONTAINER["env"]}
     assert environment.keys() - {"SPARK_CONF_DIR"} == ENVIRONMENT
     assert environment["GROUP_INSTANCE_ID"]["valueFrom"]["fieldRef"]["fieldPath"] == "metadata.name"
     assert spec["persistentVolumeClaimRetentionPolicy"]["whenScaled"] == "Retain"
     (claim,) = spec["volumeClaimTemplates"]
-    mounts = {one["name"]: one["mountPath"] for one in container()["volumeMounts"]}
+    mounts = {one["name"]: one["mountPath"] for one in CONTAINER["volumeMounts"]}
     *_, options, checkpoint, output = json.loads(re.findall(r"(?m)^CMD (.*)$", DOCKERFILE)[0])
     data = mounts[claim["metadata"]["name"]]
     assert checkpoint.startswith(f"{data}/")
@@ -155,23 +142,17 @@ def test_a_pod_is_a_static_member_with_a_checkpoint_that_outlives_it() -> None:
 def test_what_the_image_copies_is_there() -> None:
     for source in re.findall(r"(?m)^COPY (\S+)", DOCKERFILE):
         assert source.startswith("dist/") or (CONF.parent / source).exists(), source
-    assert container()["image"] in DOCKERFILE, "the command that builds it"
+    assert CONTAINER["image"] in DOCKERFILE, "the command that builds it"
 
 
 # The Databricks bundle.
-
-
-def tasks() -> Iterator[tuple[str, Any]]:
-    for name, job in JOBS["jobs"].items():
-        (task,) = job["tasks"]
-        yield name, task
 
 
 def test_the_bundles_files_are_there() -> None:
     folder = CONF / "databricks"
     assert all(list(folder.glob(pattern)) for pattern in BUNDLE["include"])
     assert all((folder / path).exists() for path in BUNDLE["sync"]["paths"])
-    for _, task in tasks():
+    for task in TASKS:
         program = task["spark_python_task"]
         assert (folder / "resources" / program["python_file"]).resolve() == CONF / "orders.py"
         options, checkpoint, output = program["parameters"]
@@ -181,18 +162,18 @@ def test_the_bundles_files_are_there() -> None:
 
 
 def test_each_job_is_a_static_member_with_a_checkpoint_of_its_own() -> None:
-    environments = [task["new_cluster"]["spark_env_vars"] for _, task in tasks()]
+    environments = [task["new_cluster"]["spark_env_vars"] for task in TASKS]
     assert all(environment.keys() == ENVIRONMENT for environment in environments)
     for own in (
         [environment["GROUP_INSTANCE_ID"] for environment in environments],
-        [task["spark_python_task"]["parameters"][1] for _, task in tasks()],
-        [task["spark_python_task"]["parameters"][2] for _, task in tasks()],
+        [task["spark_python_task"]["parameters"][1] for task in TASKS],
+        [task["spark_python_task"]["parameters"][2] for task in TASKS],
     ):
         assert len(set(own)) == len(JOBS["jobs"]) == 2
 
 
 def test_the_password_is_in_the_bundles_secret_scope() -> None:
-    for _, task in tasks():
+    for task in TASKS:
         scope, key = re.findall(r"\{\{secrets/(.+)/(.+)\}\}", task["new_cluster"]["spark_env_vars"]["KAFKA_PASSWORD"])[0]
         assert scope == JOBS["secret_scopes"]["kafka"]["name"]
         assert f"put-secret {scope} {key}" in (CONF / "databricks" / "resources" / "orders.yml").read_text()

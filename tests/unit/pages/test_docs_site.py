@@ -49,15 +49,11 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "build" / "site"
 
 
-def html_of(page: Path, site: Path) -> str:
-    name = page.relative_to(ROOT).with_suffix(".html").as_posix()
-    return (site / name.replace("README.html", "index.html")).read_text(encoding="utf-8")
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
 def test_a_page_has_the_same_headings_lists_tables_and_code_as_on_a_git_host(page: Path, site: Path) -> None:
     expected = MarkdownIt("commonmark").enable("table").render(page.read_text(encoding="utf-8"))
-    (article,) = re.findall(r"<article.*?</article>", html_of(page, site), re.DOTALL)
+    name = page.relative_to(ROOT).with_suffix(".html").as_posix().replace("README.html", "index.html")
+    (article,) = re.findall(r"<article.*?</article>", (site / name).read_text(encoding="utf-8"), re.DOTALL)
     for tag in ("h1", "h2", "h3", "ul", "ol", "li", "table", "tr", "pre"):
         found, wanted = (len(re.findall(rf"<{tag}[ >]", html)) for html in (article, expected))
         assert (tag, found) == (tag, wanted)

@@ -24,7 +24,7 @@ MADE = ("docs/pictures/", "notebooks/result", "conf/databricks/dist")
 
 _PATH = re.compile(rf"(?<![\w./$*{{-])(?:{'|'.join(FOLDERS)})/[\w.*/-]*[\w*]")
 _MODULE = re.compile(rf"python -m ((?:{'|'.join(FOLDERS)})[\w.]*)")
-_TARGET = re.compile(r"(?:`|^\t@?|run: |^ *- |&& )make ((?:PYTHON=\S+ )?[a-z][a-z -]*[a-z])", re.MULTILINE)
+_TARGET = re.compile(r"(?:`|^|^\t@?|run: |^ *- |&& )make\s+((?:PYTHON=\S+ )?[a-z][a-z -]*[a-z])", re.MULTILINE)
 
 
 def paths(text: str) -> Iterator[str]:
@@ -38,28 +38,25 @@ def modules(text: str) -> Iterator[str]:
         yield str(found).rstrip(".").replace(".", "/")
 
 
+def targets(text: str) -> list[str]:
+    return [word for words in _TARGET.findall(text) for word in words.split() if "=" not in word]
+
+
 def exists(path: str) -> bool:
     if "*" in path:
         return any(ROOT.glob(path))
     return any((ROOT / f"{path}{end}").exists() for end in ("", ".py"))
 
 
-def targets() -> set[str]:
-    return set(re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
-
-
 @pytest.mark.parametrize("file", NAMING, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_path_that_a_file_names_exists(file: Path) -> None:
+def test_every_path_and_every_make_target_that_a_file_names_exists(file: Path) -> None:
     text = file.read_text(encoding="utf-8")
     assert [path for path in [*paths(text), *modules(text)] if not exists(path)] == []
+    there = re.findall(r"^([a-z][a-z-]*):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE)
+    assert [target for target in targets(text) if target not in there] == []
 
 
-@pytest.mark.parametrize("file", NAMING, ids=lambda file: file.relative_to(ROOT).as_posix())
-def test_every_make_target_that_a_file_names_exists(file: Path) -> None:
-    named = [word for words in _TARGET.findall(file.read_text(encoding="utf-8")) for word in words.split() if "=" not in word]
-    assert [target for target in named if target not in targets()] == []
-
-
-def test_paths_are_found() -> None:
-    every = [path for file in NAMING for path in paths(file.read_text(encoding="utf-8"))]
-    assert len(set(every)) > 100
+def test_paths_and_targets_are_found() -> None:
+    texts = [file.read_text(encoding="utf-8") for file in NAMING]
+    assert len({path for text in texts for path in paths(text)}) > 100
+    assert len({target for text in texts for target in targets(text)}) > 20

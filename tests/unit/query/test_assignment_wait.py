@@ -27,12 +27,9 @@ def run() -> Run:
     return Run()
 
 
-def test_a_run_that_has_read_its_whole_target_ends_at_once(run: Run) -> None:
-    assert run.may_end(Assignment(BOTH), BOTH, BOTH)
-
-
-def test_a_run_that_has_nothing_ends_at_once(run: Run) -> None:
+def test_a_run_that_has_nothing_or_has_read_its_whole_target_ends_at_once(run: Run) -> None:
     assert run.may_end(Assignment(), (), BOTH)
+    assert run.may_end(Assignment(BOTH), BOTH, BOTH)
 
 
 def test_a_run_that_has_lost_everything_waits_until_it_has_rejoined(run: Run, caplog: pytest.LogCaptureFixture) -> None:

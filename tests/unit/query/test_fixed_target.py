@@ -16,25 +16,10 @@ from tests.support.options import parse
 READABLE, WITHOUT_LEADER = TopicPartition("orders", 0), TopicPartition("orders", 2)
 ID = "a" * 22
 
-OPTIONS = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
 
-
-def test_partitions_without_a_leader_are_left_out_with_a_warning(
+def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
-    monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
-    monkeypatch.setattr(Topics, "ends", lambda *_: {READABLE: 10})
-    cycle = Cycle(parse(**OPTIONS))
-
-    cycle.fix_target()
-
-    assert "this run does not read 1 partitions, whose leader did not answer within assignmentTimeout: orders-2." in caplog.text
-    assert cycle._watch.target is not None
-    assert cycle._watch.target.ends == {READABLE: 10}
-
-
-def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither while the target is fixed, nor at a plan, in which its silence is longer than the patience already."""
 
     def without_leader(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
@@ -43,8 +28,12 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(monkeypatch
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
     monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
     monkeypatch.setattr(Topics, "_offsets", without_leader)
-    cycle = Cycle(parse(**OPTIONS))
+    options = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
+    cycle = Cycle(parse(**options))
     cycle.fix_target()
+    assert "this run does not read 1 partitions, whose leader did not answer within assignmentTimeout: orders-2." in caplog.text
+    assert cycle._watch.target is not None
+    assert cycle._watch.target.ends == {READABLE: 10}
     records = dict.fromkeys([READABLE, WITHOUT_LEADER], CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=ID))
     for _ in Deadline(0.5).attempts():
         assert cycle._watch._logs(records, (), again=False).ends == {READABLE: 10}

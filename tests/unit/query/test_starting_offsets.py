@@ -14,7 +14,6 @@ from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
-from spark_groupsource.options.start_and_end import named_starts
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import StartingOffsets
@@ -162,10 +161,6 @@ def test_what_a_leader_does_not_answer_is_kept_as_it_was_asked_and_does_not_dela
 def test_a_time_without_a_record_is_an_answer(brokers: Brokers) -> None:
     starting(brokers, startingTimestamp="2500").now(ALL)
     assert brokers.asked == 1
-
-
-def test_named_starts_ask_nobody() -> None:
-    assert named_starts("latest", ALL) == dict.fromkeys(ALL, AT_END)
 
 
 class TestAnAdoption:

@@ -2,23 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    DoubleType,
-    IntegerType,
-    LongType,
-    MapType,
-    StringType,
-    StructType,
-)
+from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringType, StructType
 
 from spark_groupsource.errors import (
     BatchUnknown,
@@ -42,15 +31,9 @@ ROWS = Written(10, 0xABC)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "queue.buffering.max.kbytes": "1024"}
 
-
-TYPES: Mapping[str, DataType] = {
-    "BINARY": BinaryType(),
-    "DOUBLE": DoubleType(),
-    "HEADERS": ArrayType(StructType().add("key", StringType()).add("value", BinaryType())),
-    "INT": IntegerType(),
-    "LONG": LongType(),
-    "MAP": MapType(StringType(), BinaryType()),
-    "STRING": StringType(),
+NESTED: Mapping[str, DataType] = {
+    "headers": ArrayType(StructType().add("key", "string").add("value", "binary")),
+    "map": MapType(StringType(), BinaryType()),
 }
 
 
@@ -59,7 +42,7 @@ def columns(text: str) -> StructType:
     schema = StructType()
     for column in text.split(", "):
         name, kind = column.split()
-        schema.add(name, TYPES[kind])
+        schema.add(name, NESTED.get(kind, kind))
     return schema
 
 
@@ -67,17 +50,12 @@ def token(batch: int) -> Token:
     return Token(batch, ROWS, RUN)
 
 
-def driver(batch: int, tasks: int = 2, rows: int = 20) -> BatchToken:
-    return BatchToken(batch, tasks, rows, RUN)
+def driver(batch: int) -> BatchToken:
+    return BatchToken(batch, 2, 20, RUN)
 
 
 class TestTokens:
-    def test_come_back_as_they_were_committed(self) -> None:
-        mine, theirs = token(7), driver(7)
-        assert newest_token([Committed(mine.offset, mine.metadata())], "g") == mine
-        assert newest_batch_token([Committed(theirs.offset, theirs.metadata())], "g") == theirs
-
-    def test_the_newest_of_several_topics_counts(self) -> None:
+    def test_the_newest_of_several_topics_counts_and_comes_back_as_it_was_committed(self) -> None:
         found = [Committed(one.offset, one.metadata()) for one in (token(3), token(5), token(4))]
         assert newest_token(found, "g") == token(5)
 
@@ -198,15 +176,12 @@ class TestAReplay:
             is_same("q-0", 7, ROWS, now, 8)
         assert not is_same("q-0", 7, ROWS, now, 7)
 
-    def test_with_fewer_tasks_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 2, which has none now"):
-            check_batch(7, 2, 20, driver(6), {2: token(7)}, None)
-        check_batch(7, 2, 20, driver(6), {2: token(6)}, None)
-        check_batch(7, 2, 20, driver(6), {2: token(7)}, 7)
-
-    def test_with_a_task_that_has_no_rows_any_more_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="wrote 10 rows in task 0, which has none now"):
-            check_batch(7, 2, 10, driver(6), {0: token(7)}, None)
+    @pytest.mark.parametrize("task", [0, 2], ids=["a task without rows", "a task that is not there"])
+    def test_with_rows_in_fewer_tasks_is_refused_at_the_end(self, task: int) -> None:
+        with pytest.raises(ReplayDiffers, match=f"wrote 10 rows in task {task}, which has none now"):
+            check_batch(7, 2, 20, driver(6), {task: token(7)}, None)
+        check_batch(7, 2, 20, driver(6), {task: token(6)}, None)
+        check_batch(7, 2, 20, driver(6), {task: token(7)}, 7)
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
         with pytest.raises(ReplayDiffers, match="has 21 rows, and an earlier try wrote 20"):
@@ -266,15 +241,6 @@ class TestTheChecksum:
         """Another checksum would end each micro-batch that is half written while a query is upgraded."""
         assert row_hash(*row) == expected
 
-    def test_depends_on_the_place_of_each_word(self) -> None:
-        words = [bytes([number] * 8) for number in range(9)]
-        values = [b"".join(words)]
-        for one, other in itertools.combinations(range(len(words)), 2):
-            swapped = list(words)
-            swapped[one], swapped[other] = words[other], words[one]
-            values.append(b"".join(swapped))
-        assert len({row_hash("t", ANY_PARTITION, None, value) for value in values}) == len(values)
-
     def test_of_a_slice_is_that_of_its_rows(self) -> None:
         batch = pa.RecordBatch.from_pydict(TABLE)
         assert counted(batch.slice(1, 3)) == counted(batch.slice(1, 3), native=False)
@@ -285,12 +251,9 @@ class TestTheChecksum:
         ("one", "other"),
         [
             ({"key": [b"a"], "value": [b"b"]}, {"key": [b"b"], "value": [b"a"]}),
-            ({"key": [b"ab"], "value": [b"c"]}, {"key": [b"a"], "value": [b"bc"]}),
             ({"value": [b""]}, {"value": pa.array([None], pa.binary())}),
-            ({"value": [b"a"]}, {"value": [b"a\0"]}),
             ({"value": [b"a"], "topic": ["x"]}, {"value": [b"a"], "topic": ["y"]}),
             ({"value": [b"a"], "partition": pa.array([0], pa.int32())}, {"value": [b"a"]}),
-            ({"value": [b"a", b"b"]}, {"value": [b"a", b"a"]}),
         ],
     )
     def test_of_other_rows_is_another(self, one: Mapping[str, object], other: Mapping[str, object]) -> None:
@@ -311,10 +274,10 @@ class TestColumns:
     @pytest.mark.parametrize(
         "ddl",
         [
-            "value STRING",
-            "value BINARY, key STRING",
-            "VALUE BINARY, topic STRING, partition INT, headers HEADERS",
-            "value STRING, offset LONG",
+            "value string",
+            "value binary, key string",
+            "VALUE binary, topic string, partition integer, headers headers",
+            "value string, offset long",
         ],
     )
     def test_of_sparks_own_sink_are_accepted(self, ddl: str) -> None:
@@ -323,12 +286,12 @@ class TestColumns:
     @pytest.mark.parametrize(
         ("ddl", "said"),
         [
-            ("key STRING", "column value is missing"),
-            ("value INT", "value cannot be INT: it must be STRING or BINARY"),
-            ("value STRING, key DOUBLE", "key cannot be DOUBLE"),
-            ("value STRING, topic BINARY", "topic cannot be BINARY: it must be STRING"),
-            ("value STRING, partition LONG", "partition cannot be BIGINT: it must be INT"),
-            ("value STRING, headers MAP", "headers cannot be MAP"),
+            ("key string", "column value is missing"),
+            ("value integer", "value cannot be INT: it must be STRING or BINARY"),
+            ("value string, key double", "key cannot be DOUBLE"),
+            ("value string, topic binary", "topic cannot be BINARY: it must be STRING"),
+            ("value string, partition long", "partition cannot be BIGINT: it must be INT"),
+            ("value string, headers map", "headers cannot be MAP"),
         ],
     )
     def test_that_cannot_be_written_are_refused(self, ddl: str, said: str) -> None:
@@ -337,8 +300,8 @@ class TestColumns:
 
     def test_a_topic_is_needed(self) -> None:
         with pytest.raises(SchemaError, match="set the option topic"):
-            check_columns(columns("value STRING"), None)
-        check_columns(columns("value STRING, topic STRING"), None)
+            check_columns(columns("value string"), None)
+        check_columns(columns("value string, topic string"), None)
 
     def test_the_option_takes_the_place_of_the_column(self) -> None:
         batch = pa.RecordBatch.from_pydict({"value": ["1"], "topic": ["x"]})
@@ -428,12 +391,9 @@ class TestOptions:
             ({"kafka.transactional.id": "x"}, "set the option transactionalIdPrefix"),
             ({"kafka.key.serializer": "x"}, "serialize them with DataFrame operations"),
             ({"kafka.group.id": "x"}, "it is a consumer's setting"),
-            ({"kafka.isolation.level": "read_committed"}, "it is a consumer's setting"),
             ({"kafka.lingr.ms": "1"}, "Did you mean kafka.linger.ms"),
             ({"kafka.partitioner.class": "x"}, "kafka.partitioner"),
             ({"kafka.buffer.memory": "many"}, "a number of bytes"),
-            ({"kafka.acks": "1"}, "kafka.acks=1 excludes exactly-once"),
-            ({"kafka.retries": "0"}, "kafka.retries=0 excludes exactly-once"),
             ({"kafka.max.in.flight": "6"}, "kafka.max.in.flight.requests.per.connection=6 excludes exactly-once"),
             (
                 {"deliveryGuarantee": "at-least-once", "kafka.enable.idempotence": "true", "kafka.acks": "1"},
@@ -475,7 +435,3 @@ class TestOptions:
         options = SinkOptions.parse(given, "stream")
         assert "hunter2" not in repr(options) + str(options) + repr(options.sink_settings("stream"))
         assert options.sink_settings("stream").producer["sasl.password"] == "hunter2"
-
-    def test_acks_of_one_leave_idempotence_out_as_in_java(self) -> None:
-        given = {**SERVERS, "kafka.acks": "1", "deliveryGuarantee": "at-least-once"}
-        assert SinkOptions.parse(given, "stream").sink_settings("stream").producer["enable.idempotence"] == "false"

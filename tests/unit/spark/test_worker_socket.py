@@ -28,13 +28,6 @@ def delaying() -> Iterator[socket.socket]:
         yield answering
 
 
-@pytest.fixture
-def of_the_user() -> Iterator[socket.socket]:
-    """Another one, of code that has nothing to do with Spark."""
-    with _delaying() as answering:
-        yield answering
-
-
 @contextmanager
 def _delaying() -> Iterator[socket.socket]:
     with (
@@ -52,11 +45,6 @@ def in_spark_worker(infile: object, step: Callable[[], object]) -> object:
     module: dict[str, Any] = {"__name__": "pyspark.worker"}
     exec("def main(infile, step):\n    return step()\n", module)  # noqa: S102
     return module["main"](infile, step)
-
-
-def test_what_has_come_is_acknowledged_at_once(delaying: socket.socket) -> None:
-    acknowledge(delaying.fileno())
-    assert _acknowledges(delaying)
 
 
 def test_what_is_no_connection_stays_as_it_is() -> None:
@@ -81,15 +69,15 @@ def test_a_timeout_that_a_user_has_set_is_for_the_users_own_sockets(delaying: so
 
 @pytest.mark.parametrize(("reader", "of_task"), [(GroupKafkaStreamReader, TaskReader), (GroupKafkaBatchReader, BatchTaskReader)])
 def test_a_reader_that_arrives_in_a_worker_acknowledges_on_the_socket_of_spark_alone(
-    reader: Any, of_task: type, delaying: socket.socket, of_the_user: socket.socket
+    reader: Any, of_task: type, delaying: socket.socket
 ) -> None:
     pickled = pickle.dumps(reader(parse()))
     assert not _acknowledges(delaying)
-    with os.fdopen(os.dup(delaying.fileno()), "rb") as infile:
+    with _delaying() as of_the_user, os.fdopen(os.dup(delaying.fileno()), "rb") as infile:
         read = in_spark_worker(infile, lambda: pickle.loads(pickled))  # noqa: S301 -- what was pickled here
+        assert not _acknowledges(of_the_user)
     assert type(read) is of_task
     assert _acknowledges(delaying)
-    assert not _acknowledges(of_the_user)
 
 
 def test_a_reader_that_is_unpickled_elsewhere_touches_no_socket(delaying: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""The account notices a record that is lost, doubled, changed or unknown, and a claim that is left."""
+"""What the account is given: the rows of an output that grows, each once. And a claim that is left is noticed."""
 
 from __future__ import annotations
 
@@ -11,40 +11,8 @@ import pytest
 
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OwedRange
 from tests.harness.evidence import Row
-from tests.soak.account import Account, Output
 from tests.soak.claims import unsettled
-
-
-def counted(*offsets: int, partition: int = 0) -> Account:
-    account = Account()
-    account.add("A", [Row(partition, offset, offset) for offset in offsets])
-    return account
-
-
-def test_each_record_once_is_right() -> None:
-    account = counted(0, 1, 2)
-    account.add("B", [Row(0, 3, 3), Row(1, 0, 0)])
-    count = account.count({0: 4, 1: 1})
-    assert count.exactly_once
-    assert (count.records, account.rows) == (5, {"A": 3, "B": 2})
-
-
-@pytest.mark.parametrize(
-    ("more", "ends", "named"),
-    [
-        ([], {0: 4, 1: 2}, ("lost: 0:3, 1:0, 1:1",)),
-        ([Row(0, 1, 1)], {0: 3}, ("doubled: 0:1",)),
-        ([], {0: 2}, ("unknown: 0:2",)),
-        ([Row(0, 3, 5)], {0: 4}, ("changed: 0:3 has 5 in B",)),
-    ],
-)
-def test_what_is_wrong_is_counted_and_named(more: list[Row], ends: dict[int, int], named: tuple[str, ...]) -> None:
-    account = counted(0, 1, 2)
-    account.add("B", more)
-    count = account.count(ends)
-    assert not count.exactly_once
-    assert count.named == named
-    assert (count.lost, count.doubled) == (3 if "lost" in named[0] else 0, 1 if "doubled" in named[0] else 0)
+from tests.soak.outputs import Output
 
 
 def write_batch(folder: Path, batch: int, offsets: list[int], earlier: list[str] | None = None, name: str | None = None) -> str:

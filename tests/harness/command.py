@@ -1,0 +1,34 @@
+"""What the commands `make chaos` and `make soak` share: how they begin, and the tables of their reports."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+
+from tests.harness.classes import make_archives, share_spark_classes
+from tests.support.processes import CAN_LOOK
+
+
+@contextmanager
+def prepared(name: str, console: Console, output: Path) -> Iterator[Path]:
+    """Make the folder for reports, and yield another one for everything else, which is deleted at the end."""
+    # Brokers are down often, on purpose. The verdicts have what matters.
+    logging.getLogger("spark_groupsource").addHandler(logging.NullHandler())
+    if not CAN_LOOK:
+        raise SystemExit("The runs look for processes in /proc: Linux is needed.")
+    output.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f"groupkafka-{name}-", ignore_cleanup_errors=True) as folder:
+        make_archives(console.print)
+        share_spark_classes()
+        yield Path(folder)
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: bool = False) -> str:
+    """Return a table in Markdown. With `numbers` all columns but the first one are aligned to the right."""
+    line = ["---", *["---:" if numbers else "---"] * (len(header) - 1)]
+    return "".join(f"| {' | '.join(cell.replace('|', '/') for cell in cells)} |\n" for cells in [header, line, *rows])

@@ -26,7 +26,7 @@ ANSWER_LIMIT_S = 40.0
 """The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
 
 FETCH_TIMEOUT_S = 30.0
-"""Time limit of one request for records."""
+"""Time limit of one request for the group's commits, which have the records of the hand-off."""
 
 FIRST_FETCH_TIMEOUT_S = 5.0
 """The same before this member joins: the request is repeated, and a signal to stop is served in between."""

@@ -100,12 +100,17 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
         Handling(ENDS, "6 to 10 s", None, "no answer to the first requests of a start"),
         Handling("asks again", "2 min, each request", "assignmentTimeout", "no answer to a later one, or any other error"),
         Handling(
-            "reads the other partitions; if triggers are further apart, the second one waits for it",
+            "reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
             "the leader of an owned partition is silent",
         ),
-        Handling("the same", "2 min, each partition", "assignmentTimeout", "the same, and the group has no commit there yet"),
+        Handling(
+            "reads the other partitions; asks for it between triggers, too",
+            "2 min, each partition",
+            "assignmentTimeout",
+            "the same, and the group has no commit there yet",
+        ),
         Handling(
             "the task asks again; then Spark tries it again",
             "2 min, each try",

@@ -33,6 +33,10 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
+APART = 0.75
+"""Two calls of `ends` that are this part of the patience apart have nothing to say of the time in between. Less than 1: a trigger
+that is as long as the patience has less than that between the end of one call and the next."""
+
 
 class Subscription(Protocol):
     """Which topics a query reads."""
@@ -208,30 +212,31 @@ class Topics:
         A partition is left out while its leader does not answer, or while its topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition has been left out for longer than the patience. If the last call is longer ago than
-                that, a partition that it left out is asked for until the patience is over: this call may take as long.
+            BrokerUnavailable: A partition has been left out for longer than the patience. If the last call is about as long
+                ago (`APART`), a partition that it left out is asked for until the patience is over: this call may take as long.
             NotAuthorized: The user may not read a topic. Raised at once.
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
         began = self._clock()
-        if apart := began - self._asked_at > self._patience_s:
-            # Two silences at two triggers of an hour say nothing of the time in between.
-            self._unknown_since = dict.fromkeys(self._unknown_since, began)
         # A leader that is slow but not down must get its time, too.
         brief = self._all_answered and all(began - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
+        if apart := began - self._asked_at > APART * self._patience_s:
+            # Two silences at two triggers of an hour say nothing of the time in between.
+            self._unknown_since = dict.fromkeys(self._unknown_since, began)
+        unknown = self._unknown_since  # threads that share this object replace it
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
-        silent = self._unknown_since.keys() & set(partitions) - known.keys()
-        again = {partition for partition in silent if apart or now - self._unknown_since[partition] > self._patience_s}
+        silent = unknown.keys() & set(partitions) - known.keys()
+        again = {partition for partition in silent if apart or now - unknown[partition] > self._patience_s}
         # The leader may have moved since the last question, and `_offsets` has just looked up the new one: it is asked once more.
         # If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
         while again:
             known |= self._offsets(dict.fromkeys(again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
             again -= known.keys()
             now = self._clock()
-            if not apart or now - began > self._patience_s:
+            if not again or not apart or now - began > self._patience_s:
                 break
-            time.sleep(ASK_LEADER_AGAIN_S if again else 0)
+            time.sleep(ASK_LEADER_AGAIN_S)
         self._asked_at = now
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known

@@ -40,7 +40,9 @@ def shown_name(name: str) -> str:
     In a properties file each line of a key after the first is an entry of its own, unless a backslash ends the line before.
     """
     words = re.split(r"[._-]", name)
-    if all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
+    # No option is a single word with a digit. The last line of a key may look so, with the `=` at its end.
+    like_a_name = len(words) > 1 or not re.search(r"\d", name)
+    if like_a_name and all(re.fullmatch(r"[A-Za-z0-9]{1,30}", word) for word in words) and len(name) <= _SHOWN_NAME:
         return name
     return "a name that is not shown (does a value before it have a line break, without a \\ at the end of the line?)"
 

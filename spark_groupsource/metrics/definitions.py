@@ -224,7 +224,8 @@ METRICS = (
         "groupkafka_rebalances_total",
         Kind.COUNTER,
         (*QUERY, "kind"),
-        "Callbacks of the group: `assigned` (possibly with nothing new), `revoked`, and `lost`: expelled from the group.",
+        "Callbacks of the group: `assigned` (possibly with nothing new), `revoked`, and `lost`: expelled from the group, or the "
+        "topic is deleted.",
         lambda tally: [((kind,), tally.rebalances.get(kind, 0)) for kind in ("assigned", "revoked", "lost")],
     ),
     Metric(

@@ -72,18 +72,20 @@ def parse_properties(text: str, path: str | os.PathLike[str]) -> dict[str, str]:
     # `splitlines` also splits at characters that a password may have. The last line may end with a backslash.
     for number, line in enumerate([*re.split(r"\r\n|\r|\n", text), ""], start=1):
         stripped = line.lstrip(" \t\f")
-        if not pending and (not stripped or stripped[0] in "#!"):
-            continue
+        if not pending:
+            if not stripped or stripped[0] in "#!":
+                continue
+            began = number
         pending += stripped
         # After an odd number of backslashes, the entry continues in the next line.
         if (len(pending) - len(pending.rstrip("\\"))) % 2:
             pending = pending[:-1]
             continue
         match = _ENTRY.match(pending)
-        if match is None or not match["separator"]:
+        if match is None or not (match["separator"].strip() or match["value"]):
             raise OptionError(
-                f"{path}, line {number}: there is no `=`. Write `name = value`; if the line goes on with the value above it, end "
-                "the line above with a backslash."
+                f"{path}, line {began}: there is no `=`. Write `name = value`. If it is a part of the value above, end each line "
+                "of that value but its last with a backslash; a key or certificate may be in a file of its own (...location)."
             )
         properties[_unescaped(match["key"])] = _unescaped(match["value"])
         pending = ""

@@ -34,7 +34,7 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
     start = StartingOffsets(options, topics, TopicIds(topics.ids), clock=lambda: now)
     start.begin(PlanOffset.first("billing", {ADOPTED: AT_END}))
     assert topics.ends([PLANNED]) == {}
-    now = 50.0
+    now = 40.0
     assert topics.ends([PLANNED]) == start([ADOPTED]) == {}
     now = 61.0
     with pytest.raises(BrokerUnavailable, match="orders-0 has not returned its end offset for 61 s"):
@@ -50,11 +50,11 @@ def test_a_leader_is_asked_once_more_before_its_silence_ends_the_query(monkeypat
     answers = iter([{}, {}, {PLANNED: 7}, {}, {}])
     monkeypatch.setattr(Topics, "_offsets", lambda *_: dict(next(answers)))
     assert topics.ends([PLANNED]) == {}
-    now = 50.0
+    now = 40.0
     assert topics.ends([PLANNED]) == {}
     now = 61.0
     assert topics.ends([PLANNED]) == {PLANNED: 7}
-    now = 100.0
+    now = 90.0
     assert topics.ends([PLANNED]) == {}
 
 

@@ -47,7 +47,7 @@ def test_on(spark: str, tests: Sequence[str]) -> bool:
     there = subprocess.run([python, "-c", WHAT_IS_THERE], check=True, capture_output=True, text=True).stdout.strip()
     log = folder / "tests.log"
     # It makes Spark start sooner, no more. The harness that it runs needs a source with a limit.
-    if spark > "4.0":
+    if spark >= "4.2":
         run((str(python), "-m", "tests.harness.classes"), log)
     failed = run((str(python), "-m", "pytest", *IN_PROCESSES, *(LEFT_OPEN if spark < "4.2" else ()), *tests), log)
     *_, summary = (line for line in log.read_text().splitlines() if line.startswith("="))

@@ -9,8 +9,10 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
 from spark_groupsource.errors import (
+    AssignmentTimeout,
     AuthenticationFailed,
     BrokerUnavailable,
+    ClaimTimeout,
     CommitOutcomeUnknown,
     CommitRefused,
     CoordinatorUnavailable,
@@ -117,7 +119,10 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "kafkaConsumer.pollTimeoutMs",
             "the leader is silent to a task",
         ),
+        Handling("asks again", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader is silent to a batch read"),
     ),
+    AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
+    ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member adopts a range that is planned"),),
     GenerationChanged: (Handling("takes part in the rebalance, commits again", "2 min, each commit", "assignmentTimeout"),),
     CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
     MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),

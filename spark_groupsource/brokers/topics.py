@@ -27,6 +27,7 @@ from spark_groupsource.brokers.client import UNANSWERED, LastError
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ASK_LEADER_AGAIN_S, ENDS_TIMEOUT_S, FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
 T = TypeVar("T")
@@ -223,21 +224,20 @@ class Topics:
         if apart := began - self._asked_at > APART * self._patience_s:
             # Two silences at two triggers of an hour say nothing of the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
-        unknown = self._unknown_since  # threads that share this object replace it
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
-        silent = unknown.keys() & set(partitions) - known.keys()
-        again = {partition for partition in silent if apart or now - unknown[partition] > self._patience_s}
+        again = set(partitions).intersection(
+            one for one, since in self._unknown_since.items() if one not in known and (apart or now - since > self._patience_s)
+        )
         # The leader may have moved since the last question, and `_offsets` has just looked up the new one: it is asked once more.
         # If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
-        while again:
+        more = Deadline(began + self._patience_s - now if apart else 0, clock=self._clock)
+        for _ in more.attempts(ASK_LEADER_AGAIN_S) if again else ():
             known |= self._offsets(dict.fromkeys(again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
             again -= known.keys()
-            now = self._clock()
-            if not again or not apart or now - began > self._patience_s:
+            if not again:
                 break
-            time.sleep(ASK_LEADER_AGAIN_S)
-        self._asked_at = now
+        self._asked_at = now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }

@@ -15,13 +15,31 @@ from spark_groupsource.spark.datasource import GroupKafkaDataSource
 from spark_groupsource.spark.task import BatchPartition, RangePartition
 from tests.support.options import BASE
 
-PACKAGE = Path(__file__).parents[3] / "spark_groupsource"
-
 # A fresh worker pays for each of these, and Spark starts one whenever the others were idle for a minute.
 IN_A_WORKER = {
     "brokers": {"client", "login_trouble", "oauth_callback", "repeated_lines"},
     "errors": set(),
-    "fetch": {path.stem for path in (PACKAGE / "fetch").glob("*.py")} - {"__init__"},
+    "fetch": {
+        "arrow_schema",
+        "bounds",
+        "choice",
+        "consumer_cache",
+        "contract",
+        "intake",
+        "lost_ranges",
+        "native_api",
+        "native_arrow",
+        "native_client",
+        "native_consumer",
+        "native_shared",
+        "native_tokens",
+        "pure_arrow",
+        "pure_consumer",
+        "reading",
+        "refusals",
+        "settings",
+        "shared",
+    },
     "kafka_settings": {"environment", "secrets", "tables"},
     "partition": set(),
     "patience": set(),
@@ -43,12 +61,14 @@ print(*sorted(set(sys.modules) - before))
 
 EXTRAS = ("click", "prometheus_client", "rich")
 
+TOP_LEVEL = Path(__file__).parents[3] / "spark_groupsource" / "top_level"
+
 # As Spark looks for sources: it has imported the base class by then.
 LOADED = f"""
 import sys
 import pyspark.sql.datasource
 before = set(sys.modules)
-sys.path.insert(0, {str(PACKAGE / "top_level")!r})
+sys.path.insert(0, {str(TOP_LEVEL)!r})
 import pyspark_groupkafka
 print(*sorted(set(sys.modules) - before))
 assert pyspark_groupkafka.DefaultSource.name() == "groupkafka"

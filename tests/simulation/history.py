@@ -99,10 +99,9 @@ def run(
     *,
     reports: bool | None = None,
 ) -> Failure | None:
-    """Draw and run the history of this seed.
+    """Draw and run the history of this seed, with a drawn setting unless one is given.
 
-    The setting is drawn, too, if there is none. `reports`: drivers are told that plans are durable. None: in two histories of
-    three.
+    `reports`: whether drivers hear that a plan is durable; with `None` they do in two histories of three.
     """
     chance = random.Random(seed)
     teller = random.Random(f"reports in {seed}")

@@ -28,7 +28,7 @@ def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Cal
         "kafka.sasl.username     = billing\n": f"kafka.sasl.username = {USER}\n",
         "= orders\n": f"= {topic}\n",
     }
-    text = replaced(files["orders.properties"], ours)
+    text = replaced(files["orders.properties"], ours, most=1)
     text += f"kafka.ssl.truststore.type = PEM\nkafka.ssl.truststore.location = {secured.folder / 'ca.pem'}\n"
     (tmp_path / "orders.properties").write_text(text)
     (tmp_path / "spark-defaults.conf").write_text(files["spark-defaults.conf"])

@@ -1,4 +1,4 @@
-"""A query whose records vanish while its tasks read: what it tells, and how it goes on."""
+"""Records that expire, or whose topic is deleted, while a query reads them: the error, or the warning and what is read then."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def project(folder: Path, bootstrap_servers: str, topic: str) -> None:
         "spark-pipeline.yml": {"file:///data": f"file://{folder}"},
     }.items():
         file = folder / name
-        file.write_text(replaced(file.read_text(), ours))
+        file.write_text(replaced(file.read_text(), ours, most=1))
 
 
 @pytest.mark.skipif(not COMMAND.exists(), reason="Spark has declarative pipelines from 4.1 on")

@@ -1,4 +1,4 @@
-"""A query as a member of its group: what it reads, what it commits, and what its progress tells."""
+"""A query as a member of its group: what it reads, what it commits, and what its progress shows."""
 
 from __future__ import annotations
 

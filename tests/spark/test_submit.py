@@ -79,7 +79,7 @@ def test_the_settings_of_conf_run_on_a_cluster(
         produce(name, [(None, "v")] * 50, partition)
     ours = {"= localhost:9092\n": f"= {cluster.bootstrap_servers}\n", "= billing\n": f"= {name}\n", "= orders\n": f"= {name}\n"}
     text = (ROOT / "conf" / "orders.properties").read_text()
-    (tmp_path / "orders.properties").write_text(replaced(text, ours))
+    (tmp_path / "orders.properties").write_text(replaced(text, ours, most=2))
     submit = [str(ROOT / "conf" / "submit.sh"), *(str(tmp_path / one) for one in ("orders.properties", "checkpoint", "output"))]
     # The level of spark-defaults.conf rules and not this one, except on Spark 4.0, which keeps the source that it has found.
     level = "ERROR" if ADMISSION_CONTROL else "INFO"

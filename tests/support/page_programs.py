@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -14,10 +15,10 @@ ROOT = Path(__file__).parents[2]
 RUNNING = "docs/running.md"
 
 
-def replaced(text: str, instead: Mapping[str, str]) -> str:
-    """Return a text with some parts of it replaced. Each of them has to occur in it."""
+def replaced(text: str, instead: Mapping[str, str], most: float = math.inf) -> str:
+    """Return a text with some parts of it replaced. Each of them has to occur in it, and no more than `most` times."""
     for part, replacement in instead.items():
-        assert part in text, f"{part} is not in:\n{text}"
+        assert 0 < text.count(part) <= most, f"{part} is {text.count(part)} times in:\n{text}"
         text = text.replace(part, replacement)
     return text
 

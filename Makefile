@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: archives bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -55,13 +55,17 @@ SUITE := -m 'not versions and not wheels and not notebooks'
 # runs a file, a folder or, with `::name` after the path, one test.
 # The tests run in three processes, since much of their time is waiting. Each has brokers and a Spark session of its own.
 ifeq ($(strip $(TESTS)),)
-test: lint docs
-	@$(BIN)/python -m tests.harness.classes
+test: $(STAMP)
+	@$(MAKE) --no-print-directory -j3 lint docs archives
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
 else
 test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,$(SUITE)) $(TESTS)
 endif
+
+# What makes the tests' brokers and Sparks start in half the time.
+archives: $(STAMP)
+	@$(BIN)/python -m tests.harness.classes
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
 unit: $(STAMP)

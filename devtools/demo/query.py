@@ -22,6 +22,8 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from devtools.spark_home import spark_home
+
 LOOK_EVERY_S = 0.1
 """The interval at which the process looks for progress of its query."""
 
@@ -60,6 +62,7 @@ def main() -> int:
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
     """Return a small Spark session. It writes only below `folder`."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_HOME", str(spark_home()))
     # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return (

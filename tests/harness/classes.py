@@ -23,6 +23,7 @@ from devtools.broker.ivy import Progress
 from devtools.broker.jars import kafka_jars
 from devtools.broker.java import find_java
 from devtools.broker.node import shared_classes
+from devtools.spark_home import spark_home
 
 LIMIT_S = 600.0
 OPTIONS = "SPARK_SUBMIT_OPTS"
@@ -37,11 +38,15 @@ def make_archives(progress: Progress) -> None:
     BUILD.mkdir(exist_ok=True)
     jars = kafka_jars(find_java(), None, progress)
     _make(jars.classes, jars.folder, _run_broker, progress)
-    _make(OF_SPARK, Path(pyspark.__file__).parent / "jars", _run_spark, progress)
+    _make(OF_SPARK, spark_home() / "jars", _run_spark, progress)
 
 
 def share_spark_classes() -> None:
-    """Make every Spark that is started from now on use the archive, if there is one. Brokers do so by themselves."""
+    """Make every Spark that is started from now on use the archive, if there is one. Brokers do so by themselves.
+
+    It holds for the jars of `spark_home()` only.
+    """
+    os.environ["SPARK_HOME"] = str(spark_home())
     os.environ[OPTIONS] = " ".join(shared_classes(OF_SPARK))
 
 

@@ -6,8 +6,11 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
+import pyspark
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
@@ -31,6 +34,17 @@ def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> No
     folder = done.stdout.strip()
     assert folder, "this environment was made without it: `make install`"
     assert (Path(folder) / MODULE.name).read_text() == MODULE.read_text(), "this environment has an old one: `make install`"
+
+
+def test_spark_takes_its_own_python_from_where_it_is_installed_and_not_from_its_zip(spark: SparkSession) -> None:
+    """Each process of Spark would compile that again (devtools/spark_home.py)."""
+
+    def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyspark
+
+        yield pa.record_batch({"file": [pyspark.__file__]})
+
+    assert spark.range(0, 1, numPartitions=1).mapInArrow(where, "file STRING").collect() == [(pyspark.__file__,)]
 
 
 def test_a_view_of_sql_reads_a_topic_and_a_table_is_refused(

@@ -14,15 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import pyspark
-
 from devtools.broker import watch
 from devtools.broker.node import shared_classes
+from devtools.spark_home import spark_home
 from tests.harness.classes import OF_SPARK
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[2]
-SPARK_HOME = Path(pyspark.__path__[0])
+SPARK_HOME = spark_home()
 START_LIMIT_S = 180.0
 
 # The first compiler only: none of these JVMs runs for long.

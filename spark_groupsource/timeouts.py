@@ -46,6 +46,10 @@ GROUP_OFFSETS_TRY_S = 5.0
 LIST_AGAIN_S = 1.0
 """Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
 
+LISTS_APART_S = 2.0
+"""Between two lists of groups. The brokers learn of a new coordinator one after the other: as long as the old one knows of it and
+the new one does not, the group is in neither's list."""
+
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,7 @@ from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotF
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import SINK_ACL, TOKEN_ADVICE
 from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S, LISTS_APART_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
@@ -83,14 +84,22 @@ class Tokens:
         """Return what tasks with this number or a higher one have written last.
 
         An earlier try may have had any number of tasks, and only some of them may have written. So all brokers list their
-        groups. They are asked again, by a new client each time, until none is silent.
+        groups. They are asked again, by a new client each time, until none is silent. And they list them twice: while a group
+        moves to its next coordinator, it may be in no broker's list, and none says so.
 
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
+        listed = self._listed()
+        time.sleep(LISTS_APART_S)
+        listed |= self._listed()
+        numbers = sorted(int(text) for text in listed if _NUMBER.fullmatch(text))
+        return self.of_tasks((number for number in numbers if number >= first), topics)
+
+    def _listed(self) -> set[str]:
+        """Return what follows the prefix in the names of groups."""
         listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
-        numbers = [name.removeprefix(f"{self._prefix}-") for name in listed]
-        return self.of_tasks((int(text) for text in numbers if _NUMBER.fullmatch(text) and int(text) >= first), topics)
+        return {name.removeprefix(f"{self._prefix}-") for name in listed}
 
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.

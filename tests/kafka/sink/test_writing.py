@@ -182,6 +182,17 @@ def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Qu
         assert tokens._groups == {}
 
 
+def test_a_task_is_found_whose_group_was_in_no_list_while_it_moved_to_another_coordinator(
+    query: Query, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    query.write(0, ["a"], task=3)
+    listed = GroupAdmin.groups
+    first = iter([True])
+    monkeypatch.setattr(GroupAdmin, "groups", lambda *asked: [] if next(first, False) else listed(*asked))
+    with closing(query.tokens) as tokens:
+        assert tokens.of_tasks_from(1).keys() == {3}
+
+
 def test_a_wrong_password_is_named_soon(
     secured: Secured, secured_topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

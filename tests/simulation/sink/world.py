@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, ReplayDiffers
 from spark_groupsource.patience import Deadline
-from spark_groupsource.sink import finishing, writing
+from spark_groupsource.sink import finishing, tokens, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
 from tests.simulation.sink.broker import Broker
@@ -327,6 +327,7 @@ def simulated() -> Iterator[None]:
         patches.enter_context(patch.object(writing, "make_producer", make_producer))
         patches.enter_context(patch.object(writing, "Tokens", FakeTokens))
         patches.enter_context(patch.object(finishing, "Tokens", FakeTokens))
+        patches.enter_context(patch.object(tokens, "LISTS_APART_S", 0))
         patches.enter_context(patch.object(writing, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))
         yield
 

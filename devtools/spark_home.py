@@ -1,4 +1,4 @@
-"""A home of Spark whose Python is compiled once: each Python process that Spark starts takes half of the processor's time.
+"""A home of Spark from which its Python processes start sooner: a runner and a daemon in half of the processor's time.
 
 pip's PySpark has its Python a second time, in `python/lib/pyspark.zip`. Spark puts that first on the path of its Python
 processes, and what comes from a zip is compiled again by each of them, since nothing of it can be cached.
@@ -6,7 +6,7 @@ processes, and what comes from a zip is compiled again by each of them, since no
 
 from __future__ import annotations
 
-import contextlib
+import os
 import sys
 from pathlib import Path
 
@@ -14,14 +14,19 @@ import pyspark
 
 
 def spark_home() -> Path:
-    """Return a folder for SPARK_HOME, beside the PySpark of this environment: all of that, by links, but the zip.
+    """Return a folder for SPARK_HOME: all of the installed PySpark, by links, but its `python/`.
 
-    Spark's Python then comes from where it is installed. Several processes may ask at the same time.
+    It is beside PySpark in a virtual environment, and elsewhere PySpark's own folder. Several processes may ask at the same time.
     """
+    installed = Path(pyspark.__file__).parent
+    if sys.prefix == sys.base_prefix:
+        return installed
     home = Path(sys.prefix) / "spark-home"
     home.mkdir(exist_ok=True)
-    for entry in Path(pyspark.__file__).parent.iterdir():
-        if entry.name != "python":
-            with contextlib.suppress(FileExistsError):
-                (home / entry.name).symlink_to(entry)
+    for entry in installed.iterdir():
+        link = home / entry.name
+        if entry.name != "python" and not (link.is_symlink() and link.readlink() == entry):
+            new = home / f".{entry.name}.{os.getpid()}"
+            new.symlink_to(entry)
+            new.replace(link)
     return home

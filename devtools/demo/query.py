@@ -60,9 +60,10 @@ def main() -> int:
 
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
-    """Return a small Spark session. It writes only below `folder`."""
+    """Return a small Spark session. It writes only below `folder`. Without a SPARK_HOME it is the installed PySpark's."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ.setdefault("SPARK_HOME", str(spark_home()))
+    if "SPARK_HOME" not in os.environ:
+        os.environ["SPARK_HOME"] = str(spark_home())
     # Otherwise Spark resolves the host's own name, which takes seconds on a laptop without a network.
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     return (

@@ -213,7 +213,7 @@ class Topics:
         A partition is left out while its leader does not answer, or while its topic does not exist.
 
         Raises:
-            BrokerUnavailable: A partition has been left out for longer than the patience. If the last call is about as long
+            BrokerUnavailable: A partition has been left out for as long as the patience. If the last call is about as long
                 ago (`APART`), a partition that it left out is asked for until the patience is over: this call may take as long.
             NotAuthorized: The user may not read a topic. Raised at once.
             AuthenticationFailed: The brokers refuse the login. Raised at once.
@@ -227,7 +227,7 @@ class Topics:
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
         again = set(partitions).intersection(
-            one for one, since in self._unknown_since.items() if one not in known and (apart or now - since > self._patience_s)
+            one for one, since in self._unknown_since.items() if one not in known and (apart or now - since >= self._patience_s)
         )
         # The leader may have moved since the last question, and `_offsets` has just looked up the new one: it is asked once more.
         # If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
@@ -245,7 +245,7 @@ class Topics:
             self._all_answered = True
             self._last_error.clear(self._admin)
         for partition, since in self._unknown_since.items():
-            if now - since > self._patience_s:
+            if now - since >= self._patience_s:
                 raise BrokerUnavailable(
                     f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."

@@ -33,9 +33,9 @@ CONFIRMED_AFTER_S = 5.0
 """After this time without new records a query has confirmed its last micro-batch."""
 ALLOWANCE_S = 8.0
 """What a loaded machine with two cores may add to a stall: several JVMs and Python processes share them."""
-CLOSED_AFTER_S = AT_STOP_S
-"""After this time at most, what a stopped query had finished is no longer claimed: for so long its runner waits for the last
-report."""
+CLOSED_AFTER_S = AT_STOP_S + 1.0
+"""After this time at most, what a stopped query had finished is no longer claimed: its runner waits for the last report, commits,
+and a sample shows it."""
 FEW_RECORDS = 20
 BYSTANDER_S = 5.0
 """The longest stall allowed to partitions that no fault hit: below a session, so that waiting for a dead member is detected."""

@@ -41,13 +41,12 @@ def make_archives(progress: Progress) -> None:
     _make(OF_SPARK, spark_home() / "jars", _run_spark, progress)
 
 
-def share_spark_classes() -> None:
-    """Make every Spark that is started from now on use the archive, if there is one. Brokers do so by themselves.
+def quick_spark() -> dict[str, str]:
+    """Return the environment in which a Spark starts quickly: PySpark's own, with the archive if there is one.
 
-    It holds for the jars of `spark_home()` only.
+    An archive is of the jars under one path, so a SPARK_HOME of the user's is replaced. Brokers find theirs by themselves.
     """
-    os.environ["SPARK_HOME"] = str(spark_home())
-    os.environ[OPTIONS] = " ".join(shared_classes(OF_SPARK))
+    return {"SPARK_HOME": str(spark_home()), OPTIONS: " ".join(shared_classes(OF_SPARK))}
 
 
 def _make(archive: Path, jars: Path, run: Callable[[Path], None], progress: Progress) -> None:
@@ -93,6 +92,7 @@ def _warm_up(folder: Path, archive: Path) -> None:
     from tests.harness.driver import MASTER
     from tests.harness.warm_up import warm_up
 
+    os.environ.update(quick_spark())
     os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
     (folder / "tmp").mkdir()
     spark = session("classes", folder, MASTER)

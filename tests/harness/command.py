@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from tests.harness.classes import make_archives, share_spark_classes
+from tests.harness.classes import make_archives, quick_spark
 from tests.support.processes import CAN_LOOK
 
 
@@ -24,7 +25,7 @@ def prepared(name: str, console: Console, output: Path) -> Iterator[Path]:
     output.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f"groupkafka-{name}-", ignore_cleanup_errors=True) as folder:
         make_archives(console.print)
-        share_spark_classes()
+        os.environ.update(quick_spark())
         yield Path(folder)
 
 

@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_jars import jars_of_tests
 from devtools.broker import Cluster
 from spark_groupsource.spark.durable_listener import ADDED
-from tests.harness.classes import share_spark_classes
+from tests.harness.classes import quick_spark
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
 from tests.support.queries import Queries, Read
@@ -26,8 +26,11 @@ from tests.support.spark_process import JVM_OPTIONS
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _classes() -> None:
-    share_spark_classes()
+def _quick() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in quick_spark().items():
+            environment.setenv(name, value)
+        yield
 
 
 def without_processes() -> str:

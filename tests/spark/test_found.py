@@ -37,7 +37,7 @@ def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> No
 
 
 def test_spark_takes_its_own_python_from_where_it_is_installed_and_not_from_its_zip(spark: SparkSession) -> None:
-    """Each process of Spark would compile that again (devtools/spark_home.py)."""
+    """From the zip each runner and each daemon would compile it again (devtools/spark_home.py)."""
 
     def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyspark

@@ -23,7 +23,7 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource import __version__
 from tests.conftest import MakeTopic, Produce
-from tests.support.spark_process import JVM_OPTIONS, ROOT, SPARK_HOME
+from tests.support.spark_process import JVM_OPTIONS, ROOT
 
 FOUND = "spark_groupsource/top_level/pyspark_groupkafka.py"
 NAME = f"spark_groupsource-{__version__}"
@@ -50,7 +50,7 @@ print("records", spark.read.format("groupkafka").options(**options).load().count
 
 
 def run(argv: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
-    """In an environment that knows nothing of the one that the tests run in."""
+    """In an environment that knows nothing of the one that the tests run in: Spark starts as `pip install` leaves it."""
     environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SPARK_HOME"}}
     return subprocess.run(
         argv, cwd=folder, env={**environment, **more}, capture_output=True, text=True, check=False, timeout=LIMIT_S
@@ -98,7 +98,7 @@ class Installed:
     def read(self, cluster: Cluster, topic: str) -> tuple[list[str], str]:
         """What a stream and a batch read find in a topic, as lines, and what stood on stderr."""
         argv = [self.python, "-c", READ, cluster.bootstrap_servers, topic, str(self.folder / f"checkpoint-{topic}")]
-        done = run(argv, self.folder, PYSPARK_PYTHON=self.python, JDK_JAVA_OPTIONS=JVM_OPTIONS, SPARK_HOME=str(SPARK_HOME))
+        done = run(argv, self.folder, PYSPARK_PYTHON=self.python, JDK_JAVA_OPTIONS=JVM_OPTIONS)
         assert done.returncode == 0, done.stderr
         return [line for line in done.stdout.splitlines() if line.startswith("record")], done.stderr
 

@@ -178,7 +178,7 @@ def test_what_compaction_removed_is_no_loss(
         found = offsets(read_all, [FetchRange(compacted, partition, start, end) for partition in range(2)], using())
         there = [offset for offset in range(start, end) if offset not in COMPACTED_AWAY]
         assert found == ({partition: there for partition in range(2) if there}), (start, end)
-    assert not warnings_of(caplog, "spark_groupsource.fetch")
+    assert not warnings_of(caplog)
 
 
 def test_deleted_records_are_an_error_that_names_the_partition_or_a_warning_and_all_others_are_read(

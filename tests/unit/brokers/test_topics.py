@@ -66,7 +66,7 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
 
     def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
         nonlocal now
-        now += timeout_s + 0.5
+        now += timeout_s
         return dict.fromkeys(specs, 7) if now > back_at else {}
 
     monkeypatch.setattr(Topics, "_offsets", silent_until)

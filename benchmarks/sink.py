@@ -103,7 +103,10 @@ def in_turn(
 
 
 def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: str, size: int, rows: int, codec: str) -> int:
-    """Run one more micro-batch of a query. Return its `addBatch`, in ms."""
+    """Run two more micro-batches of a query. Return the `addBatch` of the second one, in ms.
+
+    In the first one of a run the sink also looks for an earlier try, which takes two seconds (docs/sink.md).
+    """
     name, options = SINKS[sink]
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", TASKS).load()
     query = (
@@ -114,12 +117,14 @@ def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: s
         .option("kafka.compression.type", codec)
         .option("topic", topic)
         .option("checkpointLocation", str(folder))
-        .trigger(once=True)
         .start()
     )
-    query.awaitTermination()
-    (progress,) = [one for one in query.recentProgress if one["numInputRows"]]
-    took: int = progress["durationMs"]["addBatch"]
+    run: list[Any] = []
+    while len(run) < 2:
+        query.awaitTermination(1)
+        run = [one for one in query.recentProgress if one["numInputRows"]]
+    query.stop()
+    took: int = run[1]["durationMs"]["addBatch"]
     return took
 
 

@@ -1,4 +1,4 @@
-"""A home of Spark from which its Python processes start sooner: a runner and a daemon in half of the processor's time.
+"""A home of Spark from which its Python processes start sooner: a runner and a daemon take half of the processor's time.
 
 pip's PySpark has its Python a second time, in `python/lib/pyspark.zip`. Spark puts that first on the path of its Python
 processes, and what comes from a zip is compiled again by each of them, since nothing of it can be cached.
@@ -6,17 +6,18 @@ processes, and what comes from a zip is compiled again by each of them, since no
 
 from __future__ import annotations
 
-import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pyspark
 
 
 def spark_home() -> Path:
-    """Return a folder for SPARK_HOME: all of the installed PySpark, by links, but its `python/`.
+    """Return a folder for SPARK_HOME.
 
-    It is beside PySpark in a virtual environment, and elsewhere PySpark's own folder. Several processes may ask at the same time.
+    In a virtual environment it is `spark-home` there, with links to all of PySpark but its `python/`; elsewhere PySpark's own
+    folder. Several processes may ask at the same time.
     """
     installed = Path(pyspark.__file__).parent
     if sys.prefix == sys.base_prefix:
@@ -26,7 +27,8 @@ def spark_home() -> Path:
     for entry in installed.iterdir():
         link = home / entry.name
         if entry.name != "python" and not (link.is_symlink() and link.readlink() == entry):
-            new = home / f".{entry.name}.{os.getpid()}"
-            new.symlink_to(entry)
-            new.replace(link)
+            with tempfile.TemporaryDirectory(dir=home) as folder:
+                new = Path(folder) / entry.name
+                new.symlink_to(entry)
+                new.replace(link)
     return home

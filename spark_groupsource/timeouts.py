@@ -38,7 +38,8 @@ TOKEN_RETRY_S = 10.0
 """Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
 GROUP_OFFSETS_S = 60.0
-"""How long a task of the sink, and its driver, try to read or commit a token. Coordinators move within seconds."""
+"""How long a task of the sink, and its driver, try to read or commit a token, or to list the groups. Coordinators move within
+seconds."""
 
 GROUP_OFFSETS_TRY_S = 5.0
 """How long one such request may take. Between two of them a refusal is noticed."""
@@ -47,8 +48,8 @@ LIST_AGAIN_S = 1.0
 """Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
 
 LISTS_APART_S = 2.0
-"""Between two lists of groups. The brokers learn of a new coordinator one after the other: as long as the old one knows of it and
-the new one does not, the group is in neither's list."""
+"""Between two lists of groups. The brokers learn of a new coordinator one after the other: while the old one has given a group up
+and the new one has not heard of it, no broker lists the group."""
 
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""

@@ -36,6 +36,7 @@ def test_the_module_is_installed_where_spark_lists_modules(tmp_path: Path) -> No
     assert (Path(folder) / MODULE.name).read_text() == MODULE.read_text(), "this environment has an old one: `make install`"
 
 
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="only a virtual environment has room for such a home")
 def test_spark_takes_its_own_python_from_where_it_is_installed_and_not_from_its_zip(spark: SparkSession) -> None:
     """From the zip each runner and each daemon would compile it again (devtools/spark_home.py)."""
 

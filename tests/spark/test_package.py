@@ -23,6 +23,7 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource import __version__
 from tests.conftest import MakeTopic, Produce
+from tests.harness.classes import OPTIONS
 from tests.support.spark_process import JVM_OPTIONS, ROOT
 
 FOUND = "spark_groupsource/top_level/pyspark_groupkafka.py"
@@ -51,7 +52,7 @@ print("records", spark.read.format("groupkafka").options(**options).load().count
 
 def run(argv: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """In an environment that knows nothing of the one that the tests run in: Spark starts as `pip install` leaves it."""
-    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SPARK_HOME"}}
+    environment = {name: value for name, value in os.environ.items() if name not in {"PYTHONPATH", "SPARK_HOME", OPTIONS}}
     return subprocess.run(
         argv, cwd=folder, env={**environment, **more}, capture_output=True, text=True, check=False, timeout=LIMIT_S
     )

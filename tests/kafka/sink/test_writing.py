@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from itertools import count
 
 import pyarrow as pa
 import pytest
@@ -182,13 +183,15 @@ def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Qu
         assert tokens._groups == {}
 
 
+@WITH_ONE_CLIENT
+@pytest.mark.parametrize("empty", [0, 1], ids=["first", "second"])
 def test_a_task_is_found_whose_group_was_in_no_list_while_it_moved_to_another_coordinator(
-    query: Query, monkeypatch: pytest.MonkeyPatch
+    query: Query, monkeypatch: pytest.MonkeyPatch, empty: int
 ) -> None:
     query.write(0, ["a"], task=3)
-    listed = GroupAdmin.groups
-    first = iter([True])
-    monkeypatch.setattr(GroupAdmin, "groups", lambda *asked: [] if next(first, False) else listed(*asked))
+    listed, number = GroupAdmin.groups, count()
+    monkeypatch.setattr(GroupAdmin, "groups", lambda *asked: [] if next(number) == empty else listed(*asked))
+    monkeypatch.setattr("spark_groupsource.sink.tokens.LISTS_APART_S", 0)
     with closing(query.tokens) as tokens:
         assert tokens.of_tasks_from(1).keys() == {3}
 

@@ -113,7 +113,7 @@ class Runs:
             _until_batch(query, BATCHES - 2)
             later = meter.lap()
         _until_ended(query)
-        batches = _progress_with_rows(query)
+        batches = progress_with_rows(query)
         # The limit is split into whole offsets: a few may be left for one more micro-batch.
         if not BATCHES <= len(batches) <= BATCHES + 1 or sum(each["numInputRows"] for each in batches) != records:
             raise RuntimeError(f"{source} read {[each['numInputRows'] for each in batches]} of {records} rows")
@@ -129,25 +129,25 @@ class Runs:
         writer.start()
         try:
             # The first ones start workers and connections.
-            _until(query, lambda: len(_progress_with_rows(query)) >= 5)
-            warm = len(_progress_with_rows(query))
+            until(query, lambda: len(progress_with_rows(query)) >= 5)
+            warm = len(progress_with_rows(query))
             time.sleep(seconds)
         finally:
             stop.set()
             writer.join()
             query.stop()
-        return [each["durationMs"]["triggerExecution"] for each in _progress_with_rows(query)[warm:]]
+        return [each["durationMs"]["triggerExecution"] for each in progress_with_rows(query)[warm:]]
 
     def wide(self, source: str, topic: str, width: int, warm_up: int, batches: int) -> list[int]:
         """Return the times of so many micro-batches that have as many rows as the topic has partitions, or more, in ms."""
         query = self._start(source, ALL, topic, "noop", {"startingOffsets": "latest"}, endless=True)
 
         def times() -> list[int]:
-            whole = [each for each in _progress_with_rows(query) if each["numInputRows"] >= width]
+            whole = [each for each in progress_with_rows(query) if each["numInputRows"] >= width]
             return [each["durationMs"]["triggerExecution"] for each in whole]
 
         try:
-            _until(query, lambda: len(times()) >= warm_up + batches)
+            until(query, lambda: len(times()) >= warm_up + batches)
         finally:
             query.stop()
         return times()[warm_up : warm_up + batches]
@@ -172,7 +172,7 @@ class Runs:
         producer.produce(topic, b"x")
         producer.flush(60)
         try:
-            _until(query, lambda: bool(_progress_with_rows(query)))
+            until(query, lambda: bool(progress_with_rows(query)))
             time.sleep(warm_up)
             parts = CpuByPart(self._broker)
             time.sleep(seconds)
@@ -280,7 +280,8 @@ class _Meter:
         return lap
 
 
-def _progress_with_rows(query: StreamingQuery) -> list[dict[str, Any]]:
+def progress_with_rows(query: StreamingQuery) -> list[dict[str, Any]]:
+    """Return the progress of the micro-batches that had rows."""
     return [progress for progress in map(_as_dict, query.recentProgress) if progress["numInputRows"] > 0]
 
 
@@ -296,7 +297,7 @@ def _until_batch(query: StreamingQuery, batch: int) -> None:
         last = query._jsq.lastProgress()
         return last is not None and last.batchId() >= batch and last.numInputRows() > 0
 
-    _until(query, done)
+    until(query, done)
 
 
 def _until_ended(query: StreamingQuery) -> None:
@@ -305,7 +306,8 @@ def _until_ended(query: StreamingQuery) -> None:
         raise RuntimeError(f"a query did not end within {_LIMIT_S:.0f} s")
 
 
-def _until(query: StreamingQuery, done: Any) -> None:
+def until(query: StreamingQuery, done: Any) -> None:
+    """Wait until something is so. An error if the query fails, ends before, or takes too long."""
     limit = time.monotonic() + _LIMIT_S
     while True:
         # In this order: a query that ends may have finished the work.

@@ -22,6 +22,7 @@ from benchmarks.dropping import DroppingDataSource
 from benchmarks.environment import environment, save
 from benchmarks.flags import STOCK_FLAGS
 from benchmarks.placement import PLACEMENTS, starting_on
+from benchmarks.runs import progress_with_rows, until
 from benchmarks.session import open_session
 from devtools.broker import Cluster
 
@@ -119,12 +120,9 @@ def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: s
         .option("checkpointLocation", str(folder))
         .start()
     )
-    run: list[Any] = []
-    while len(run) < 2:
-        query.awaitTermination(1)
-        run = [one for one in query.recentProgress if one["numInputRows"]]
+    until(query, lambda: len(progress_with_rows(query)) >= 2)
     query.stop()
-    took: int = run[1]["durationMs"]["addBatch"]
+    took: int = progress_with_rows(query)[1]["durationMs"]["addBatch"]
     return took
 
 

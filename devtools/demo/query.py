@@ -60,7 +60,7 @@ def main() -> int:
 
 
 def session(name: str, folder: Path, master: str = "local[1]") -> SparkSession:
-    """Return a small Spark session. It writes only below `folder`. Without a SPARK_HOME it is the installed PySpark's."""
+    """Return a small Spark session, with `spark_home()` unless SPARK_HOME says another. It writes only below `folder`."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if "SPARK_HOME" not in os.environ:
         os.environ["SPARK_HOME"] = str(spark_home())

@@ -122,6 +122,8 @@ class GroupAdmin:
     def groups(self, prefix: str) -> list[str]:
         """Return the groups whose names begin so, as far as the user may describe them. Each broker is asked for its own.
 
+        A group that is moving to another coordinator may be missing, for a moment.
+
         Raises:
             BrokerUnavailable: A broker does not answer, or still loads its groups. This client goes on asking a broker that has
                 died; a new one does not.

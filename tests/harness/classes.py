@@ -92,8 +92,7 @@ def _warm_up(folder: Path, archive: Path) -> None:
     from tests.harness.driver import MASTER
     from tests.harness.warm_up import warm_up
 
-    os.environ.update(quick_spark())
-    os.environ[OPTIONS] = f"-XX:ArchiveClassesAtExit={archive}"
+    os.environ.update({"SPARK_HOME": str(spark_home()), OPTIONS: f"-XX:ArchiveClassesAtExit={archive}"})
     (folder / "tmp").mkdir()
     spark = session("classes", folder, MASTER)
     warm_up(spark, folder)

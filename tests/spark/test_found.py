@@ -41,8 +41,6 @@ def test_spark_takes_its_own_python_from_where_it_is_installed_and_not_from_its_
     """From the zip each runner and each daemon would compile it again (devtools/spark_home.py)."""
 
     def where(_batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        import pyspark
-
         yield pa.record_batch({"file": [pyspark.__file__]})
 
     assert spark.range(0, 1, numPartitions=1).mapInArrow(where, "file STRING").collect() == [(pyspark.__file__,)]

@@ -64,14 +64,29 @@ DOWNLOADS_S = 1500
 """The same for tests with these marks: each downloads a Kafka, or builds and installs wheels."""
 
 
-LONG_FILES = tuple(f"tests/spark/test_{name}.py" for name in ("pipelines", "copy_topic", "connect", "submit", "conf"))
-"""Files with one or two tests that take a minute or more. At the end a single process would run them."""
+KINDS = (("tests/spark/", "tests/simulation/"), ("tests/kafka/",), ("tests/",))
+"""Folders of tests that take the processor all the time, that mostly wait for a broker, and that are short."""
+
+LONG_FILES = (
+    *(f"tests/spark/test_{name}.py" for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics")),
+    *(f"tests/kafka/test_{name}.py" for name in ("reconnecting", "broker_down")),
+    *("tests/kafka/sink/test_coordinators.py", "tests/simulation/test_histories.py"),
+)
+"""Files with few tests that take a minute or more. At the end a single process would run them."""
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Begin with the files that take long, then those with many tests. Give long tests more time, unless all have a limit."""
-    files = Counter(item.path for item in items)
-    items.sort(key=lambda item: (not item.nodeid.startswith(LONG_FILES), -files[item.path]))
+    """Order the files, and give long tests more time, unless all have a limit.
+
+    The files of each kind begin with those that take long; then come those with many tests. The kinds alternate: if those that
+    wait came one after the other, the processor would be idle.
+    """
+    tests = Counter(item.nodeid.partition("::")[0] for item in items)
+    kinds: list[list[str]] = [[] for _ in KINDS]
+    for file in sorted(tests, key=lambda file: (not file.startswith(LONG_FILES), -tests[file])):
+        next(files for files, folders in zip(kinds, KINDS, strict=True) if file.startswith(folders)).append(file)
+    places = {file: number / len(files) for files in kinds for number, file in enumerate(files)}
+    items.sort(key=lambda item: places[item.nodeid.partition("::")[0]])
     if config.getoption("timeout") is not None:
         return
     for item in items:

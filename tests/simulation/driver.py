@@ -85,7 +85,7 @@ class Driver(Membership):
         twin.untold, twin.held, twin.draining = set(self.untold), set(self.held), set(self.draining)
         twin.ledger = twin_of(self.ledger)
         for attribute, value in vars(self.ledger).items():
-            if isinstance(value, set | dict):
+            if isinstance(value, COPIED):
                 setattr(twin.ledger, attribute, value.copy())
         twin.ledger._held_ranges = twin_of(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
@@ -394,6 +394,9 @@ class Driver(Membership):
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 
+
+COPIED = (set, dict)
+"""Of a ledger's attributes these change in place."""
 
 LOOK_S = 3600.0
 

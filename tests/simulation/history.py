@@ -343,14 +343,18 @@ def explore(
                 _go_on(twin, limit)
                 if _is_new(rest, seen.setdefault(twin.key(), [])):
                     waiting.append((twin, rest, here))
+                else:
+                    twin.forget()
             if not came and world.key() not in ended:
                 ended.add(world.key())
                 here = (("end",), path)
                 twin = world.clone()
                 twin.heal()
                 _rest(twin, None, [])
+                twin.forget()
         except Violation as violation:
             return Failure(setting, _actions(here), violation)
+        world.forget()
     assert ended
     return None
 

@@ -84,6 +84,12 @@ class World:
         twin.written = dict(self.written)
         return twin
 
+    def forget(self) -> None:
+        """Free it, if nobody goes on from here: its drivers refer to it and to themselves, which Python finds late."""
+        for driver in self.drivers.values():
+            vars(driver).clear()
+        self.drivers.clear()
+
     def partitions(self) -> list[TopicPartition]:
         return [partition(number) for number in range(self.setting.partitions)]
 

@@ -67,9 +67,9 @@ endif
 archives: $(STAMP)
 	@$(BIN)/python -m tests.harness.classes
 
-# The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search.
+# The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search; in two processes.
 unit: $(STAMP)
-	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
+	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -23,9 +23,9 @@ from spark_groupsource import read_properties, register
 def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     source, sink, checkpoint = sys.argv[1:]
-    stopping = threading.Event()
+    stopping: list[int] = []  # not an Event: the handler would wait for its lock if the signal came while the loop has it
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
-        signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
+        signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     spark = SparkSession.builder.appName("copy").getOrCreate()
     register(spark)
     records = spark.readStream.format("groupkafka").options(**read_properties(source)).load()
@@ -37,10 +37,8 @@ def main() -> None:
         .queryName("copy")
         .start()
     )
-    while query.isActive and not stopping.wait(1):
+    while not stopping and not query.awaitTermination(1):  # raises the query's error
         pass
-    if not stopping.is_set():
-        query.awaitTermination()  # raises the query's error
     query.stop()
 
 

@@ -31,18 +31,16 @@ def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> St
 def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     options, checkpoint, output = sys.argv[1:]
-    stopping = threading.Event()
+    stopping: list[int] = []  # not an Event: the handler would wait for its lock if the signal came while the loop has it
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
-        signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())
+        signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     spark = SparkSession.builder.appName("orders").getOrCreate()
     register(spark)  # what Spark has finished is confirmed at once; and Databricks may need it to find the source
     columns = "key STRING, value STRING, partition INT, offset LONG, timestamp TIMESTAMP"
     orders = spark.readStream.format("groupkafka").schema(columns).options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
-    while query.isActive and not stopping.wait(1):
+    while not stopping and not query.awaitTermination(1):  # raises the query's error
         pass
-    if not stopping.is_set():
-        query.awaitTermination()  # raises the query's error
     query.stop()
     start(orders, checkpoint, output, availableNow=True).awaitTermination()
 

@@ -13,8 +13,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, TextIO
@@ -22,6 +23,7 @@ from typing import Any, TextIO
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from devtools.checkpoints import without_processes
 from devtools.spark_home import spark_home
 
 LOOK_EVERY_S = 0.1
@@ -40,12 +42,14 @@ def main() -> int:
     # Output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    stopped = threading.Event()
-    signal.signal(signal.SIGTERM, lambda _number, _frame: stopped.set())
+    # Not an Event: the handler would wait for its lock if the signal came while this thread has it.
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     options: SimpleQueue[Mapping[str, str]] = SimpleQueue()
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
         spark = session(name, folder)
+        spark.conf.set(*without_processes())
         _send(events, "ready")
         chosen = _wait_for(options, stopped)
         if chosen is not None:
@@ -95,12 +99,13 @@ def start(spark: SparkSession, folder: Path, options: Mapping[str, str]) -> Stre
     )
 
 
-def _run(query: StreamingQuery, events: TextIO, stopped: threading.Event) -> None:
+def _run(query: StreamingQuery, events: TextIO, stopped: Sequence[int]) -> None:
     _send(events, "started")
     sent = ""
-    while query.isActive and not stopped.wait(LOOK_EVERY_S):
+    while query.isActive and not stopped:
+        time.sleep(LOOK_EVERY_S)
         sent = _send_progress(query, events, sent)
-    if not stopped.is_set():
+    if not stopped:
         error = query.exception()
         raise RuntimeError("the query ended by itself") if error is None else error
     query.stop()
@@ -140,10 +145,11 @@ def _listen(options: SimpleQueue[Mapping[str, str]]) -> None:
     os._exit(1)
 
 
-def _wait_for(options: SimpleQueue[Mapping[str, str]], stopped: threading.Event) -> Mapping[str, str] | None:
+def _wait_for(options: SimpleQueue[Mapping[str, str]], stopped: Sequence[int]) -> Mapping[str, str] | None:
     while options.empty():
-        if stopped.wait(LOOK_EVERY_S):
+        if stopped:
             return None
+        time.sleep(LOOK_EVERY_S)
     return options.get()
 
 

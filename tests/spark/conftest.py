@@ -7,9 +7,7 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from zipfile import ZipFile
 
-import pyspark
 import pytest
 from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
@@ -17,6 +15,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.spark_jars import jars_of_tests
 from devtools.broker import Cluster
+from devtools.checkpoints import without_processes
 from spark_groupsource.spark.durable_listener import ADDED
 from tests.harness.classes import quick_spark
 from tests.support.pairs import MakePair, Timed, make_pair
@@ -31,18 +30,6 @@ def _quick() -> Iterator[None]:
         for name, value in quick_spark().items():
             environment.setenv(name, value)
         yield
-
-
-def without_processes() -> str:
-    """Return Spark's class that writes checkpoints through Hadoop's FileSystem.
-
-    Its default, FileContext, starts `chmod` and `readlink` on a local disk for each file: two fifths of what a small micro-batch
-    takes of the processor. It differs where two drivers share a checkpoint, which the tests of this session do not do.
-    """
-    (jar,) = Path(pyspark.__file__).parent.glob("jars/spark-sql_2.13-*.jar")
-    with ZipFile(jar) as classes:
-        name = next(name for name in classes.namelist() if name.endswith("/FileSystemBasedCheckpointFileManager.class"))
-    return name.removesuffix(".class").replace("/", ".")
 
 
 @pytest.fixture(scope="session")
@@ -61,7 +48,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.extraJavaOptions", JVM_OPTIONS)
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.sql.streaming.checkpointFileManagerClass", without_processes())
+        .config(*without_processes())
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.warehouse.dir", str(folder / "warehouse"))
         .config("spark.sql.streaming.stopTimeout", "60s")

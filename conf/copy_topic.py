@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 
 from pyspark.sql import SparkSession
 
@@ -23,7 +24,7 @@ from spark_groupsource import read_properties, register
 def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     source, sink, checkpoint = sys.argv[1:]
-    stopping: list[int] = []  # not an Event: the handler would wait for its lock if the signal came while the loop has it
+    stopping: list[int] = []  # not an Event: its `set` can wait for ever for a lock that the interrupted thread holds
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
         signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     spark = SparkSession.builder.appName("copy").getOrCreate()
@@ -37,8 +38,10 @@ def main() -> None:
         .queryName("copy")
         .start()
     )
-    while not stopping and not query.awaitTermination(1):  # raises the query's error
-        pass
+    while query.isActive and not stopping:
+        time.sleep(1)
+    if not stopping:
+        query.awaitTermination()  # raises the query's error
     query.stop()
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import signal
 import sys
 import threading
+import time
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +32,7 @@ def start(orders: DataFrame, checkpoint: str, output: str, **trigger: Any) -> St
 def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     options, checkpoint, output = sys.argv[1:]
-    stopping: list[int] = []  # not an Event: the handler would wait for its lock if the signal came while the loop has it
+    stopping: list[int] = []  # not an Event: its `set` can wait for ever for a lock that the interrupted thread holds
     if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
         signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     spark = SparkSession.builder.appName("orders").getOrCreate()
@@ -39,8 +40,10 @@ def main() -> None:
     columns = "key STRING, value STRING, partition INT, offset LONG, timestamp TIMESTAMP"
     orders = spark.readStream.format("groupkafka").schema(columns).options(**read_properties(options)).load()
     query = start(orders, checkpoint, output, processingTime="10 seconds")
-    while not stopping and not query.awaitTermination(1):  # raises the query's error
-        pass
+    while query.isActive and not stopping:
+        time.sleep(1)
+    if not stopping:
+        query.awaitTermination()  # raises the query's error
     query.stop()
     start(orders, checkpoint, output, availableNow=True).awaitTermination()
 

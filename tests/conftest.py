@@ -64,8 +64,8 @@ DOWNLOADS_S = 1500
 """The same for tests with these marks: each downloads a Kafka, or builds and installs wheels."""
 
 
-KINDS = (("tests/spark/", "tests/simulation/"), ("tests/kafka/",), ("tests/",))
-"""Folders of tests that take the processor all the time, that mostly wait for a broker, and that are short."""
+KINDS = (("tests/spark/", "tests/simulation/"), ("tests/kafka/",), ("",))
+"""How the paths begin of tests that take the processor all the time, that mostly wait for a broker, and of the others."""
 
 LONG_FILES = (
     *(f"tests/spark/test_{name}.py" for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics")),

@@ -42,13 +42,14 @@ def main() -> int:
     # Output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
-    # Not an Event: the handler would wait for its lock if the signal came while this thread has it.
+    # Not an Event: its `set` can wait for ever for a lock that the interrupted thread holds.
     stopped: list[int] = []
     signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
     options: SimpleQueue[Mapping[str, str]] = SimpleQueue()
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
         spark = session(name, folder)
+        # Not in `session`, which the chaos tests use: they have two drivers on one checkpoint.
         spark.conf.set(*without_processes())
         _send(events, "ready")
         chosen = _wait_for(options, stopped)

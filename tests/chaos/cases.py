@@ -276,11 +276,13 @@ def broker_restarted(run: Run) -> None:
 
 
 def broker_killed(run: Run) -> None:
-    """Kill the coordinator's node, and restart it later."""
+    """Kill the coordinator's node, and restart it later. Until Kafka names another coordinator nobody can go on."""
     a, b = run.pair()
     node = run.brokers.coordinator(run.group)
     run.fault(a, b)
     node.kill()
+    run.brokers.until_moved(run.group, node)
+    run.held()
     run.until_recovered()
     node.start()
     run.finish()

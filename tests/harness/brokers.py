@@ -69,6 +69,10 @@ class Brokers(Cluster):
         (node,) = [node for node in self.nodes if node.id == leader.leader]
         return node
 
+    def until_moved(self, group: str, node: Node) -> None:
+        """Wait until another node than this, which is dead, coordinates the group."""
+        until(lambda: self._place(group)[1].leader not in {-1, node.id}, f"another node coordinates {group}", COORDINATOR_LIMIT_S)
+
     def move_coordinator(self, group: str, folder: Path) -> None:
         """Make the next node the leader of the group's partition of the offsets topic, without stopping anything."""
         number, metadata = self._place(group)

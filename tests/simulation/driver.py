@@ -396,7 +396,7 @@ class Driver(Membership):
 
 
 COPIED = (set, dict)
-"""Of a ledger's attributes these change in place."""
+"""The types of a ledger's attributes that change in place: a twin needs copies of them."""
 
 LOOK_S = 3600.0
 

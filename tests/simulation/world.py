@@ -85,7 +85,10 @@ class World:
         return twin
 
     def forget(self) -> None:
-        """Free it, if nobody goes on from here: its drivers refer to it and to themselves, which Python finds late."""
+        """Free it, if nobody goes on from here. Its drivers refer to it and to themselves: Python would free such circles late.
+
+        Those of drivers that have crashed or stopped are left to it.
+        """
         for driver in self.drivers.values():
             vars(driver).clear()
         self.drivers.clear()

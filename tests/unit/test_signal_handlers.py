@@ -8,38 +8,42 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("spark_groupsource", "conf", "devtools", "benchmarks", "tools", "notebooks", "tests")
-TAKE_A_LOCK = frozenset({"set", "wait", "acquire", "notify", "notify_all"})
-"""Methods of threading's Event, Lock and Condition. `Event.set` waits for the lock that `Event.wait` holds for a moment."""
+FOLDERS = ("spark_groupsource", "conf", "devtools", "benchmarks", "tools", "notebooks")
+TAKE_A_LOCK = frozenset({"set", "clear", "wait", "acquire", "release", "notify", "notify_all", "get"})
+"""Methods of threading's Event, Lock and Condition, and of a Queue. `Event.set` waits for the lock that `wait` has at times."""
 
 
-def handlers_with_locks(source: str) -> list[int]:
-    """Return the lines at which a handler is given to `signal.signal` that calls such a method itself."""
+def handlers(source: str) -> list[ast.AST]:
+    """Return the lambdas and functions that `signal.signal` is given. Methods are not looked at, nor what a handler calls."""
     tree = ast.parse(source)
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    lines = []
-    for call in ast.walk(tree):
-        if isinstance(call, ast.Call) and ast.unparse(call.func) == "signal.signal":
-            handler = call.args[1]
-            body = functions.get(handler.id, handler) if isinstance(handler, ast.Name) else handler
-            methods = {node.attr for node in ast.walk(body) if isinstance(node, ast.Attribute)}
-            lines += [call.lineno] * bool(methods & TAKE_A_LOCK)
-    return lines
+    given = [
+        call.args[1]
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == "signal.signal"
+    ]
+    return [functions.get(one.id, one) if isinstance(one, ast.Name) else one for one in given]
+
+
+def takes_a_lock(handler: ast.AST) -> bool:
+    return any(
+        isinstance(node, ast.With) or (isinstance(node, ast.Attribute) and node.attr in TAKE_A_LOCK) for node in ast.walk(handler)
+    )
 
 
 def test_no_signal_handler_takes_a_lock() -> None:
-    files = [file for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")]
-    assert any("signal.signal(" in file.read_text(encoding="utf-8") for file in files)
-    found = {str(file.relative_to(ROOT)): handlers_with_locks(file.read_text(encoding="utf-8")) for file in files}
-    assert {file: lines for file, lines in found.items() if lines} == {}
+    sources = {file: file.read_text(encoding="utf-8") for folder in FOLDERS for file in (ROOT / folder).rglob("*.py")}
+    found = {str(file.relative_to(ROOT)): handlers(text) for file, text in sources.items() if "signal.signal(" in text}
+    assert {"conf/orders.py", "conf/copy_topic.py", "devtools/demo/query.py"} <= {file for file, each in found.items() if each}
+    assert [file for file, each in found.items() if any(map(takes_a_lock, each))] == []
 
 
 @pytest.mark.parametrize(
     "source",
     [
         "signal.signal(signal.SIGTERM, lambda _number, _frame: stopping.set())",
-        "def leave(number, frame):\n    stopping.set()\nsignal.signal(signal.SIGTERM, leave)",
+        "def leave(number, frame):\n    with lock:\n        stop()\nsignal.signal(signal.SIGTERM, leave)",
     ],
 )
 def test_one_that_does_is_found(source: str) -> None:
-    assert len(handlers_with_locks(source)) == 1
+    assert [takes_a_lock(handler) for handler in handlers(source)] == [True]

@@ -102,8 +102,6 @@ class World:
 
     def actions(self) -> Iterator[tuple[str, Callable[[], None]]]:
         """What may happen next, by name."""
-        if self._pauses():
-            self.pauses.add(self.broker.now)
         for driver in self.drivers:
             yield "step", partial(self._step, driver)
             yield "step", partial(self._step, driver)
@@ -128,18 +126,19 @@ class World:
         for orphan in self.orphans:
             yield "kill orphan", partial(self._end_orphan, orphan)
         # What was committed while the query ran expires within a short time; it is not taken apart here.
-        if self._pauses():
+        if self._may_expire():
             yield "expire", lambda: self.broker.expire(self.random.choice(sorted(self.pauses)))
         for name, found in self.broker.ids.items():
             if found.open is not None:
                 yield "time out", partial(self.broker.time_out, name)
 
-    def _pauses(self) -> bool:
-        """Whether nothing of the query runs, so that offsets may expire.
-
-        Not before the driver has kept its first token: docs/sink.md says so of micro-batch 0.
-        """
+    def _may_expire(self) -> bool:
+        """Whether nothing of the query runs. Until its driver has kept a first token docs/sink.md makes no promise."""
         return self.expiry and self.committed >= 0 and not self.drivers and not self.orphans
+
+    def _note_pause(self) -> None:
+        if self._may_expire():
+            self.pauses.add(self.broker.now)
 
     def start(self) -> None:
         """Start a driver from the checkpoint."""
@@ -261,6 +260,7 @@ class World:
     def play(self, steps: int, trouble: float) -> None:
         """Let things happen, and go wrong; then let the query come to its end."""
         for _ in range(steps):
+            self._note_pause()
             happens = list(self.actions())
             if not happens or self.random.random() < trouble:
                 happens = list(self.trouble())
@@ -305,6 +305,7 @@ class World:
                     return
                 if len(ended) > MOST_FAILURES:
                     raise Violation(f"the query stops each time: {ended[-2].error}")
+            self._note_pause()
             happens = list(self.actions())
             # A coordinator ends a transaction that nobody ends.
             if count % 50 == 0:

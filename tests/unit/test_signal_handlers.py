@@ -17,11 +17,8 @@ def handlers(source: str) -> list[ast.AST]:
     """Return the lambdas and functions that `signal.signal` is given. Methods are not looked at, nor what a handler calls."""
     tree = ast.parse(source)
     functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-    given = [
-        call.args[1]
-        for call in ast.walk(tree)
-        if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and ast.unparse(call.func) == "signal.signal"
-    ]
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and ast.unparse(node.func) == "signal.signal"]
+    given = [call.args[1] for call in calls]
     return [functions.get(one.id, one) if isinstance(one, ast.Name) else one for one in given]
 
 

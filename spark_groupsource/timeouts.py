@@ -69,6 +69,12 @@ ABORT_S = 10.0
 CONNECT_S = 5.0
 """How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
 
+TOPIC_LIMIT_S = 3.0
+"""How long a task of the sink waits for the largest batch that its topics take. Without an answer its batches are small."""
+
+TOPIC_LIMIT_KEPT_S = 300.0
+"""How long a process believes this answer. A task that fails ends its process, so the next try asks anew."""
+
 FULL_QUEUE_S = 1.0
 """How long a task fills the producer's queue in one call, without looking for Python's signals."""
 

@@ -174,7 +174,6 @@ def consumer_settings(kafka: Mapping[str, str], buffer_bytes: int) -> dict[str, 
 
 PRODUCER: Mapping[str, str] = {
     "acks": "-1",
-    "batch.size": "1000000",
     "enable.idempotence": "true",
     "linger.ms": "5",
     "message.max.bytes": "1048576",
@@ -183,10 +182,13 @@ PRODUCER: Mapping[str, str] = {
     "queue.buffering.max.kbytes": "32768",
     "queue.buffering.max.messages": "1000000",
     "socket.timeout.ms": "30000",
+    "sticky.partitioning.linger.ms": "0",
 }
-"""Our defaults for a task's producer, beside `RECONNECT_MS`. They are those of Java's producer, but for the size of a batch,
-which is librdkafka's: a task has many rows at once. Java chooses the partition of a key with murmur2, librdkafka with another
-hash by default."""
+"""Our defaults for a task's producer, beside `RECONNECT_MS`. They are those of Java's producer, but for the size of a batch
+(sink/batch_size.py). Java chooses the partition of a key with murmur2, librdkafka with another hash by default.
+
+Rows without a key stay on one partition for 10 ms by default (`sticky.partitioning.linger.ms`). In that time a task writes
+thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default of `transaction.timeout.ms`: as long as the brokers allow by default. A task's transaction is open for as long as

@@ -63,7 +63,7 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
         # Nothing is written, so nothing needs to be known: a replay finds nothing to write, either.
         return Report()
     name = task_id(prefix, attempt.task)
-    producer = make_producer({**settings.producer, "transactional.id": name}, settings.topic)
+    producer = make_producer({**settings.producer, "transactional.id": name}, settings.topic, topics_of(first))
     tokens = Tokens(settings.requests, prefix, settings.topic)
     writer = _Writer(settings, attempt, name, producer)
     try:
@@ -88,7 +88,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
     first, rows = _begun(batches, settings.topic)
     if first is None:
         return Report()
-    producer = make_producer(settings.producer, settings.topic)
+    producer = make_producer(settings.producer, settings.topic, topics_of(first))
     try:
         producer.connect(CONNECT_S)
         for each in rows:

@@ -29,8 +29,11 @@ def test_what_is_allowed_is_all_ok_and_writes_nothing_and_a_task_can_write_as_we
     before = read_committed(secured.cluster, topic)
     checked = check(query.given, "--sink")
     assert checked.errors == []
-    assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics", "groups", "transaction"]
+    assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics", "batches", "groups", "transaction"]
     assert "deliveryGuarantee=exactly-once" in checked.of("options")[0][2]
+    assert checked.level("batches") == "warning"
+    assert "DESCRIBE_CONFIGS" in checked.of("batches")[0][2]
+    assert "at most 16384 bytes" in checked.of("batches")[0][2]
     assert read_committed(secured.cluster, topic) == before
     assert query.write(0, ["a"]).written == 1
 
@@ -86,8 +89,24 @@ def test_at_least_once_needs_neither_groups_nor_transactional_ids(
     name = topic(3)
     checked = check(sink(plain, topic=name, deliveryGuarantee="at-least-once"), "--sink")
     assert checked.errors == []
-    assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics"]
+    assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics", "batches"]
     assert f"{name} (3 partitions)" in checked.of("topics")[0][2]
+
+
+@pytest.mark.parametrize(
+    ("limit", "more", "said"),
+    [
+        ("5000", {}, "max.message.bytes is 5000, so batches of rows have at most 5000 bytes. A row may have about 5000"),
+        ("2000000", {}, "have at most 1000000 bytes. A row may have about 1048576"),
+        ("5000", {"kafka_batch_size": "3000"}, "have at most 3000 bytes. A row may have about 5000"),
+    ],
+)
+def test_the_size_of_batches_is_compared_with_what_the_topic_takes(
+    topic: MakeTopic, check: Check, plain: Mapping[str, str], limit: str, more: Mapping[str, str], said: str
+) -> None:
+    checked = check(sink(plain, topic=topic(1, {"max.message.bytes": limit}), **more), "--sink")
+    assert checked.level("batches") == "ok"
+    assert said in checked.of("batches")[0][2]
 
 
 def test_a_topic_that_is_not_there_and_a_transaction_that_is_too_long_are_named(check: Check, plain: Mapping[str, str]) -> None:

@@ -129,7 +129,7 @@ def _asked(effect: Callable[[], T]) -> T:
         raise BrokerUnavailable("no answer") from None
 
 
-def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
+def make_producer(client: Mapping[str, str], topic: str | None, topics: Collection[str]) -> FakeProducer:
     """Make a producer in the current process."""
     return FakeProducer(Steps.here.steps.broker, client["transactional.id"])
 

@@ -19,6 +19,7 @@ from spark_groupsource.errors import (
     TokenUnreadable,
 )
 from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.sink.batch_size import fitting
 from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
 from spark_groupsource.sink.columns import check_columns, rows_of
 from spark_groupsource.sink.native_producer import NativeProducer
@@ -260,7 +261,7 @@ class TestTheChecksum:
         assert counted(pa.RecordBatch.from_pydict(dict(one))) != counted(pa.RecordBatch.from_pydict(dict(other)))
 
     @pytest.mark.parametrize("before", [b"", bytes(32)])
-    def test_of_two_rows_is_another_if_they_swap_values_that_differ_in_the_top_bit_of_their_last_word(self, before: bytes) -> None:
+    def test_of_rows_that_swap_values_with_another_top_bit_in_the_last_word_is_another(self, before: bytes) -> None:
         """A swap is not seen if the bit changes the hashes of both rows by the same number."""
         one, other = before + b"1234567\x01", before + b"1234567\x81"
         keys = [number.to_bytes(4, "big") for number in range(10_000)]
@@ -276,6 +277,26 @@ def counted(batch: pa.RecordBatch, *, native: bool = True) -> Written:
     found = producer.written
     producer.close()
     return found
+
+
+class TestTheSizeOfBatches:
+    @pytest.mark.parametrize(
+        ("wanted", "limits", "size"),
+        [
+            (None, [1_048_588], 1_000_000),
+            (None, [5_000], 5_000),
+            (None, [1_048_588, 5_000], 5_000),
+            (None, [None], 16_384),
+            (None, [1_048_588, None], 16_384),
+            (None, [5_000, None], 5_000),
+            (3_000, [5_000], 3_000),
+            (50_000, [5_000], 5_000),
+            (50_000, [None], 50_000),
+            (None, [0], 1),
+        ],
+    )
+    def test_is_what_every_topic_takes(self, wanted: int | None, limits: list[int | None], size: int) -> None:
+        assert fitting(wanted, limits) == size
 
 
 class TestColumns:

@@ -1,0 +1,98 @@
+"""What the topic decides: how large a batch of rows may be, which partition a row without a key is in, and what is refused."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping
+
+import pyarrow as pa
+import pytest
+from confluent_kafka.admin import AdminClient
+
+from devtools.broker import Cluster
+from spark_groupsource.brokers.admin_client import make_admin_client
+from spark_groupsource.brokers.client import LastError
+from spark_groupsource.fetch import native_api
+from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.sink import batch_size, producers
+from spark_groupsource.sink.writing import write_at_least_once
+from tests.conftest import MakeTopic
+from tests.kafka.sink.test_writing import Query
+from tests.support.committed import read_committed
+from tests.support.secured import Secured
+
+KB = 1000
+
+
+@pytest.fixture(autouse=True, params=["native", "pure"])
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each producer in turn. Nothing is known of any topic yet."""
+    if request.param == "pure":
+        unavailable = native_api.NativeUnavailable("the test asks for it")
+        monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
+    batch_size.forget()
+
+
+def write(query: Query, how: str, rows: pa.RecordBatch) -> None:
+    """Write as one task of a stream, or of a batch write."""
+    if how == "stream":
+        query.write(0, rows)
+        return
+    given = {name: value for name, value in query.given.items() if name != "transactionalIdPrefix"}
+    write_at_least_once(SinkOptions.parse(given, "batch").sink_settings("batch"), iter([rows]))
+
+
+@pytest.mark.parametrize("compression", ["none", "lz4"])
+@pytest.mark.parametrize("how", ["stream", "batch"])
+def test_every_row_that_fits_into_the_topic_alone_is_written(
+    cluster: Cluster, topic: MakeTopic, how: str, compression: str
+) -> None:
+    query = Query(cluster, topic(1, {"max.message.bytes": "5000"}), **{"kafka.compression.type": compression})
+    values = [f"{number:06}" * (KB // 6) for number in range(300)] + ["x" * 4900]
+    write(query, how, pa.RecordBatch.from_pydict({"value": values}))
+    assert read_committed(cluster, query.topic) == sorted(values)
+
+
+def test_the_smallest_limit_of_the_topics_of_the_first_rows_counts(cluster: Cluster, topic: MakeTopic) -> None:
+    small, large = topic(1, {"max.message.bytes": "5000"}), topic(1)
+    values = [f"{number:06}" * (KB // 6) for number in range(200)]
+    Query(cluster, None).write(0, pa.RecordBatch.from_pydict({"topic": [small, large] * 100, "value": values}))
+    assert read_committed(cluster, small, large) == values
+
+
+def test_who_may_not_ask_for_the_limit_writes_in_javas_batches(secured: Secured) -> None:
+    secured.allow_writing_once("unasked-")
+    name = f"unasked-{uuid.uuid4().hex[:8]}"
+    secured.cluster.create_topic(name, 1, {"max.message.bytes": "20000"})
+    login = {"kafka.log_level": "0", **secured.login("SCRAM-SHA-512")}
+    query = Query(secured.cluster, name, transactionalIdPrefix="unasked-billing", **login)
+    assert query.write(0, ["x" * KB] * 1000).written == 1000
+
+
+def test_a_process_asks_once_for_a_topic(query: Query, monkeypatch: pytest.MonkeyPatch) -> None:
+    clients = []
+
+    def make(settings: Mapping[str, str], last_error: LastError) -> AdminClient:
+        clients.append(make_admin_client(settings, last_error))
+        return clients[-1]
+
+    monkeypatch.setattr("spark_groupsource.sink.batch_size.make_admin_client", make)
+    for batch in range(3):
+        query.write(batch, ["a"])
+    assert len(clients) == 1
+
+
+@pytest.fixture
+def query(cluster: Cluster, topic: MakeTopic) -> Query:
+    return Query(cluster, topic(1))
+
+
+@pytest.mark.parametrize("how", ["stream", "batch"])
+def test_rows_without_a_key_are_spread_evenly(cluster: Cluster, topic: MakeTopic, how: str) -> None:
+    query = Query(cluster, topic(10))
+    write(query, how, pa.RecordBatch.from_pydict({"value": [f"{number:06}" for number in range(20_000)]}))
+    rows = Counter(one.partition() for one in read_committed(cluster, query.topic, whole=True))
+    assert sum(rows.values()) == 20_000
+    assert len(rows) == 10
+    assert max(rows.values()) < 2 * min(rows.values())

@@ -23,7 +23,7 @@
 #endif
 
 /* Raise it with every change of the structs or functions here or in sink/_rows.c: native_api.py refuses any other. */
-#define GS_ABI 6
+#define GS_ABI 7
 
 #define NO_ERROR 0
 #define ERR_BAD_MSG (-199)

@@ -22,7 +22,7 @@ _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
 2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
-_OUR_ABI = 6
+_OUR_ABI = 7
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -178,6 +178,9 @@ class ProducerFunctionsStruct(ctypes.Structure):
         ("headers_destroy", c_void_p),
         ("poll", c_void_p),
         ("topic_name", c_void_p),
+        ("message_headers", c_void_p),
+        ("header_get_all", c_void_p),
+        ("msg_partitioner_murmur2", c_void_p),
     ]
 
 
@@ -220,6 +223,7 @@ class OutletStruct(ctypes.Structure):
         ("messages", c_void_p),
         ("added", c_int64),
         ("checksum", c_uint64),
+        ("without_key", c_uint64),
         ("failed", c_int64),
         ("error", c_int32),
         ("error_partition", c_int32),
@@ -303,6 +307,11 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
     "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
     "topic_name": (c_char_p, (c_void_p,)),
+    "msg_partitioner_murmur2": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
+    "default_topic_conf_dup": (c_void_p, (c_void_p,)),
+    "topic_conf_set_opaque": (None, (c_void_p, c_void_p)),
+    "topic_conf_set_partitioner_cb": (None, (c_void_p, c_void_p)),
+    "topic_conf_destroy": (None, (c_void_p,)),
     "headers_new": (c_void_p, (c_size_t,)),
     "header_add": (c_int, (c_void_p, c_char_p, c_ssize_t, c_void_p, c_ssize_t)),
     "headers_destroy": (None, (c_void_p,)),
@@ -333,6 +342,7 @@ _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "add": (None, (POINTER(OutletStruct), POINTER(RowsStruct))),
     "produce": (c_int64, (POINTER(OutletStruct), POINTER(RowsStruct), c_int64, c_int)),
     "delivered": (None, (c_void_p, c_void_p, c_void_p)),
+    "partition": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
 }
 """The functions of _native.c and sink/_rows.c, by the name after `gs_`."""
 

@@ -188,7 +188,8 @@ PRODUCER: Mapping[str, str] = {
 (sink/batch_size.py). Java chooses the partition of a key with murmur2, librdkafka with another hash by default.
 
 Rows without a key stay on one partition for 10 ms by default (`sticky.partitioning.linger.ms`). In that time a task writes
-thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance."""
+thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance; the
+native producer then chooses one for some rows at a time (`gs_partition` in sink/_rows.c)."""
 
 TRANSACTION_TIMEOUT_MS = 900_000
 """The default of `transaction.timeout.ms`: as long as the brokers allow by default. A task's transaction is open for as long as

@@ -75,6 +75,9 @@ struct producer_library {
     void (*headers_destroy)(void *headers);
     int (*poll)(void *handle, int timeout_ms);
     const char *(*topic_name)(const void *topic);
+    int32_t (*message_headers)(const struct message *message, void **headers);
+    int32_t (*header_get_all)(const void *headers, size_t index, const char **name, const void **value, size_t *size);
+    int32_t (*msg_partitioner_murmur2)(const void *topic, const void *key, size_t size, int32_t count, void *, void *);
 };
 
 /* A column of texts or bytes, of Arrow: element i is data[offsets[i], offsets[i + 1]), and there is none if its bit is 0.
@@ -112,6 +115,8 @@ struct outlet {
     /* Of the rows that were added. */
     int64_t added;
     uint64_t checksum;
+    /* How many rows without a key had their partition chosen, from a random number on. */
+    uint64_t without_key;
     /* Of the row that could not be enqueued, or the first one that could not be delivered. */
     int64_t failed;
     int32_t error;
@@ -226,6 +231,20 @@ static void add(struct outlet *out, const struct rows *rows, int64_t row, int64_
 /* Adds the rows to the count and to the checksum. */
 EXPORT void gs_add(struct outlet *out, const struct rows *rows) { add(out, rows, 0, rows->count); }
 
+/* How many rows without a key go to a partition before the next one gets as many. A small task has one partition in its
+ * transaction then, and a large one writes faster than with a partition for each row. */
+#define RUN 64
+
+/* librdkafka's partitioner callback, as Java's producer chooses: by the key if there is one. Its own `murmur2_random` takes
+ * partitions for unavailable that it only has not assigned yet, for as long as rows are enqueued without a pause: then one
+ * partition has twice the rows of others. librdkafka's main thread may call this, too. */
+EXPORT int32_t gs_partition(const void *topic, const void *key, size_t size, int32_t count, void *opaque, void *message) {
+    struct outlet *out = opaque;
+    if (key != NULL)
+        return out->library.msg_partitioner_murmur2(topic, key, size, count, opaque, message);
+    return (int32_t)(__atomic_fetch_add(&out->without_key, 1, __ATOMIC_RELAXED) / RUN % (uint64_t)count);
+}
+
 static void note(struct outlet *out, int32_t error, const char *topic, int32_t partition, int64_t size) {
     if (out->failed++ > 0)
         return;
@@ -237,13 +256,38 @@ static void note(struct outlet *out, int32_t error, const char *topic, int32_t p
         strncat(out->error_topic, topic, ERROR_TOPIC - 1);
 }
 
+/* The bytes of a row's headers, as librdkafka has them. */
+static int64_t size_of_headers(const struct producer_library *library, const struct message *message) {
+    int64_t sum = 0;
+    void *headers = NULL;
+    const char *name;
+    const void *value;
+    size_t size;
+    if (library->message_headers(message, &headers) != NO_ERROR)
+        return 0;
+    for (size_t at = 0; library->header_get_all(headers, at, &name, &value, &size) == NO_ERROR; at++)
+        sum += (int64_t)strlen(name) + (int64_t)size;
+    return sum;
+}
+
+/* The same, as Arrow has them. */
+static int64_t size_of_headers_at(const struct rows *rows, int64_t row) {
+    int64_t sum = 0;
+    if (!is_null(&rows->headers, row)) {
+        int64_t from = offset_at(&rows->headers, row), to = offset_at(&rows->headers, row + 1);
+        for (int64_t at = from; at < to; at++)
+            sum += element(&rows->header_key, at).size + element(&rows->header_value, at).size;
+    }
+    return sum;
+}
+
 /* librdkafka's delivery report callback. The client's opaque is the outlet, the row's is the number of unreported rows. */
 EXPORT void gs_delivered(void *handle, const struct message *message, void *opaque) {
     struct outlet *out = opaque;
     --*(int64_t *)message->private_;
     if (out != NULL && message->err != NO_ERROR)
         note(out, message->err, out->library.topic_name(message->topic), message->partition,
-             (int64_t)message->key_size + (int64_t)message->value_size);
+             (int64_t)message->key_size + (int64_t)message->value_size + size_of_headers(&out->library, message));
     (void)handle;
 }
 
@@ -339,7 +383,7 @@ EXPORT int64_t gs_produce(struct outlet *out, const struct rows *rows, int64_t r
             struct message refused;
             fill(rows, row, &refused);
             note(out, error, rows->topic_names[topic_at(rows, row)], refused.partition,
-                 (int64_t)refused.key_size + (int64_t)refused.value_size);
+                 (int64_t)refused.key_size + (int64_t)refused.value_size + size_of_headers_at(rows, row));
         }
     }
     return row;

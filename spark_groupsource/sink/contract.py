@@ -18,7 +18,7 @@ class Undelivered(NamedTuple):
     partition: int
     """-1: none was chosen yet."""
     size: int
-    """Of key and value, in bytes."""
+    """Of key, value and headers, in bytes."""
 
 
 class NotDelivered(Exception):

@@ -127,7 +127,16 @@ _ADVICE: Mapping[int, str] = {
     KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or check its name.",
     KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
     KafkaError.MSG_SIZE_TOO_LARGE: (
-        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or leave such rows out."
+        "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or leave such rows out. If the row is "
+        "smaller than both, a batch of rows was refused: set kafka.batch.size to the topic's max.message.bytes."
+    ),
+    KafkaError.INVALID_RECORD: (
+        "Mostly that is a row without a key in a topic with cleanup.policy=compact: give each row a key, leave such rows out, or "
+        "choose another topic."
+    ),
+    KafkaError.INVALID_TIMESTAMP: (
+        "The clock of the executor and that of the brokers differ by more than the topic allows "
+        "(message.timestamp.before.max.ms, message.timestamp.after.max.ms)."
     ),
     KafkaError.INVALID_TRANSACTION_TIMEOUT: (
         "kafka.transaction.timeout.ms is higher than the brokers' transaction.max.timeout.ms: lower the one or raise the other. "
@@ -192,7 +201,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
 def undelivered(first: Undelivered, reported: Mapping[int, KafkaError]) -> GroupKafkaError:
     """Return the error for a row that could not be written. It names topic, partition and size."""
     where = f"partition {first.partition} of " if first.partition >= 0 else ""
-    doing = f"writing a row of {first.size} bytes (key and value) to {where}topic {first.topic}"
+    doing = f"writing a row of {first.size} bytes (key, value and headers) to {where}topic {first.topic}"
     return failure(first.error, doing, reported)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import secrets
 from collections import deque
 from collections.abc import Callable, Mapping
 from ctypes import c_char_p, c_int64, c_void_p
@@ -44,8 +45,11 @@ class NativeProducer(NativeClient):
         self._ours = both.ours
         self._messages = ctypes.create_string_buffer(_MESSAGES_BYTES)
         self._outlet = OutletStruct(library=both.producer_functions, messages=ctypes.addressof(self._messages))
+        self._outlet.without_key = secrets.randbits(32)
         super().__init__(PRODUCER, client)
         self._outlet.handle = self._handle
+        # Unless the user has chosen another way.
+        self._spreads = (client.get("partitioner"), client.get("sticky.partitioning.linger.ms")) == ("murmur2_random", "0")
         self._topic = topic
         self._handles: dict[str, int] = {}
         self._kept: deque[tuple[c_int64, pa.RecordBatch]] = deque()
@@ -196,11 +200,21 @@ class NativeProducer(NativeClient):
     def _topic_handle(self, name: str) -> int:
         self._used.add(name)
         if name not in self._handles:
-            handle = self._kafka.topic_new(self._handle, name.encode(), None)
+            conf = self._topic_conf() if self._spreads else None
+            handle = self._kafka.topic_new(self._handle, name.encode(), conf)
             if handle is None:
+                if conf is not None:
+                    self._kafka.topic_conf_destroy(conf)
                 raise NotDelivered(Undelivered(KafkaError(KafkaError._UNKNOWN_TOPIC), name, -1, 0))
             self._handles[name] = handle
         return self._handles[name]
+
+    def _topic_conf(self) -> int:
+        """Return a topic's settings with our own choice of the partition."""
+        conf: int = self._kafka.default_topic_conf_dup(self._handle)
+        self._kafka.topic_conf_set_opaque(conf, ctypes.addressof(self._outlet))
+        self._kafka.topic_conf_set_partitioner_cb(conf, ctypes.cast(self._ours.partition, c_void_p))
+        return conf
 
     def _let_go(self) -> None:
         """Forget the record batches whose rows are all delivered, up to the first one with others."""

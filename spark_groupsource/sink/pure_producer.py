@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -49,14 +50,15 @@ class PureProducer:
         def note(error: KafkaError) -> None:
             errors[error.code()] = error
 
-        def reported(error: KafkaError | None, message: Message) -> None:
+        def reported(error: KafkaError | None, message: Message, in_headers: int = 0) -> None:
             if error is not None and not undelivered:
-                size = len(message.key() or b"") + len(message.value() or b"")
+                size = len(message.key() or b"") + len(message.value() or b"") + in_headers
                 partition = message.partition()
                 undelivered.append(
                     Undelivered(error, message.topic() or "", ANY_PARTITION if partition is None else partition, size)
                 )
 
+        self._reported = reported
         # confluent-kafka reads this one itself, as a bool.
         settings = {**client, "delivery.report.only.error": True, "on_delivery": reported}
         self._producer = make_client(KafkaProducer, settings, note, librdkafka_log_of_tasks)
@@ -159,13 +161,16 @@ class PureProducer:
         self._written = Written(self._written.rows + 1, checksum)
 
     def _enqueued(self, row: _Row) -> bool:
-        headers: Any = {} if row.headers is None else {"headers": row.headers}
+        more: Any = {}
+        if row.headers is not None:
+            # The message of a report has no headers.
+            more = {"headers": row.headers, "on_delivery": partial(self._reported, in_headers=_in_headers(row.headers))}
         try:
-            self._producer.produce(row.topic, row.value, row.key, row.partition, **headers)
+            self._producer.produce(row.topic, row.value, row.key, row.partition, **more)
         except BufferError:
             return False
         except KafkaException as refused:
-            size = len(row.key or b"") + len(row.value or b"")
+            size = len(row.key or b"") + len(row.value or b"") + _in_headers(row.headers or ())
             raise NotDelivered(Undelivered(refused.args[0], row.topic, row.partition, size)) from None
         return True
 
@@ -176,6 +181,11 @@ class PureProducer:
 
 def _bytes(content: str | bytes | None) -> bytes | None:
     return content.encode() if isinstance(content, str) else content
+
+
+def _in_headers(headers: Iterable[Header]) -> int:
+    """Return how many bytes they have."""
+    return sum(len(name.encode()) + len(content or b"") for name, content in headers)
 
 
 def _lower(header: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from devtools.broker import Cluster
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.client import LastError
+from spark_groupsource.errors import RecordRefused, RecordTooLarge
 from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import batch_size, producers
@@ -96,3 +97,26 @@ def test_rows_without_a_key_are_spread_evenly(cluster: Cluster, topic: MakeTopic
     assert sum(rows.values()) == 20_000
     assert len(rows) == 10
     assert max(rows.values()) < 2 * min(rows.values())
+
+
+@pytest.mark.parametrize("how", ["stream", "batch"])
+@pytest.mark.parametrize("limit", [None, "2000"])
+def test_a_row_that_is_too_large_by_its_headers_is_named_with_its_whole_size(
+    cluster: Cluster, topic: MakeTopic, how: str, limit: str | None
+) -> None:
+    query = Query(cluster, topic(1, {} if limit is None else {"max.message.bytes": limit}))
+    size = 3_000_000 if limit is None else 5_000
+    headers = pa.array(
+        [[{"key": "where", "value": b"x" * size}, {"key": "", "value": None}]],
+        pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])),
+    )
+    row = pa.RecordBatch.from_pydict({"key": ["key"], "value": ["small"], "headers": headers})
+    with pytest.raises(RecordTooLarge, match=rf"a row of {size + 13} bytes \(key, value and headers\) to .*topic {query.topic}"):
+        write(query, how, row)
+
+
+@pytest.mark.parametrize("how", ["stream", "batch"])
+def test_a_row_without_a_key_in_a_compacted_topic_is_named(cluster: Cluster, topic: MakeTopic, how: str) -> None:
+    query = Query(cluster, topic(1, {"cleanup.policy": "compact"}))
+    with pytest.raises(RecordRefused, match=r"INVALID_RECORD.* row without a key .*cleanup\.policy=compact"):
+        write(query, how, pa.RecordBatch.from_pydict({"value": ["a"]}))

@@ -77,10 +77,19 @@ def _keep_signals_from_libhdfs() -> None:
         os.environ["LIBHDFS_OPTS"] = f"{options} -Xrs".strip()
 
 
+_S3_KEY = re.compile(r"(?is)\b(s3[an]?:/+)[^/@:\s]*(?::|%3a).*(?:@|%40)")
+"""The keys before a bucket. A secret key may have any character, and a bucket has no port."""
+
+_PASSWORD = re.compile(r"(?i)(:/+)[^/:\s]*?(?::|%3a)(?:\S*(?:@|%40)|(?![0-9]+(?:[/\s]|$)).*(?:@|%40))")
+"""A user and a password before a host. A password may have slashes, and spaces if it is no port."""
+
+_QUERY = re.compile(r"(:/[^?\n]*\?)\S+")
+
+
 def without_password(text: str) -> str:
     """Return the text without the user and the password that a URI may have before its host, and without its query.
 
-    Keys of S3 may contain slashes. A port and a path are not masked, as in `hdfs://host:8020/a@b`. The query may be a token.
+    Passwords may contain slashes. So a port is masked, too, if a path with an @ follows, as in `hdfs://host:8020/a@b`. The query
+    may be a token. A user without a password is shown.
     """
-    text = re.sub(r"(?is)\b(s3[an]?:/+)[^/@:\s]*:.*@", r"\1***@", text)  # a secret key may have any character; there is no port
-    return re.sub(r"(://[^\s?]*\?)\S+", r"\1***", re.sub(r"://[^/@:\s]*:(?![0-9]+/)\S*@", "://***@", text))
+    return _QUERY.sub(r"\1***", _PASSWORD.sub(r"\1***@", _S3_KEY.sub(r"\1***@", text)))

@@ -61,7 +61,8 @@ class GroupAdmin:
             lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
         )
         description = self._answer(answers[group], doing, group)
-        commits = self.commits(group)
+        offsets = self.offsets(group)
+        commits = {partition: read_commit(*found) for partition, found in offsets.items()}
         if description.state == ConsumerGroupState.DEAD and not commits:
             raise _not_found(group)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
@@ -79,7 +80,13 @@ class GroupAdmin:
             coordinator=f"{node.host}:{node.port} (broker {node.id})" if node is not None else "",
             members=members,
             partitions=tuple(
-                PartitionView(partition, owners.get(partition), commits.get(partition), ends.get(partition))
+                PartitionView(
+                    partition,
+                    owners.get(partition),
+                    commits.get(partition),
+                    ends.get(partition),
+                    offsets[partition][1] if partition in offsets else None,
+                )
                 for partition in partitions
             ),
         )

@@ -39,6 +39,8 @@ class PartitionView:
     commit: GroupCommit
     end: int | None
     """The high watermark (exclusive). `None` when no broker returns it, as for a topic that was deleted."""
+    metadata: str | None = None
+    """The text beside the committed offset, which any client can have written."""
 
     @property
     def committed(self) -> int | None:

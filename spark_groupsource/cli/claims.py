@@ -14,6 +14,7 @@ from rich.text import Text
 from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
+from spark_groupsource.cli.describe import print_sink
 from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,
@@ -24,6 +25,7 @@ from spark_groupsource.cli.render import (
     time_and_age,
 )
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
 in flight: a micro-batch is processing the range. Or its query has stopped, and no other query has the partition yet."""
@@ -89,6 +91,9 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
         for claim in claims
     ]
     group = printable(view.group)
+    if sink_lines(view):
+        print_sink(view, console)
+        return
     if newer := newer_lines(view.newer_formats):
         console.print(Text("The claims in these commit records are not known, because this version cannot read them:"))
         for line in newer:

@@ -26,6 +26,7 @@ from spark_groupsource.cli.render import (
     printable,
 )
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.sink_groups import OF_A_SINK, sink_batch, sink_lines
 
 
 @click.command()
@@ -44,6 +45,9 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     MEMBER     client id, instance id of a static member, host
     STREAM     the query that wrote the commit; - for another client;
                a format number if only a newer version can read the record
+
+    The group of a query that writes is named as such, with the micro-batch
+    that it holds.
 
     A range that is not confirmed holds the committed offset back. What is
     finished above it counts as lag all the same. Such partitions follow below
@@ -98,6 +102,7 @@ def _partition(one: PartitionView) -> Json:
         "member_id": None if one.member is None else one.member.member_id,
         "stream": one.stream,
         "newer_format": one.newer_format,
+        "sink_batch": sink_batch(one),
         "claims": json_claims(one),
         "held_back": json_held_back(one),
     }
@@ -115,6 +120,7 @@ def print_group(view: GroupView, console: Console, now: datetime) -> None:
         console.print(Text(f"{lag_of(view)}, held {view.held}, partitions {len(view.partitions)}"))
     else:
         console.print("No partition has a committed offset or a member.")
+    print_sink(view, console)
     _print_held(view.partitions, console)
     _print_held_back(view.partitions, console, now)
     _print_newer(view, console)
@@ -131,6 +137,15 @@ def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> T
         texts = (printable(one.partition.topic), *map(number, numbers), member, stream)
         table.add_row(*map(Text, texts))
     return table
+
+
+def print_sink(view: GroupView, console: Console) -> None:
+    """Print that the group is a sink's, with the micro-batches that it holds, if it is."""
+    if lines := sink_lines(view):
+        console.print()
+        console.print(Text(f"this group {OF_A_SINK}:"))
+        for line in lines:
+            console.print(Text(f"  {line}"))
 
 
 def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:

@@ -25,6 +25,7 @@ from spark_groupsource.cli.checkpoint_files import Checkpoint
 from spark_groupsource.cli.render import DRY_RUN, console_for, newer_lines, printable, time_and_age
 from spark_groupsource.cli.reset_offsets import OffsetReset, print_moves
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
+from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.cli.spark_checkpoint import LastBatches, batch_to_carry, choose_source
 from spark_groupsource.errors import GroupNotFound, OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -139,6 +140,7 @@ def plan_migration(
         OffsetError: As the functions of `spark_checkpoint` do. Or the topics do not match the checkpoint: an offset is beyond
             the end of its log, or a topic has fewer partitions.
         GroupActive: The group has members.
+        OffsetsInTheWay: The group is a sink's.
         BrokerError: As `GroupAdmin` does.
     """
     last, committed_at = checkpoint.last_batches()
@@ -179,6 +181,7 @@ def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, Partit
     except GroupNotFound:
         return {}  # the usual case: the commit creates the group
     refuse_active(view)
+    refuse_sink(view)
     return {one.partition: one for one in view.partitions}
 
 

@@ -23,6 +23,7 @@ from spark_groupsource.brokers.group_view import GroupView, refuse_active
 from spark_groupsource.cli.as_json import Json, json_claim, json_text, place
 from spark_groupsource.cli.render import DRY_RUN, console_for, make_table, newer_lines, number, print_table, printable
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
+from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import ClaimsInTheWay, OffsetsInTheWay, OptionError
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.options.values import TOPIC_NAME
@@ -56,7 +57,8 @@ def reset_offsets(
 
     The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
     claimed and not confirmed (see groupkafka claims). Restart the queries of these claims first, or use --drop-claims. It also
-    refuses partitions whose commit record only a newer version can read. Upgrade this command first, or use --drop-claims.
+    refuses partitions whose commit record only a newer version can read. Upgrade this command first, or use --drop-claims. A
+    group in which a query keeps what it has written is always refused.
 
     \b
     Example:
@@ -159,6 +161,7 @@ def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target)
     Raises:
         OptionError: No topic is named, or one is malformed, or a partition does not exist.
         GroupActive: The group has members.
+        OffsetsInTheWay: The group is a sink's.
         BrokerError: As `GroupAdmin` does.
     """
     if not topics:
@@ -168,6 +171,7 @@ def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target)
     chosen = [topic_choice(text) for text in topics]
     view = admin.describe(group)
     refuse_active(view)
+    refuse_sink(view)
     partitions: set[TopicPartition] = set()
     for name, numbers in chosen:
         existing = admin.partitions_of(name)
@@ -231,6 +235,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
         )
     view = admin.describe(group)
     refuse_active(view)
+    refuse_sink(view)
     now = {one.partition: (one.committed, one.in_flight + one.owed) for one in view.partitions}
     if any(now.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
         raise OffsetsInTheWay(f"Nothing was reset. The group {group} has changed since the plan was made: run it again.")

@@ -27,6 +27,7 @@ from spark_groupsource.cli.describe import json_group
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
 from spark_groupsource.cli.render import NUMBERS, console_for, held_back_lines, lag_of, make_table, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.sink_groups import sink_lines
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ def _summary(view: GroupView, rates: Rates) -> str:
         f"{view.state}, {members}, partitions {len(view.partitions)}, {lag_of(view)}, "
         f"held {view.held}, produced {produced}/s, committed {committed}/s"
     )
+    if sink_lines(view):
+        summary += ", of a query that writes: no positions of a reader"
     if newer := view.newer_formats:
         formats = ", ".join(str(version) for version in sorted(set(newer.values())))
         summary += f", {len(newer)} in format {formats}: written by a newer version; upgrade this command"

@@ -1,0 +1,91 @@
+"""The commands know a group of the sink: they show the micro-batch that it holds, and write no offset into it."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.cli.main import main
+from spark_groupsource.cli.top import Look, PlainLines
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.sink.recognised import is_token
+from tests.conftest import MakeTopic
+from tests.kafka.sink.test_writing import RUN, Query
+from tests.support.consumers import commit_as_another_client
+
+TOKENS = {
+    "task": f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}',
+    "driver": f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}',
+}
+
+
+def run(cluster: Cluster, command: str, group: str, *more: str) -> Result:
+    arguments = [command, "--bootstrap-server", cluster.bootstrap_servers, "--group", group, *more]
+    return CliRunner().invoke(main, arguments)
+
+
+def kept(cluster: Cluster, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
+    return GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).offsets(group)
+
+
+@pytest.fixture(params=list(TOKENS))
+def group(request: pytest.FixtureRequest, cluster: Cluster, topic: MakeTopic) -> str:
+    """A group of the sink with micro-batch 17, on the topic of the same name."""
+    name = topic(2)
+    commit_as_another_client(cluster, name, name, 18, TOKENS[request.param])
+    return name
+
+
+def test_all_that_a_query_keeps_is_known(cluster: Cluster, topic: MakeTopic) -> None:
+    query = Query(cluster, topic(1))
+    query.write(0, ["a"])
+    query.finish(0, 1, 1)
+    groups = GroupAdmin(query.settings().requests).groups(query.prefix)
+    assert len(groups) == 2
+    for name in groups:
+        assert [is_token(metadata) for _, metadata in kept(cluster, name).values()] == [True]
+
+
+@pytest.mark.parametrize("place", ["{}:0", "{}:1", "{}"])
+@pytest.mark.parametrize("more", [(), ("--execute",), ("--execute", "--drop-claims")])
+def test_a_reset_is_refused_whatever_it_would_write(cluster: Cluster, group: str, place: str, more: tuple[str, ...]) -> None:
+    before = kept(cluster, group)
+    refused = run(cluster, "reset-offsets", group, "--topic", place.format(group), "--to-earliest", *more)
+    assert refused.exit_code == 1
+    assert f"The group {group} is of a query that writes" in refused.output
+    assert f"{group}-0: micro-batch 17" in refused.output
+    assert kept(cluster, group) == before
+
+
+def test_a_migration_into_it_is_refused(cluster: Cluster, group: str, tmp_path: Path) -> None:
+    for log, line in (("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{{"{group}":{{"0":0,"1":0}}}}'), ("commits", "v1\n{}")):
+        (tmp_path / log).mkdir()
+        (tmp_path / log / "0").write_text(line)
+    (tmp_path / "metadata").write_text('{"id":"5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"}')
+    before = kept(cluster, group)
+    refused = run(cluster, "migrate", group, "--checkpoint", str(tmp_path), "--overwrite", "--execute")
+    assert refused.exit_code == 1
+    assert f"The group {group} is of a query that writes" in refused.output
+    assert kept(cluster, group) == before
+
+
+def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster, group: str) -> None:
+    described = run(cluster, "describe", group)
+    assert described.exit_code == 0, described.output
+    assert "this group is of a query that writes" in described.output
+    assert f"  {group}-0: micro-batch 17" in described.output
+    (partition,) = json.loads(run(cluster, "describe", group, "--json").output)["partitions"]
+    assert partition["sink_batch"] == 17
+    claims = run(cluster, "claims", group)
+    assert "this group is of a query that writes" in claims.output
+    assert "has been confirmed" not in claims.output
+    view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
+    lines: list[str] = []
+    PlainLines(lines.append).show(Look(group, datetime.now(timezone.utc), view))
+    assert "of a query that writes" in lines[-1]

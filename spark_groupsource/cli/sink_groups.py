@@ -34,6 +34,6 @@ def refuse_sink(view: GroupView) -> None:
         tokens = "".join(f"\n  {line}" for line in lines)
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {view.group} {OF_A_SINK}:{tokens}\n"
-            "Without them the query cannot know what it has written. Check the group's name. To write everything again, start the "
-            "query with a new checkpoint."
+            "Without them the query cannot know what it has written. Check the group's name. To write everything again, start "
+            "the query with a new checkpoint."
         )

@@ -175,7 +175,7 @@ class ClaimsInTheWay(HandoffError):
 
 
 class OffsetsInTheWay(HandoffError):
-    """A migration or a reset would replace offsets, or forget claims, that the group has for the same partitions."""
+    """A migration or a reset would replace offsets, or forget claims, that the group has. Or the group is that of a sink."""
 
 
 class OffsetError(GroupKafkaError):

@@ -17,9 +17,9 @@ from spark_groupsource.errors import RecordRefused, RecordTooLarge
 from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import batch_size, producers
-from spark_groupsource.sink.writing import write_at_least_once
+from spark_groupsource.sink.writing import Attempt, write_at_least_once, write_once
 from tests.conftest import MakeTopic
-from tests.kafka.sink.test_writing import Query
+from tests.kafka.sink.test_writing import RUN, Query
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
 
@@ -60,6 +60,19 @@ def test_the_smallest_limit_of_the_topics_of_the_first_rows_counts(cluster: Clus
     values = [f"{number:06}" * (KB // 6) for number in range(200)]
     Query(cluster, None).write(0, pa.RecordBatch.from_pydict({"topic": [small, large] * 100, "value": values}))
     assert read_committed(cluster, small, large) == values
+
+
+def test_a_topic_that_appears_later_and_takes_less_needs_the_setting_that_the_error_names(
+    cluster: Cluster, topic: MakeTopic
+) -> None:
+    small, large = topic(1, {"max.message.bytes": "5000"}), topic(1)
+    values = [f"{number:06}" * (KB // 6) for number in range(200)]
+    batches = [pa.RecordBatch.from_pydict({"topic": [name] * 200, "value": values}) for name in (large, small)]
+    query = Query(cluster, None)
+    with pytest.raises(RecordTooLarge, match=r"set kafka\.batch\.size to the topic's max\.message\.bytes"):
+        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), iter(batches))
+    write_once(query.settings(**{"kafka.batch.size": "5000"}), query.prefix, Attempt(0, 0, RUN), iter(batches))
+    assert read_committed(cluster, small, large) == sorted(2 * values)
 
 
 def test_who_may_not_ask_for_the_limit_writes_in_javas_batches(secured: Secured) -> None:

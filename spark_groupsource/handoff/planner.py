@@ -163,6 +163,23 @@ def tasks(
     return sorted([*((piece,) for piece in alone), *_packed(small, least, most)])
 
 
+def granted_part(task: Sequence[Piece], granted: Ranges) -> tuple[Piece, ...]:
+    """Return what a task of a plan reads: the parts of its pieces that are granted, which may be nothing.
+
+    The task stays, and keeps its number: a sink knows a task of a replay by that.
+
+    Args:
+        task: One of `tasks`, made of all ranges of the plan.
+        granted: The ranges of the plan, or parts of them, that this stream reads.
+    """
+    return tuple(
+        (partition, part)
+        for partition, offsets in task
+        for held in granted.get(partition, ())
+        if (part := offsets.overlap(held)).size
+    )
+
+
 def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, ...]]:
     """Return the pieces in bins of almost equal size: at least `least` bins, and at most `most` offsets in one of several pieces.
 

@@ -18,7 +18,7 @@ from spark_groupsource.errors import AsynchronousProgress
 from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.handoff.planner import tasks
+from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
@@ -57,16 +57,18 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         """Claim the ranges of `end`, which is in Spark's offset log.
 
         Returns:
-            One input partition for each task. A granted range is a task, or several (`minPartitions`, `maxRecordsPerPartition`),
-            or shares one with other small ranges.
+            One input partition for each task. A range is a task, or several (`minPartitions`, `maxRecordsPerPartition`), or
+            shares one with other small ranges. A task of which nothing is granted reads nothing.
         """
         group = self._options.group_id
         since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
         self._refuse_asynchronous_progress(since, until)
         granted = self._running().claim(since, until)
-        ranges = [(partition, offsets) for partition, each in sorted(granted.items()) for offsets in each]
+        # The whole plan is cut, and then left out of it what is not granted: a replay may be granted less than an earlier try,
+        # and a sink that has written some of the tasks by then knows them by their numbers.
+        ranges = [(partition, offsets) for partition, each in sorted(until.by_partition.items()) for offsets in each]
         return [
-            RangePartition(tuple(FetchRange(*partition, *offsets) for partition, offsets in task))
+            RangePartition(tuple(FetchRange(*partition, *offsets) for partition, offsets in granted_part(task, granted)))
             for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
         ]
 

@@ -8,6 +8,7 @@ pay for it.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
@@ -33,7 +34,10 @@ def in_task(reader: Reader) -> Reader:
 
 
 class RangePartition(InputPartition):
-    """One task's work in a stream: a range of one Kafka partition, or small ranges of several."""
+    """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
+
+    There is none if the plan's ranges for this task are not granted, and there are several of one partition if only parts are.
+    """
 
     def __init__(self, ranges: tuple[FetchRange, ...]) -> None:
         super().__init__(ranges)
@@ -64,12 +68,16 @@ class TaskReader(PromptlyAcknowledged):
         """Return the records of the task's ranges, as Arrow record batches with the columns that were asked for."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
         log_to_stderr()
-        if len(partition.ranges) == 1:
-            records = fetch(partition.ranges[0], self._settings)
-        else:
-            records = fetch_shared(partition.ranges, self._settings)
+        records = self._records(partition.ranges)
         freeze_imports()
         return records
+
+    def _records(self, ranges: tuple[FetchRange, ...]) -> Iterator[pa.RecordBatch]:
+        if len(ranges) == 1:
+            return fetch(ranges[0], self._settings)
+        if len({(one.topic, one.partition) for one in ranges}) == len(ranges):
+            return fetch_shared(ranges, self._settings)
+        return chain.from_iterable(fetch(one, self._settings) for one in ranges)
 
 
 class BatchTaskReader(PromptlyAcknowledged):

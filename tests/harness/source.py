@@ -92,7 +92,7 @@ class ChaosStreamReader(AdmissionControlReader):
         self._steps.log.append("granted", stream=self._stream, name=end["stream"], plan=end["plan"], ranges=ranges, owned=owned)
         if not self._has_planned:
             self._steps.come_to(Step.IN_REPLAY)
-        elif granted:
+        elif ranges:
             self._steps.come_to(Step.AFTER_CLAIM)
         return granted
 

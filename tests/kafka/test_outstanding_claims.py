@@ -11,6 +11,10 @@ import pytest
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.options.model import Options
+from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.task import RangePartition
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.consumers import plain_member
@@ -87,6 +91,32 @@ def test_a_range_of_a_dead_query_is_reread_at_once_beside_what_is_new_and_its_st
     b.plan()
     confirmed = record_of(name, 0)
     assert confirmed.offset == 15
+
+
+def test_the_tasks_of_a_replay_keep_their_ranges_and_numbers_when_another_stream_has_reread_some(
+    filled: Filled, query: MakeQuery
+) -> None:
+    name = filled(partitions=6)
+    a, b, c = query(name), query(name, outstandingClaims="reread"), query(name, outstandingClaims="hold")
+    assert a.plan()
+    first = tasks(a)
+    assert [len(task) for task in first] == [2, 2, 1, 1]
+    a.cycle.stop()
+    joining = in_background(lambda: b.until_planning(3))
+    c.until_planning(3)
+    joining.join()
+    until(lambda: b.plan() and len(b.claim()) == 3, "b reads what is owed in its three partitions")
+    reread = {partition.partition for partition in b.positions}
+    a.restart()
+    assert tasks(a) == [tuple(one for one in task if one.partition not in reread) for task in first]
+
+
+def tasks(one: Query) -> list[tuple[FetchRange, ...]]:
+    """What each task of the newest plan reads, in the order of their numbers."""
+    reader = GroupKafkaStreamReader(Options.parse(one.given))
+    reader._cycle = one.cycle
+    found = reader.partitions(one.done.to_json(), one.logged.to_json())
+    return [task.ranges for task in found if isinstance(task, RangePartition)]
 
 
 def test_a_replay_reads_the_reread_range_again_and_a_third_query_takes_it_from_a_dead_second(

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark_groupsource.handoff.planner import Sharing, available, lag, pieces, plan, rule_of_sharing, tasks
+from spark_groupsource.handoff.planner import Sharing, available, granted_part, lag, pieces, plan, rule_of_sharing, tasks
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
 
@@ -185,3 +185,33 @@ class TestTasks:
 
         random.shuffle(ranges)
         assert tasks(ranges, least, largest, rule) == found
+
+
+class TestWhatIsNotGranted:
+    @given(
+        st.lists(st.tuples(st.integers(0, 25), st.integers(0, 9)), max_size=60, unique_by=lambda each: each[0]),
+        st.none() | st.integers(1, 40),
+        st.none() | st.integers(1, 12),
+        st.none() | st.builds(Sharing, st.integers(1, 20), st.integers(1, 30), st.integers(1, 8)),
+        st.sets(st.integers(0, 25)),
+    )
+    def test_changes_no_other_task_whatever_it_is(
+        self,
+        sizes: list[tuple[int, int]],
+        least: int | None,
+        largest: int | None,
+        rule: Sharing | None,
+        left_out: set[int],
+    ) -> None:
+        ranges = [(tp(number), OffsetRange(number, number + size)) for number, size in sizes]
+        whole = tasks(ranges, least, largest, rule)
+        assert [granted_part(task, {partition: (offsets,) for partition, offsets in ranges}) for task in whole] == whole
+        granted = {partition: (offsets,) for partition, offsets in ranges if partition.partition not in left_out}
+        for task in whole:
+            assert granted_part(task, granted) == tuple(piece for piece in task if piece[0] in granted)
+
+    def test_may_be_a_part_of_a_range(self) -> None:
+        task = ((tp(0), OffsetRange(10, 20)), (tp(1), OffsetRange(0, 5)))
+        granted = {tp(0): (OffsetRange(0, 12), OffsetRange(18, 30)), tp(1): (OffsetRange(5, 9),)}
+        assert granted_part(task, granted) == ((tp(0), (10, 12)), (tp(0), (18, 20)))
+        assert granted_part(task, {}) == ()

@@ -2,9 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+from contextlib import suppress
+from typing import NamedTuple
+
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
 from spark_groupsource.checkpoint.offset_log import plans, source_lines
-from spark_groupsource.errors import CheckpointOfAnotherStream
+from spark_groupsource.errors import CheckpointOfAnotherStream, GroupKafkaError, OffsetError
+
+
+class _Doubt(NamedTuple):
+    """What seems to be wrong with a file of the offset log, which may be half-written.
+
+    Without atomic writes, a file system shows the line of another source before that of this stream, and half a version before
+    the rest.
+    """
+
+    batch: int
+    text: str
+    error: GroupKafkaError
 
 
 class DurablePlans:
@@ -20,14 +36,20 @@ class DurablePlans:
         self._files: CheckpointFiles | None = None
         self._located: tuple[str, int, int] | None = None
         """A stream, its plan, and the micro-batch of that plan."""
+        self._doubt: _Doubt | None = None
+
+    @property
+    def in_doubt(self) -> bool:
+        """Whether the last look found a file that seems to be wrong. The next look believes it if the file is still the same."""
+        return self._doubt is not None
 
     def locate(self, stream: str, plan: int) -> int | None:
         """Return the micro-batch of a plan that is in the offset log; `None` if the log does not show it.
 
         Raises:
-            CheckpointOfAnotherStream: the newest micro-batch is another stream's.
+            CheckpointOfAnotherStream: the newest micro-batch is another stream's, and was at the last look.
             CheckpointUnreadable: the files cannot be read.
-            OffsetError: a newer version of Spark has written them.
+            OffsetError: a newer version of Spark has written them, as it was at the last look.
         """
         if self._located is not None and self._located[:2] == (stream, plan):
             return self._located[2]
@@ -37,18 +59,9 @@ class DurablePlans:
             logged = files.batches("offsets")
             if not logged:
                 return None
+            self._raise_what_was_doubted(files, logged)
             batch = max(logged)
-            text = files.read(f"offsets/{batch}")
-            if not text.strip():
-                return None  # it is being written
-            found = plans(source_lines(text).values())
-            if found and stream not in found:
-                raise CheckpointOfAnotherStream(
-                    f"checkpointLocation = {without_password(self._location)!r}, an option of the reader, is the checkpoint of "
-                    f"stream {', '.join(sorted(found))}, and this query is stream {stream}. Give the reader the same "
-                    "checkpointLocation as the writer (writeStream), or remove the option from the reader."
-                )
-            if found.get(stream) != plan:
+            if self._plans(files, batch, stream).get(stream) != plan:
                 return None
         self._located = (stream, plan, batch)
         return batch
@@ -66,10 +79,35 @@ class DurablePlans:
         """Return the micro-batch after the last one if it has the plan: one file is read, and no folder is listed."""
         if self._located is None:
             return None
-        name = f"offsets/{self._located[2] + 1}"
-        if not files.exists(name) or plans(source_lines(files.read(name)).values()).get(stream) != plan:
-            return None
-        return self._located[2] + 1
+        batch = self._located[2] + 1
+        with suppress(OffsetError):  # it is not there, or `locate` judges it
+            if plans(source_lines(files.read(f"offsets/{batch}")).values()).get(stream) == plan:
+                return batch
+        return None
+
+    def _plans(self, files: CheckpointFiles, batch: int, stream: str) -> dict[str, int]:
+        """Return the plan of each stream in a file of the offset log; none if the file seems to be wrong for the first time."""
+        text = files.read(f"offsets/{batch}")
+        if not text.strip():
+            return {}  # it is being written
+        try:
+            found = plans(source_lines(text).values())
+            if found and stream not in found:
+                raise CheckpointOfAnotherStream(
+                    f"checkpointLocation = {without_password(self._location)!r}, an option of the reader, is the checkpoint of "
+                    f"stream {', '.join(sorted(found))}, and this query is stream {stream}. Give the reader the same "
+                    "checkpointLocation as the writer (writeStream), or remove the option from the reader."
+                )
+        except (CheckpointOfAnotherStream, OffsetError) as error:
+            self._doubt = _Doubt(batch, text, error)
+            return {}
+        return found
+
+    def _raise_what_was_doubted(self, files: CheckpointFiles, logged: Container[int]) -> None:
+        """Raise what the last look found to be wrong in a file, if the file is still the same."""
+        doubt, self._doubt = self._doubt, None
+        if doubt is not None and doubt.batch in logged and files.read(f"offsets/{doubt.batch}") == doubt.text:
+            raise doubt.error
 
     def _open(self) -> CheckpointFiles:
         if self._files is None:

@@ -50,9 +50,9 @@ class CheckpointFiles:
             return bytes(stream.read()).decode("utf-8")
 
     def exists(self, name: str) -> bool:
-        """Return whether there is such a file."""
+        """Return whether there is such a file with content. An empty one is being written, or was when its writer died."""
         with self._reading():
-            return bool(self._files.get_file_info(f"{self._path}/{name}").is_file)
+            return bool(self._files.get_file_info(f"{self._path}/{name}").size)
 
     def is_empty(self, folder: str) -> bool:
         """Return whether a folder has no files, or is not there."""

@@ -124,7 +124,7 @@ class DurableWatch:
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
         self._has_looked = False
-        """Whether a look at the checkpoint has ended."""
+        """Whether a look at the checkpoint has ended, with nothing that the next look has to confirm."""
         self._heard = False
         """Whether a durable plan would be noticed: a report came, or the checkpoint was read."""
         self._failure: CheckpointOfAnotherStream | None = None
@@ -234,7 +234,7 @@ class DurableWatch:
             return None
         pause_s = LOOK_LATER_EVERY_S if self._hurried() else max(LOOK_LATER_EVERY_S, self._pause_s)
         began = self._clock()
-        if self._has_looked and not self._stopping and began < self._looked_at + pause_s:
+        if not self._stopping and began < self._looked_at + pause_s:
             return min(LOOK_LATER_EVERY_S, self._looked_at + pause_s - began)
         try:
             if self._is_in_commit_log(self._plans, claim):
@@ -252,7 +252,7 @@ class DurableWatch:
         finally:
             self._looked_at = self._clock()
             self._pause_s = min(max(self._pause_s, SHARE_OF_LOOKING * (self._looked_at - began)), LONGEST_PAUSE_S)
-            self._has_looked = True
+            self._has_looked |= self._plans is None or not self._plans.in_doubt
         return LOOK_AT_REPORT_EVERY_S if self._stopping else LOOK_LATER_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:

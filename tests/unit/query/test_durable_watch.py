@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import threading
 import time
@@ -17,34 +16,10 @@ from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
-from spark_groupsource.query.durable_watch import DurableWatch
+from spark_groupsource.query.durable_watch import Claim, DurableWatch
 from spark_groupsource.timeouts import AT_STOP_S, UNHEARD_S
+from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
-
-STREAM, OTHER = "0123456789abcdef", "fedcba9876543210"
-
-
-class Checkpoint:
-    """A checkpoint as Spark writes it, with a source of this package between two others."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def log(self, batch: int, plan: int, stream: str = STREAM, version: str = "v1") -> None:
-        """Write a micro-batch to the offset log."""
-        offset = {"v": 1, "stream": stream, "plan": plan, "group": "billing", "ranges": {}}
-        named = ("a:", "b:", "c:") if version == "v2" else ("", "", "")
-        lines = [version, "{}", f"{named[0]}-", f"{named[1]}{json.dumps(offset)}", f'{named[2]}{{"orders":{{"0":7}}}}']
-        self._write("offsets", batch, "\n".join(lines))
-
-    def commit(self, batch: int) -> None:
-        """Write it to the commit log."""
-        self._write("commits", batch, 'v1\n{"nextBatchWatermarkMs":0}')
-
-    def _write(self, log: str, batch: int, text: str) -> None:
-        (self.folder / log).mkdir(parents=True, exist_ok=True)
-        (self.folder / log / str(batch)).write_text(text)
-        (self.folder / log / f".{batch}.crc").write_text("")
 
 
 class Counted(DriverReports):
@@ -141,6 +116,20 @@ def test_a_plan_is_not_reported_while_its_claims_are_being_made(watched: Watch) 
     run.until_reported(3)
 
 
+def test_a_plan_is_not_reported_from_the_checkpoint_while_its_claims_are_being_made(
+    watched: Watch, checkpoint: Checkpoint
+) -> None:
+    """The option may name an older copy, in which the plan of this number is finished."""
+    run = watched("checkpoint")
+    checkpoint.log(0, 3)
+    checkpoint.commit(0)
+    run.watch.claiming(STREAM, 3)
+    assert run.watch._has_looked
+    assert run.reported == []
+    run.watch.claimed(STREAM, 3)
+    run.until_reported(3)
+
+
 def test_a_report_that_was_there_before_the_claim_is_not_believed(watched: Watch) -> None:
     """The checkpoint may have been restored, and the plan of this number may be another one now."""
     run = watched("report")
@@ -190,6 +179,30 @@ def test_the_checkpoint_of_another_stream_is_an_error_that_names_both(watched: W
         run.watch.claiming(STREAM, 0)
     with pytest.raises(CheckpointOfAnotherStream):
         run.watch.known(-1)
+
+
+def test_the_first_claim_waits_until_a_file_that_seems_to_be_wrong_is_known_to_be_so(
+    watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first look saw it half-written: a query with another source before this one."""
+    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
+    run = watched("checkpoint")
+    checkpoint.log(9, 0)
+    whole = checkpoint.read(9)
+    checkpoint.log(9, 7, stream=OTHER)
+    locate = DurablePlans.locate
+
+    def written_after_the_look(plans: DurablePlans, stream: str, plan: int) -> int | None:
+        found = locate(plans, stream, plan)
+        checkpoint.replace(9, whole)
+        return found
+
+    monkeypatch.setattr(DurablePlans, "locate", written_after_the_look)
+    run.watch.claiming(STREAM, 0)
+    assert run.watch._heard, "the second look has found the query"
+    run.watch.claimed(STREAM, 0)
+    checkpoint.commit(9)
+    run.until_reported(0)
 
 
 @pytest.mark.parametrize("location", ["nowhere://host/path", "s3://user:pass@/"])
@@ -297,6 +310,30 @@ def test_a_stop_believes_the_checkpoint_that_the_micro_batch_is_not_finished(wat
     run.watch.conclude(AT_STOP_S)
     assert run.watch._not_durable is run.watch._claim
     assert run.reported == []
+
+
+def test_a_look_that_began_before_the_stop_is_not_the_last_one(
+    watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark writes its commit log after this look has passed it, and before it stops the source."""
+    run = watched("checkpoint")
+    checkpoint.log(0, 0)
+    is_durable = DurablePlans.is_durable
+
+    def stopped_meanwhile(plans: DurablePlans, stream: str, plan: int) -> bool:
+        found = is_durable(plans, stream, plan)
+        run.watch._stopping = True
+        return found
+
+    monkeypatch.setattr(DurablePlans, "is_durable", stopped_meanwhile)
+    # Without the threads: the look and the stop come in this order.
+    run.watch._claim = claim = Claim(STREAM, 0, True, 0.0)
+    assert run.watch._look_at_checkpoint() == durable_watch.LOOK_AT_REPORT_EVERY_S
+    assert run.watch._not_durable is None
+    checkpoint.commit(0)
+    assert run.watch._look_at_checkpoint() is None
+    assert run.reported == [(STREAM, 0)]
+    assert run.watch._found is claim
 
 
 @pytest.mark.parametrize("way", ["report", "checkpoint"])

@@ -27,7 +27,7 @@ MAX_COMMIT_BYTES = 900_000
 """The records of one OffsetCommit may take so many bytes. The coordinator writes them as one batch, which is limited by the
 `max.message.bytes` of the offsets topic: 1,048,588 by default."""
 
-RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 90
+RECORD_BYTES, OPEN_RANGE_BYTES, OWED_RANGE_BYTES, PAST_STREAM_BYTES = 375, 45, 150, 110
 """What a record takes in that batch at most: without the names of its group and topic, for each range, for each earlier owner."""
 
 

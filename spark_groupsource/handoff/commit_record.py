@@ -61,6 +61,8 @@ class PastStream(NamedTuple):
 
     stream: StreamName
     plan: PlanNumber
+    done: PlanNumber
+    """The newest plan of it that was known to be done, when it owned the partition or later."""
 
 
 class OwedRange(NamedTuple):

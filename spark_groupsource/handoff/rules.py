@@ -1,6 +1,6 @@
 """The rules of the hand-off as pure functions over a commit record and what a stream knows of itself.
 
-    refuse_behind               ends a stream whose checkpoint is older than what the group knows of it
+    refuse_behind               ends a stream whose checkpoint is older than what the group knows of it, by a plan or by a commit
     adopt                       the record to write when the group assigns a partition
     claim                       which ranges of a logged plan this stream reads
     confirm                     closes the open ranges of a durable plan
@@ -63,6 +63,9 @@ class OutstandingClaims:
 
 
 HOLD = OutstandingClaims()
+
+RANGES_SHOWN = 20
+"""How many partitions an error lists. The checkpoint has all of them."""
 
 
 def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
@@ -158,7 +161,7 @@ def adopt(
         member: The mark of the member that adopts (`commit_record.mark_of`).
 
     Raises:
-        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+        CheckpointBehindGroup: As `refuse_behind`.
         CommitRecordTooNew: A newer version of this package wrote the record.
     """
     if isinstance(commit, Newer):
@@ -175,20 +178,27 @@ def adopt(
         "topic_id": topic_id or _known_id(stream, partition, commit),
         "cluster_id": cluster_id or adopted.cluster_id,
         "member": member,
-        "past": _past(stream, commit),
+        "past": _past(stream, commit, known),
     }
     return fitting(adopted.model_copy(update=written), MAX_METADATA_BYTES)
 
 
-def _past(stream: Stream, commit: GroupCommit) -> tuple[PastStream, ...] | None:
+def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStream, ...] | None:
     """Return which streams owned the partition before `stream`."""
     if not isinstance(commit, CommitRecord):
         return None
-    streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged))
+    streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged, commit.done))
     newest = {one.stream: one for one in streams if one.stream not in {stream.name, commit.stream}}
     if commit.stream != stream.name and commit.logged >= 0:
         newest[commit.stream] = streams[-1]
-    return tuple(newest.values())[-PAST_STREAMS:] or None
+    return _with_what_is_done(tuple(newest.values())[-PAST_STREAMS:] or None, known)
+
+
+def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> tuple[PastStream, ...] | None:
+    """Return the earlier owners with what is known by now of their newest plans there."""
+    if past is None:
+        return None
+    return tuple(one._replace(done=max(one.done, min(one.plan, done.get(one.stream, -1)))) for one in past)
 
 
 def _adopt(
@@ -220,11 +230,35 @@ def refuse_behind(stream: Stream, commits: Mapping[TopicPartition, GroupCommit])
         commits: What the group has committed for any partitions.
 
     Raises:
-        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not, or knows its newest plan as done
+            although its checkpoint does not.
     """
     for partition, commit in commits.items():
         if isinstance(commit, CommitRecord) and (newest := _newest_plan(stream, commit)) > stream.logged:
             raise _behind(stream, partition, newest)
+    if any(_lacks_commit(stream, partition, commit) for partition, commit in commits.items()):
+        raise _behind_by_a_commit(stream, commits)
+
+
+def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> bool:
+    """Return whether the record shows plan `logged` as done, while the checkpoint has it in its offset log only.
+
+    Spark's commit log had the plan once: nothing else makes a stream call a plan done. The claims are closed, so a replay reads
+    nothing. The output has the rows if only the file of the commit log was lost, in a crash of its host. It lacks them if it was
+    restored with the checkpoint. Nothing in the group distinguishes the two, so the user has to.
+
+    Only partitions in which the plan has offsets count, so that resetting these is a way on. That leaves out a plan of another
+    cluster, whose ranges are void, and a plan without records. What of the plan was claimed is not in the record any more: a
+    plan of which others had taken everything is refused as well. With asynchronous progress the driver's program may report
+    plan 0 before Spark has written its commit, and this source ends the query at plan 1: only a driver that is killed in these
+    ms meets this error, and its output has the rows.
+    """
+    if stream.durable >= stream.logged or not any(offsets.size for offsets in stream.ranges.get(partition, ())):
+        return False
+    if not isinstance(commit, CommitRecord) or _differ(commit.topic_id, stream.topics.get(partition.topic)):
+        return False
+    known = ((commit.stream, commit.done), *((one.stream, one.done) for one in commit.past or ()))
+    return any(name == stream.name and done >= stream.logged for name, done in known)
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
@@ -232,7 +266,7 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
     known = (
         (commit.stream, commit.logged),
         *((entry.stream, entry.plan) for entry in commit.owed),
-        *(commit.past or ()),
+        *((one.stream, one.plan) for one in commit.past or ()),
     )
     return max((plan for name, plan in known if name == stream.name), default=-1)
 
@@ -262,6 +296,37 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
     )
 
 
+def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
+    planned = [
+        f"{partition} {' '.join(map(str, held))}" + (f", and the group reads on at {position}" if position is not None else "")
+        for partition, offsets in sorted(stream.ranges.items())
+        if (held := [one for one in offsets if one.size])
+        for position in [_position(commits.get(partition))]
+    ]
+    shown = "".join(f"\n    {line}" for line in planned[:RANGES_SHOWN])
+    more = f"\n    and {len(planned) - RANGES_SHOWN} more" if len(planned) > RANGES_SHOWN else ""
+    return CheckpointBehindGroup(
+        f"The group knows that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has it in its "
+        "offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second driver runs on "
+        "this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the commit. The query "
+        f"stops. Otherwise it would run the plan again without any row. The plan has{shown}{more}\nChoose:\n"
+        "  - A second driver runs on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
+        "duplicated.\n"
+        "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
+        "  - The newest checkpoint is lost, and the output lacks the rows of this plan, because it was restored as well: stop "
+        "every query of the group. Set each partition above to the first offset of its ranges: `groupkafka reset-offsets --topic "
+        "NAME:PARTITION --to-offset FIRST --execute`. Then start this query on this checkpoint. It runs the plan without a row, "
+        "and reads the rows in its next micro-batch. No row is lost. What other queries have read from these offsets on is "
+        "duplicated.\n"
+        "  - The newest checkpoint is lost, and the output has the rows: do the same with the offset at which the group reads "
+        "on. Nothing is lost or duplicated in the output. The state of stateful operators lacks these rows."
+    )
+
+
+def _position(commit: GroupCommit) -> int | None:
+    return commit.next if isinstance(commit, CommitRecord) else None if commit is None else commit.offset
+
+
 def too_new(partition: TopicPartition, commit: Newer) -> CommitRecordTooNew:
     """Return the error for a record that only a newer version of this package can read."""
     return CommitRecordTooNew(
@@ -287,7 +352,9 @@ def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:
 def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     """Return the record without the owed ranges of plans that are done, or `record` itself if all are still owed."""
     owed = _still_owed(record.owed, done)
-    return record if owed == record.owed else record.model_copy(update={"owed": owed})
+    if owed == record.owed:
+        return record
+    return record.model_copy(update={"owed": owed, "past": _with_what_is_done(record.past, done)})
 
 
 def cut_back(record: CommitRecord, end: int) -> CommitRecord:
@@ -365,7 +432,7 @@ def claim(
         now: Seconds since 1970, written beside a claim for people who ask since when it exists.
 
     Raises:
-        CheckpointBehindGroup: The group knows plans of this stream that its checkpoint does not.
+        CheckpointBehindGroup: As `refuse_behind`.
         CommitRecordTooNew: A newer version of this package owns the partition, and may hold ranges for this stream.
     """
     if isinstance(commit, Newer):
@@ -375,12 +442,11 @@ def claim(
     if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):
         # The plan was made before the topic was deleted and created again: its records no longer exist.
         return Verdict()
+    refuse_behind(stream, {partition: commit})
     if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
         return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
         return Verdict()
-    if commit is not None and commit.logged > plan:
-        raise _behind(stream, partition, commit.logged)
     if commit is not None and commit.logged == plan:
         return Verdict()
     if commit is None or not owned:

@@ -38,8 +38,9 @@ class Checkpoint:
     """Whether drivers that are started on it are of the next version of this package."""
     gone: frozenset[str] = frozenset()
     """Names of streams whose checkpoints were deleted here."""
-    put_aside: tuple[str, int] | None = None
-    """The newest plan, and the newest one in the commit log, while an older copy is in the place of this checkpoint."""
+    put_aside: tuple[str | None, int] | None = None
+    """The newest plan, and the newest one in the commit log, while an older copy is in the place of this checkpoint. `None`: the
+    copy has the newest plan, and lacks its commit only."""
 
     def clone(self) -> Checkpoint:
         twin = twin_of(self)
@@ -65,12 +66,19 @@ class Checkpoint:
         self.committed = min(self.committed, self.logged)
         self.torn = True
 
+    def lose_commit(self) -> None:
+        """An older copy, with the newest plan in its offset log and not in its commit log, is put in its place."""
+        self.put_aside = None, self.committed
+        self.committed -= 1
+        self.torn = True
+
     def put_back(self) -> None:
         """The newest checkpoint is put back."""
         assert self.put_aside is not None
         newest, self.committed = self.put_aside
-        self.offset_log.append(newest)
-        self.batches += 1
+        if newest is not None:
+            self.offset_log.append(newest)
+            self.batches += 1
         self.put_aside = None
 
     def complete(self) -> Checkpoint:

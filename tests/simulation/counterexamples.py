@@ -81,6 +81,34 @@ RESTORED_CHECKPOINT = prompt("""
 """Plan 1 of A is durable, and only the record that A wrote when it got the partition back shows it. Somebody restores A's
 checkpoint from a copy that ends with plan 0: a new plan 1 would be ignored by the sink."""
 
+LOST_COMMIT = prompt("""
+    append 0
+    takes A.1 0
+    runs A.1 None
+    plans A.1 None
+    stop A.1
+    lose commit A
+    takes A.2 0
+    claim A.2
+    ends A.2
+""")
+"""Plan 0 of A is durable, and A's record says so. Somebody restores A's checkpoint from a copy that has the plan in its offset
+log and not in its commit log. The claims are closed, so a replay would read nothing of what the restored output lacks."""
+
+LOST_COMMIT_OF_AN_EARLIER_OWNER = prompt("""
+    append 0
+    takes A.1 0
+    runs A.1 None
+    plans A.1 None
+    stop A.1
+    lose commit A
+    takes B.1 0
+    start A
+    claim A.2
+    ends A.2
+""")
+"""The same, and B adopts the partition before A starts again. Only what B remembers of A shows that plan 0 is done."""
+
 LATE_CONFIRMATION = prompt("""
     append 0
     append 0

@@ -301,6 +301,8 @@ class Driver(Membership):
 
     def do_commit(self) -> bool:
         """The plan is written to the commit log."""
+        if self.checkpoint.put_aside is not None:
+            raise Violation("a restored checkpoint goes on", f"{self.name} commits plan {self.plan.plan}")
         if self.plan.plan > self.checkpoint.committed:
             self.checkpoint.committed = self.plan.plan
             if self.current:

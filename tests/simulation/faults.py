@@ -469,6 +469,18 @@ UNLIKELY_FAULTS = (
         history=counterexamples.RESTORED_CHECKPOINT,
     ),
     Fault(
+        "a plan that the group knows as done is replayed without its rows",
+        {rule: mistaken.lacking_commit_overlooked(getattr(handoff, rule)) for rule in ("refuse_behind", "adopt", "claim")},
+        shown_as={"an answer changed"},
+        history=counterexamples.LOST_COMMIT,
+    ),
+    Fault(
+        "what earlier owners of a partition had done is forgotten",
+        {rule: mistaken.only_the_owner_says_what_is_done(getattr(handoff, rule)) for rule in ("adopt", "settle")},
+        shown_as={"an answer changed"},
+        history=counterexamples.LOST_COMMIT_OF_AN_EARLIER_OWNER,
+    ),
+    Fault(
         "a plan claimed by a run that has not held the partition since",
         {"claim": mistaken.claimed_with(held_since_planned=True)},
         history=counterexamples.TWO_DRIVERS,

@@ -36,6 +36,7 @@ WEIGHTS = {
     "recreate": 4,
     "upgrade": 2,
     "restore": 4,
+    "lose commit": 4,
     "report": 4,
 }
 """How often a kind of action is drawn, where 1 is not said."""
@@ -309,7 +310,7 @@ def _adoption(action: Action) -> list[Action]:
 
 
 def _action(words: list[str]) -> Action:
-    size = 2 if words[0] in {"throw", "let", "other"} else 1
+    size = 2 if words[0] in {"throw", "let", "lose", "other"} else 1
     arguments = (None if word == "None" else int(word) if word.isdigit() else word for word in words[size:])
     return (" ".join(words[:size]), *arguments)
 

@@ -80,6 +80,27 @@ def newer_plan_overlooked(stream: Stream, *arguments: Any, **named: Any) -> Comm
         return handoff.adopt(stream, *arguments, **named)
 
 
+def lacking_commit_overlooked(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that does not ask whether the group knows the newest plan as done."""
+
+    def faulty(*arguments: Any, **named: Any) -> Any:
+        with patch("spark_groupsource.handoff.rules._lacks_commit", return_value=False):
+            return rule(*arguments, **named)
+
+    return faulty
+
+
+def only_the_owner_says_what_is_done(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule that forgets which plans of earlier owners are done."""
+
+    def faulty(*arguments: Any, **named: Any) -> Any:
+        result = rule(*arguments, **named)
+        past = tuple(one._replace(done=-1) for one in result.past or ()) or None
+        return result if past == result.past else result.model_copy(update={"past": past})
+
+    return faulty
+
+
 def adopted_off_by(by: int) -> Callable[..., CommitRecord]:
     def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> CommitRecord:
         adopted = handoff.adopt(stream, where, commit, **named)

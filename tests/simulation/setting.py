@@ -32,7 +32,8 @@ class Setting:
     deletions: bool = False
     """The checkpoint of a stopped stream may be deleted, and the next driver starts without one. Takes streams that reread."""
     restores: bool = False
-    """An older copy may be put in the place of a stopped query's checkpoint, without a plan that the group knows."""
+    """An older copy may be put in the place of a stopped query's checkpoint, without a plan that the group knows, or without the
+    commit of a plan that the group knows as done."""
     room: int = 0
     """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
     upgrades: bool = False

@@ -9,7 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.simulation.counterexamples import OWED_BY_THE_NEXT_VERSION, OWING_ITSELF, PARTLY_ACCEPTED, RESTORED_CHECKPOINT
+from tests.simulation.counterexamples import (
+    LOST_COMMIT,
+    LOST_COMMIT_OF_AN_EARLIER_OWNER,
+    OWED_BY_THE_NEXT_VERSION,
+    OWING_ITSELF,
+    PARTLY_ACCEPTED,
+    RESTORED_CHECKPOINT,
+)
 from tests.simulation.faults import ACCEPTED_IN_PART, FAULTS, UNLIKELY_FAULTS, Fault
 from tests.simulation.history import explore, finish, run
 from tests.simulation.setting import Setting
@@ -19,8 +26,14 @@ SEEDS = 3000
 ONE_PARTITION = Setting(streams=2, partitions=1, records=0)
 ONE_STREAM = Setting(streams=1, partitions=1, records=2)
 TWO_STREAMS = Setting(streams=2, partitions=1, records=1)
-STOPS_A_DRIVER = (OWING_ITSELF, RESTORED_CHECKPOINT, OWED_BY_THE_NEXT_VERSION)
-"""It learns of a newer plan of its own stream, or of a record that only the next version can read."""
+STOPS_A_DRIVER = (
+    OWING_ITSELF,
+    RESTORED_CHECKPOINT,
+    LOST_COMMIT,
+    LOST_COMMIT_OF_AN_EARLIER_OWNER,
+    OWED_BY_THE_NEXT_VERSION,
+)
+"""It learns that its checkpoint is behind the group, or of a record that only the next version can read."""
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)

@@ -38,7 +38,7 @@ Action: TypeAlias = tuple[Any, ...]
 LETTERS = "ABCD"
 FAULTS = frozenset(
     {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
-    | {"recreate", "restore"}
+    | {"recreate", "restore", "lose commit"}
 )
 """Actions that never happen once a history's faults are over."""
 
@@ -111,8 +111,7 @@ class World:
             running = self._running(letter)
             if not running:
                 due.append(("start", letter))
-                if self.setting.restores and self.known_to_the_group(checkpoint):
-                    may.append(("restore", letter))
+                may += self._restores_of(letter, checkpoint)
                 if self.setting.deletions and checkpoint.named:
                     may.append(("delete", letter))
             elif running == 1 and self.setting.second_drivers:
@@ -130,6 +129,12 @@ class World:
         if self.setting.other_client:
             self._actions_of_other_client(due, may)
         return due, may
+
+    def _restores_of(self, letter: str, checkpoint: Checkpoint) -> list[Action]:
+        if not self.setting.restores:
+            return []
+        without_plan = [("restore", letter)] if self.known_to_the_group(checkpoint) else []
+        return [*without_plan, *([("lose commit", letter)] if self.shown_as_done(checkpoint) else [])]
 
     def _actions_of_group(self, due: list[Action], may: list[Action]) -> None:
         alive = self._alive()
@@ -241,6 +246,30 @@ class World:
         """Whether the newest plan of the checkpoint was ever in a record of the group."""
         newest = checkpoint.logged
         return checkpoint.put_aside is None and 0 <= newest <= self.written.get(checkpoint.named, -1)
+
+    def do_lose_commit(self, letter: str) -> bool:
+        """Somebody puts an older copy in the place of a stopped query's checkpoint: its newest plan is logged, and not committed.
+
+        Not if no record of the plan's partitions shows that it is done. Then nobody can tell.
+        """
+        checkpoint = self.streams[letter]
+        if self._running(letter) or not self.shown_as_done(checkpoint):
+            return False
+        checkpoint.lose_commit()
+        return True
+
+    def shown_as_done(self, checkpoint: Checkpoint) -> bool:
+        """Whether the newest plan is in the commit log, and a record of a partition in which it has offsets says so."""
+        newest = checkpoint.newest()
+        if checkpoint.put_aside is not None or not 0 <= newest.plan == checkpoint.committed:
+            return False
+        for where, offsets in newest.by_partition.items():
+            commit = self.group.read(where.partition)
+            if isinstance(commit, CommitRecord) and any(one.size for one in offsets):
+                past = {one.stream: one.done for one in commit.past or ()}
+                if {**past, commit.stream: commit.done}.get(newest.stream, -1) >= newest.plan:
+                    return True
+        return False
 
     def do_delete(self, letter: str) -> bool:
         """Somebody deletes the checkpoint of a stopped query."""

@@ -115,7 +115,7 @@ READ_FOR_EVER = {
     "commit_record_v1_all_fields": VERSION_1_ALL_FIELDS,
     "commit_record_v2": CommitRecord(stream=STREAM, logged=41, done=41, next=300, member="hJ4Kx0_Zt-8"),
     "commit_record_v2_all_fields": VERSION_1_ALL_FIELDS.model_copy(
-        update={"v": 2, "member": "hJ4Kx0_Zt-8", "past": (PastStream(OTHER, 7), PastStream("b", 0))}
+        update={"v": 2, "member": "hJ4Kx0_Zt-8", "past": (PastStream(OTHER, 7, 6), PastStream("b", 0, 0))}
     ),
 }
 
@@ -164,7 +164,7 @@ def compact(fields: dict[str, Any]) -> str:
     [
         {},
         {"at": 253_402_300_799, "t": "r-KTxfV4R7GbQpzlpK_tqA"},
-        {"v": 2, "m": "hJ4Kx0_Zt-8", "past": [["a", number] for number in range(8)]},
+        {"v": 2, "m": "hJ4Kx0_Zt-8", "past": [["a", number, -1] for number in range(8)]},
     ],
     ids=str,
 )
@@ -204,11 +204,11 @@ def test_the_example_of_the_next_tests_is_a_record(more: dict[str, Any]) -> None
         {"t": "-KTxfV4R7GbQpzlpK_tqA+"},
         {"t": 7},
         {"v": 1, "m": "hJ4Kx0_Zt-8"},
-        {"v": 1, "past": [["a", 0]]},
+        {"v": 1, "past": [["a", 0, 0]]},
         {"v": 2, "m": "short"},
         {"v": 2, "past": []},
-        {"v": 2, "past": [["a", number] for number in range(9)]},
-        {"v": 2, "past": [["a"]]},
+        {"v": 2, "past": [["a", number, -1] for number in range(9)]},
+        {"v": 2, "past": [["a", 0]]},
         {"v": 2, "past": None},
         {"extra": 1},
         {"stream": STREAM},

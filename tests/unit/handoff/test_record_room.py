@@ -38,7 +38,7 @@ class TestARecordKeepsRoomForItsNextOwner:
             OwedRange("s" * 64, 2**63 - 1, 2**63 - 40 + 2 * number, 2**63 - 39 + 2 * number, 253_402_300_799)
             for number in range(16)
         )
-        past = tuple(PastStream(f"{number:s<64}", 2**63 - 1) for number in range(8))
+        past = tuple(PastStream(f"{number:s<64}", 2**63 - 1, 2**63 - 1) for number in range(8))
         full = CommitRecord(
             stream="s" * 64,
             logged=2**63 - 1,
@@ -90,11 +90,11 @@ class TestARecordThatIsTooLong:
         return record("me", 6, done=6, at=100_000, owed=tuple(sorted((*owed, *others), key=lambda entry: entry.start)))
 
     def test_first_forgets_the_oldest_streams_and_then_the_times(self) -> None:
-        past = (PastStream("b", 1), PastStream("c", 1))
+        past = (PastStream("b", 1, 1), PastStream("c", 1, 1))
         long = self.of_one_plan(3).model_copy(update={"past": past, "claimed_at": NOW})
         size = len(long.metadata())
         assert fitting(long, size - 1) == long.model_copy(update={"past": past[1:]})
-        assert fitting(long, size - 10) == long.model_copy(update={"past": None})
+        assert fitting(long, size - 12) == long.model_copy(update={"past": None})
         timeless = fitting(long, size - 40)
         assert (timeless.past, timeless.claimed_at, {entry.since for entry in timeless.owed}) == (None, None, {None})
         assert [entry.range for entry in timeless.owed] == [entry.range for entry in long.owed]

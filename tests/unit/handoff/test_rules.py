@@ -35,7 +35,8 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 ORDERS = TopicPartition("orders", 3)
 RANGE = OffsetRange(100, 200)
 NOW = 1_763_744_384
-OTHER_4 = (PastStream("other", 4),)
+OTHER_4 = (PastStream("other", 4, 4),)
+OTHER_4_OPEN = (PastStream("other", 4, 3),)
 
 DURABLE = Stream("me", logged=7, durable=7, ranges={ORDERS: (RANGE,)})
 """Plan 7 is in the commit log."""
@@ -95,7 +96,7 @@ class TestAPartitionIsAcquired:
         owed = OwedRange("third", 2, 80, 90)
         before = record("other", 4, done=3, at=300, claimed=((200, 250), (250, 300)), owed=(owed,))
         held = (owed, OwedRange("other", 4, 200, 300))
-        assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held, past=OTHER_4)
+        assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held, past=OTHER_4_OPEN)
 
     def test_whose_record_a_newer_version_wrote_stops_the_query_with_what_to_do(self) -> None:
         with pytest.raises(CommitRecordTooNew, match=r"orders-3: its commit record has format 2, .* Upgrade"):
@@ -158,26 +159,143 @@ class TestLaterOwnersRememberAStream:
 
     def test_with_its_newest_plan_whoever_owns_the_partition(self) -> None:
         commit = self.passed_on(record("me", 8, done=8, at=300), "b", "c")
-        assert commit.past == (PastStream("me", 8), PastStream("b", 0))
+        assert commit.past == (PastStream("me", 8, 8), PastStream("b", 0, 0))
         with pytest.raises(CheckpointBehindGroup, match=r"the group knows plan 8 of stream me, .* checkpoint is 7\."):
             adopted(LOGGED, commit)
         with pytest.raises(CheckpointBehindGroup, match="plan 8"):
             refuse_behind(LOGGED, {ORDERS: commit, TopicPartition("orders", 4): Foreign(5), TopicPartition("orders", 5): None})
-        refuse_behind(replace(LOGGED, logged=8), {ORDERS: commit})
+        refuse_behind(replace(DURABLE, logged=8, durable=8), {ORDERS: commit})
 
     def test_but_it_does_not_remember_itself(self) -> None:
         commit = self.passed_on(record("b", 1, done=1, at=300), "me", "b")
-        assert commit.past == (PastStream("me", 0),)
-        assert adopted(LOGGED, commit).past == (PastStream("b", 1),)
+        assert commit.past == (PastStream("me", 0, 0),)
+        assert adopted(LOGGED, commit).past == (PastStream("b", 1, 1),)
 
     def test_the_last_eight_of_them(self) -> None:
         commit = self.passed_on(record("me", 8, done=8, at=300), *(f"stream-{number}" for number in range(8)))
         assert commit.past is not None
         assert len(commit.past) == 8
-        assert self.passed_on(commit, "ninth").past == (*commit.past[1:], PastStream("stream-7", 7))
+        assert self.passed_on(commit, "ninth").past == (*commit.past[1:], PastStream("stream-7", 7, 7))
 
     def test_and_not_one_that_never_planned(self) -> None:
         assert adopted(LOGGED, record("other", -1, at=300)).past is None
+
+
+class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
+    """It was restored to between offsets/7 and commits/7: a replay would read nothing, and the rows would be missing."""
+
+    finished = record("me", 7, done=7, at=200)
+    elsewhere = TopicPartition("orders", 4)
+
+    def refused(self, commits: dict[TopicPartition, GroupCommit], stream: Stream = LOGGED) -> str:
+        with pytest.raises(CheckpointBehindGroup) as raised:
+            refuse_behind(stream, commits)
+        return str(raised.value)
+
+    def test_before_it_joins_the_group(self) -> None:
+        said = self.refused({self.elsewhere: None, ORDERS: self.finished})
+        assert "plan 7 of stream me is done" in said
+        assert "not in its commit log" in said
+
+    def test_with_each_way_out_and_what_it_costs(self) -> None:
+        stream = replace(LOGGED, ranges={ORDERS: (OffsetRange(20, 60), RANGE), self.elsewhere: (OffsetRange(5, 5),)})
+        what, plan, choose, *ways = self.refused({ORDERS: self.finished}, stream).splitlines()
+        assert "second driver" in what
+        assert "restored" in what
+        assert "host crashed and lost the commit" in what
+        assert plan == "    orders-3 [20, 60) [100, 200), and the group reads on at 200"
+        assert choose == "Choose:"
+        assert len(ways) == 4
+        assert "stop one of the two, and start the other one. Nothing is lost or duplicated" in ways[0]
+        assert "put the newest checkpoint back. Nothing is lost or duplicated" in ways[1]
+        assert "output lacks the rows" in ways[2]
+        assert "`groupkafka reset-offsets --topic NAME:PARTITION --to-offset FIRST --execute`" in ways[2]
+        assert "No row is lost. What other queries have read from these offsets on is duplicated" in ways[2]
+        assert "output has the rows: do the same with the offset at which the group reads on" in ways[3]
+        assert "The state of stateful operators lacks these rows" in ways[3]
+
+    def test_with_where_the_group_reads_on_as_far_as_that_is_known(self) -> None:
+        others = {TopicPartition("orders", number): (RANGE,) for number in (4, 5)}
+        stream = replace(LOGGED, ranges={ORDERS: (RANGE,), **others})
+        said = self.refused({ORDERS: self.finished, TopicPartition("orders", 5): Foreign(150)}, stream)
+        assert "    orders-4 [100, 200)\n    orders-5 [100, 200), and the group reads on at 150\nChoose" in said
+
+    def test_and_names_some_of_many_partitions(self) -> None:
+        stream = replace(LOGGED, ranges={TopicPartition("orders", number): (RANGE,) for number in range(100)})
+        said = self.refused({ORDERS: self.finished}, stream)
+        assert "    orders-19 [100, 200)\n    and 80 more\nChoose" in said
+
+    def test_when_it_adopts_a_partition_of_the_plan_or_claims_it(self) -> None:
+        with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):
+            adopted(LOGGED, self.finished)
+        for case in (NOT_OWNED, {"owned": True, "held_since_planned": False}):
+            with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):
+                verdict(self.finished, **case)
+
+    def test_also_if_another_stream_has_the_partition_since(self) -> None:
+        commit: CommitRecord = self.finished
+        for number, name in enumerate("bcd"):
+            commit = adopt(Stream(name, logged=number, durable=number), ORDERS, commit, starting_offset=0, done={})
+            assert PastStream("me", 7, 7) in (commit.past or ())
+            self.refused({ORDERS: commit})
+            with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):
+                verdict(commit, **NOT_OWNED)
+
+    def test_also_if_that_was_known_only_when_another_stream_had_it(self) -> None:
+        claimed = record("me", 7, done=6, at=200, claimed=((100, 200),))
+        held = adopt(Stream("b"), ORDERS, claimed, starting_offset=0, done={})
+        assert held.past == (PastStream("me", 7, 6),)
+        refuse_behind(LOGGED, {ORDERS: held})
+        assert verdict(held, **NOT_OWNED) == READ
+        for done, known in ((6, 6), (7, 7), (8, 7)):
+            settled = settle(held, {"me": done})
+            assert settled.past == (PastStream("me", 7, known),)
+        self.refused({ORDERS: settled})
+        self.refused({ORDERS: adopt(Stream("c"), ORDERS, held, starting_offset=0, done={"me": 7})})
+
+    def test_but_goes_on_where_the_offsets_were_reset_as_the_error_says(self) -> None:
+        for offset in (100, 200):
+            refuse_behind(LOGGED, {ORDERS: Foreign(offset), self.elsewhere: self.finished})
+            assert verdict(Foreign(offset), **NOT_OWNED) == LEAVE
+            assert adopted(LOGGED, Foreign(offset)) == record("me", 7, done=6, at=offset)
+
+    @pytest.mark.parametrize(
+        "stream",
+        [
+            DURABLE,
+            replace(LOGGED, logged=8, durable=7),
+            replace(LOGGED, ranges={}),
+            replace(LOGGED, ranges={ORDERS: (OffsetRange(200, 200),)}),
+            replace(LOGGED, ranges={TopicPartition("orders", 4): (RANGE,)}),
+        ],
+        ids=["with the commit", "a newer plan in the log", "of another cluster", "nothing to read", "nothing in the partition"],
+    )
+    def test_but_not_a_checkpoint_that_replays_nothing_of_it(self, stream: Stream) -> None:
+        refuse_behind(stream, {ORDERS: self.finished})
+        adopted(stream, self.finished)
+
+    @pytest.mark.parametrize(
+        "commit",
+        [
+            None,
+            Foreign(200),
+            Newer(200, 3, "me", 7),
+            record("me", 7, done=6, at=200, claimed=((100, 200),)),
+            record("me", 7, done=6, at=200),
+            record("other", 9, done=9, at=200),
+            record("other", 9, done=9, at=200, owed=(OwedRange("me", 7, 100, 200),), past=(PastStream("me", 7, 6),)),
+        ],
+        ids=["expired", "reset", "unreadable", "claimed", "left to others", "another stream", "owed"],
+    )
+    def test_but_not_a_record_that_does_not_say_so(self, commit: GroupCommit) -> None:
+        refuse_behind(LOGGED, {ORDERS: commit})
+
+    def test_but_not_a_plan_of_a_topic_that_was_deleted_and_created_again(self) -> None:
+        stream = replace(LOGGED, topics={"orders": OLD})
+        new = self.finished.model_copy(update={"topic_id": NEW})
+        refuse_behind(stream, {ORDERS: new})
+        assert verdict(new, stream) == LEAVE
+        self.refused({ORDERS: self.finished.model_copy(update={"topic_id": OLD})}, stream)
 
 
 class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
@@ -198,7 +316,7 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
     )
     def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: CommitRecord | None) -> None:
         assert recreated(self.stream, ORDERS, commit, NEW)
-        past = OTHER_4 if commit is not None and commit.stream == "other" else None
+        past = OTHER_4_OPEN if commit is not None and commit.stream == "other" else None
         assert self.adopted(commit) == record("me", 7, done=6, at=5, topic_id=NEW, past=past)
 
     def test_a_record_of_the_new_topic_is_believed_whatever_the_checkpoint_knows(self) -> None:

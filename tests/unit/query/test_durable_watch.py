@@ -17,7 +17,7 @@ from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import Claim, DurableWatch
-from spark_groupsource.timeouts import AT_STOP_S, UNHEARD_S
+from spark_groupsource.timeouts import AT_STOP_S, LOOK_AT_REPORT_EVERY_S, UNHEARD_S
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
 
@@ -328,7 +328,7 @@ def test_a_look_that_began_before_the_stop_is_not_the_last_one(
     monkeypatch.setattr(DurablePlans, "is_durable", stopped_meanwhile)
     # Without the threads: the look and the stop come in this order.
     run.watch._claim = claim = Claim(STREAM, 0, True, 0.0)
-    assert run.watch._look_at_checkpoint() == durable_watch.LOOK_AT_REPORT_EVERY_S
+    assert run.watch._look_at_checkpoint() == LOOK_AT_REPORT_EVERY_S
     assert run.watch._not_durable is None
     checkpoint.commit(0)
     assert run.watch._look_at_checkpoint() is None

@@ -17,6 +17,7 @@ from spark_groupsource.fetch import native_shared, shared
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader, SharedReader
 from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.spark import task
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
 from tests.kafka.fetch.conftest import COMMITTED, COMPACTED_AWAY, NO_MARKERS
@@ -96,6 +97,19 @@ def test_parts_of_logs_and_empty_ranges(read_all: SharedReader, using: MakeSetti
     assert offsets(read_all, ranges, using()) == {one.partition: list(range(1, one.end)) for one in ranges if one.end > 1}
     assert offsets(read_all, [FetchRange(wide, 0, 2, 2), FetchRange(wide, 1, 5, 5)], using()) == {}
     assert left == []
+
+
+def test_a_task_reads_several_parts_of_one_partition_when_only_these_are_granted(
+    using: MakeSettings, wide: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass has each partition once, so these are read one after the other."""
+    for once_in_a_worker in ("log_to_stderr", "freeze_imports"):
+        monkeypatch.setattr(task, once_in_a_worker, lambda: None)
+    ranges = (FetchRange(wide, 6, 0, 3), FetchRange(wide, 6, 5, 9), FetchRange(wide, 13, 1, 4))
+    batches = task.TaskReader(using()).read(task.RangePartition(ranges))
+    assert [(row["partition"], row["offset"]) for batch in batches for row in batch.to_pylist()] == [
+        (one.partition, offset) for one in ranges for offset in range(one.start, one.end)
+    ]
 
 
 def test_one_consumer_reads_older_ranges_after_newer_ones_and_other_partitions(

@@ -17,7 +17,15 @@ from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import Claim, DurableWatch
-from spark_groupsource.timeouts import AT_STOP_S, LOOK_AT_REPORT_EVERY_S, UNHEARD_S
+from spark_groupsource.timeouts import (
+    AT_STOP_S,
+    LONGEST_PAUSE_S,
+    LOOK_AT_REPORT_EVERY_S,
+    LOOK_LATER_EVERY_S,
+    RECENTLY_CLAIMED_S,
+    REPORTED_WITHIN_S,
+    UNHEARD_S,
+)
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
 
@@ -40,6 +48,7 @@ class Watched:
         self.closed = -1
         self.draining = False
         self.ahead = 0.0
+        self.looked = 0
         self.reports = reports
         self.watch = DurableWatch(
             None if location is None else str(location),
@@ -57,6 +66,11 @@ class Watched:
     def claim(self, plan: int) -> None:
         self.watch.claiming(STREAM, plan)
         self.watch.claimed(STREAM, plan)
+
+    def hold(self, plan: int, *, made: bool = True, for_s: float = 0) -> Claim:
+        """Claim, so many seconds ago, without the threads: a test looks in their place."""
+        self.watch._claim = claim = Claim(STREAM, plan, made, time.monotonic() + self.ahead - for_s)
+        return claim
 
     def look(self) -> None:
         """Wait until the thread has looked and found nothing: it looks again."""
@@ -299,17 +313,21 @@ def test_a_stop_waits_for_the_report_that_comes_after_it(watched: Watch) -> None
     run = watched("report")
     run.claim(0)
     run.reports.write(STREAM, 0)
-    run.watch.conclude(AT_STOP_S)
+    began = time.monotonic()
+    run.watch.conclude(60)
     assert run.reported == [(STREAM, 0)]
+    assert time.monotonic() - began < 30, "it is closed"
 
 
 def test_a_stop_believes_the_checkpoint_that_the_micro_batch_is_not_finished(watched: Watch, checkpoint: Checkpoint) -> None:
     run = watched("checkpoint")
     checkpoint.log(0, 0)
     run.claim(0)
-    run.watch.conclude(AT_STOP_S)
+    began = time.monotonic()
+    run.watch.conclude(60)
     assert run.watch._not_durable is run.watch._claim
     assert run.reported == []
+    assert time.monotonic() - began < 30, "Spark has ended, so nothing more comes"
 
 
 def test_a_look_that_began_before_the_stop_is_not_the_last_one(
@@ -326,8 +344,7 @@ def test_a_look_that_began_before_the_stop_is_not_the_last_one(
         return found
 
     monkeypatch.setattr(DurablePlans, "is_durable", stopped_meanwhile)
-    # Without the threads: the look and the stop come in this order.
-    run.watch._claim = claim = Claim(STREAM, 0, True, 0.0)
+    claim = run.hold(0)
     assert run.watch._look_at_checkpoint() == LOOK_AT_REPORT_EVERY_S
     assert run.watch._not_durable is None
     checkpoint.commit(0)
@@ -343,6 +360,9 @@ def test_a_stop_without_any_word_waits_as_long_as_it_says(watched: Watch, way: s
     began = time.monotonic()
     run.watch.conclude(60)
     assert time.monotonic() - began < 30, "nothing is claimed"
+    run.watch.claiming(STREAM, 0)
+    run.watch.conclude(60)
+    assert time.monotonic() - began < 30, "its claims are not made: it is not finished"
     run.claim(0)
     began = time.monotonic()
     run.watch.conclude(0.3)
@@ -362,3 +382,155 @@ def test_libhdfs_leaves_the_signals_alone(monkeypatch: pytest.MonkeyPatch) -> No
         with suppress(CheckpointUnreadable):
             CheckpointFiles("hdfs://127.0.0.1:1/checkpoint")
     assert os.environ["LIBHDFS_OPTS"] == "-Xmx64m -Xrs"
+
+
+class TestASlowFileSystem:
+    """To find the plan, and to look for its commit, takes three seconds each. The test looks in the place of the threads."""
+
+    @pytest.fixture
+    def run(self, watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Watched:
+        run = watched("checkpoint")
+        locate = DurablePlans.locate
+
+        def slow(plans: DurablePlans, stream: str, plan: int) -> int | None:
+            run.looked += 1
+            run.ahead += 3
+            return locate(plans, stream, plan)
+
+        monkeypatch.setattr(DurablePlans, "locate", slow)
+        checkpoint.log(0, 0)
+        run.hold(0)
+        return run
+
+    def looks_after(self, run: Watched, seconds: float) -> bool:
+        before = run.looked
+        run.ahead += seconds
+        run.watch._look_at_checkpoint()
+        return run.looked > before
+
+    def test_is_looked_at_for_a_fifth_of_the_time(self, run: Watched) -> None:
+        assert self.looks_after(run, 0)
+        assert not self.looks_after(run, 23)
+        assert self.looks_after(run, 1.5)
+
+    def test_is_looked_at_every_second_while_a_partition_drains(self, run: Watched) -> None:
+        assert self.looks_after(run, 0)
+        run.draining = True
+        assert not self.looks_after(run, 0.5)
+        assert self.looks_after(run, 1)
+
+    def test_is_looked_at_at_once_when_the_query_is_stopped(self, run: Watched) -> None:
+        assert self.looks_after(run, 0)
+        run.watch._stopping = True
+        assert self.looks_after(run, 0)
+
+    def test_is_no_longer_waited_for_when_it_is_fast_again(self, run: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.looks_after(run, 0)
+        monkeypatch.undo()
+        run.ahead += 25
+        run.watch._look_at_checkpoint()
+        assert run.watch._pause_s < 3
+
+    def test_is_looked_at_rarely_when_it_does_not_have_the_query(
+        self, run: Watched, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        checkpoint.replace(0, "")
+        for ahead in (0, 13):
+            assert self.looks_after(run, ahead)
+            assert (caplog.messages != []) is (ahead > UNHEARD_S)
+        assert not self.looks_after(run, LONGEST_PAUSE_S - 1)
+        assert self.looks_after(run, 2)
+
+
+class TestWithoutTheThreads:
+    @pytest.mark.parametrize(("made", "plan"), [(False, 3), (True, 2), (True, 4)], ids=["not made", "older", "newer"])
+    def test_claims_of_another_plan_or_that_are_not_made_were_not_open(self, watched: Watch, made: bool, plan: int) -> None:
+        run = watched("report")
+        run.hold(3, made=made)
+        run.ahead += 2 * UNHEARD_S
+        assert run.watch.known(plan) == 0.0
+        assert run.watch._suspected is None
+
+    def test_claims_that_are_open_for_a_short_time_are_no_reason_to_warn(self, watched: Watch) -> None:
+        run = watched("report")
+        run.hold(3)
+        run.ahead += UNHEARD_S / 2
+        assert run.watch.known(3) >= UNHEARD_S / 2
+        assert run.watch._suspected is None
+
+    def test_a_warning_does_not_wait_for_ever_while_triggers_follow_each_other(
+        self, watched: Watch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The report of a plan may be late, but not by more than that."""
+        run = watched("report")
+        warned = []
+        for plan in range(3):
+            run.hold(plan, for_s=UNHEARD_S + 1)
+            run.watch.known(plan)
+            run.ahead += 0.4 * REPORTED_WITHIN_S
+            run.watch._look_at_report()
+            warned.append(len(caplog.messages))
+        assert warned == [0, 0, 1]
+
+    def test_a_report_that_comes_soon_after_all_is_no_reason_to_warn(
+        self, watched: Watch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = watched("report")
+        run.hold(3)
+        run.ahead += 2 * UNHEARD_S
+        run.watch.known(3)
+        run.reports.write(STREAM, 3)
+        run.ahead += 2 * REPORTED_WITHIN_S
+        run.watch._look_at_report()
+        assert run.watch._heard
+        assert caplog.messages == []
+
+    @pytest.mark.parametrize("way", ["report", "checkpoint"])
+    def test_what_was_found_is_not_reported_again(self, watched: Watch, checkpoint: Checkpoint, way: str) -> None:
+        run = watched("checkpoint")
+        checkpoint.log(0, 3)
+        run.hold(3)
+        look = run.watch._look_at_report if way == "report" else run.watch._look_at_checkpoint
+        if way == "report":
+            run.reports.write(STREAM, 3)
+        else:
+            checkpoint.commit(0)
+        for _ in range(2):
+            assert look() is None
+            run.ahead += 10
+        assert run.reported == [(STREAM, 3)]
+
+    def test_the_report_is_looked_at_often_at_first_and_when_somebody_waits(self, watched: Watch) -> None:
+        run = watched("report")
+        run.hold(3)
+        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+        run.ahead += 2 * RECENTLY_CLAIMED_S
+        assert run.watch._look_at_report() == LOOK_LATER_EVERY_S
+        run.draining = True
+        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+        run.draining, run.watch._stopping = False, True
+        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+
+    def test_the_checkpoint_of_another_stream_is_one_error_in_the_log(
+        self, watched: Watch, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        run = watched("checkpoint")
+        checkpoint.log(0, 3, stream=OTHER)
+        run.hold(3)
+        for _ in range(4):
+            run.watch._look_at_checkpoint()
+            run.ahead += 10
+        assert len(caplog.messages) == 1
+
+    @pytest.mark.parametrize("made", [False, True])
+    def test_a_location_without_the_query_is_no_reason_to_warn_before_it_can_be_known(
+        self, watched: Watch, caplog: pytest.LogCaptureFixture, made: bool
+    ) -> None:
+        run = watched("checkpoint")
+        run.hold(3, made=made)
+        run.ahead += UNHEARD_S / 2
+        run.watch._look_at_checkpoint()
+        assert caplog.messages == []
+        run.ahead += UNHEARD_S
+        run.watch._look_at_checkpoint()
+        assert len(caplog.messages) == int(made)

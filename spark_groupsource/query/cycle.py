@@ -209,7 +209,7 @@ class Cycle:
         for partition, planned in sorted(stream.ranges.items()):
             left = sum(offsets.size for offsets in planned) - sum(one.size for one in granted.get(partition, ()))
             if left:
-                log.info("plan %d leaves %d offsets of %s to another member, which has taken them", end.plan, left, partition)
+                log.info("plan %d leaves %d offsets of %s to another member, or to the next plan", end.plan, left, partition)
         return granted
 
     def committed(self, end: PlanOffset) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
-from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
 from spark_groupsource.query.durable_watch import Claim, DurableWatch
@@ -373,15 +370,6 @@ def test_a_checkpoint_that_no_longer_can_be_read_says_so(tmp_path: Path) -> None
     (tmp_path / "offsets").write_text("a file, where a folder is expected")
     with pytest.raises(CheckpointUnreadable):
         DurablePlans(str(tmp_path)).locate(STREAM, 0)
-
-
-def test_libhdfs_leaves_the_signals_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The JVM that it starts in this process would replace the handler that leaves the group."""
-    monkeypatch.setenv("LIBHDFS_OPTS", "-Xmx64m")
-    for _ in range(2):
-        with suppress(CheckpointUnreadable):
-            CheckpointFiles("hdfs://127.0.0.1:1/checkpoint")
-    assert os.environ["LIBHDFS_OPTS"] == "-Xmx64m -Xrs"
 
 
 class TestASlowFileSystem:

@@ -487,6 +487,7 @@ class TestWithoutTheThreads:
             assert look() is None
             run.ahead += 10
         assert run.reported == [(STREAM, 3)]
+        assert run.watch._heard
 
     def test_the_report_is_looked_at_often_at_first_and_when_somebody_waits(self, watched: Watch) -> None:
         run = watched("report")

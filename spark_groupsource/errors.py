@@ -35,6 +35,8 @@ GroupKafkaError
 ├── SinkError                   writing into Kafka (docs/sink.md)
 │   ├── CheckpointBehindSink    the topic has later micro-batches of the query than the checkpoint
 │   ├── BatchUnknown            nothing says whether a micro-batch was written: the sink's offsets have expired
+│   ├── WrittenElsewhere        a micro-batch is half written under another prefix, or in another topic
+│   ├── InputIncomplete         Spark has cancelled the task before its last row
 │   ├── ReplayDiffers           a replayed micro-batch has other rows than those that are in the topic
 │   ├── TokenUnreadable         something else committed to a group of the sink
 │   ├── WriterFenced            another try of the task, or another query, writes with the same transactional id
@@ -204,6 +206,14 @@ class CheckpointBehindSink(SinkError):
 
 class BatchUnknown(SinkError):
     """Nothing says whether a micro-batch was written before: the sink's offsets have expired, or never were."""
+
+
+class WrittenElsewhere(SinkError):
+    """A micro-batch was written, in part or as a whole, with another `transactionalIdPrefix` or into another topic."""
+
+
+class InputIncomplete(SinkError):
+    """A task has not seen the end of its rows: Spark has cancelled it. What it wrote is aborted."""
 
 
 class ReplayDiffers(SinkError):

@@ -47,15 +47,23 @@ GROUP_OFFSETS_TRY_S = 5.0
 LIST_AGAIN_S = 1.0
 """Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
 
-LISTS_APART_S = 2.0
-"""Between two lists of groups. The brokers learn of a new coordinator one after the other: while the old one has given a group up
-and the new one has not heard of it, no broker lists the group."""
+MARK_AGAIN_S = 3600.0
+"""How long a process relies on the mark of a task's transactions that it has left. Marks expire after hours at the least."""
 
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
 
 STABLE_INTERVAL_S = 0.02
 """How often that is asked."""
+
+TOPIC_APPEARS_S = 3.0
+"""How long the driver asks again for a topic that no broker knows. One that was created just now is known to all soon."""
+
+TOPIC_TRY_S = 5.0
+"""How long the driver waits for the answer. Then the tasks ask, and say why no broker answers."""
+
+TOPIC_KNOWN_S = 30.0
+"""How long the driver relies on that answer. A topic is not deleted often, and each micro-batch would pay for the question."""
 
 TRANSACTION_S = 120.0
 """How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""

@@ -126,8 +126,8 @@ class GroupAdmin:
         )
         return names_of(self._answer(answers[group], doing, group).authorized_operations)
 
-    def groups(self, prefix: str) -> list[str]:
-        """Return the groups whose names begin so, as far as the user may describe them. Each broker is asked for its own.
+    def groups(self, part: str) -> list[str]:
+        """Return the groups with this text in their names, as far as the user may describe them. Each broker lists its own.
 
         A group that is moving to another coordinator may be missing, for a moment.
 
@@ -136,14 +136,14 @@ class GroupAdmin:
                 died; a new one does not.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"listing the groups {prefix}*"
+        doing = f"listing the groups *{part}*"
         future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
         found = self._answer(future, doing, "")
         # These are KafkaErrors, though the documentation says exceptions.
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
-        return sorted(one.group_id for one in found.valid if one.group_id.startswith(prefix))
+        return sorted(one.group_id for one in found.valid if part in one.group_id)
 
     def topics(self) -> list[str]:
         """Return the topics that the user may describe, by name, without Kafka's own.

@@ -18,7 +18,7 @@ from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.batch_size import SETTING, topic_limits, with_batch_size
 from spark_groupsource.sink.failures import failure
-from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
+from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.timeouts import CHECK_STEP_S
 
 
@@ -146,4 +146,4 @@ def _of_transactions(settings: SinkSettings) -> Finding:
 
 def _name(settings: SinkSettings) -> str:
     """Return a name with the sink's prefix that no task has."""
-    return f"{settings.prefix or DEFAULT_PREFIX.rstrip('-')}-check"
+    return f"{settings.prefix}-check"

@@ -191,10 +191,12 @@ Rows without a key stay on one partition for 10 ms by default (`sticky.partition
 thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance; the
 native producer then chooses one for some rows at a time (`gs_partition` in sink/_rows.c)."""
 
-TRANSACTION_TIMEOUT_MS = 900_000
-"""The default of `transaction.timeout.ms`: as long as the brokers allow by default. A task's transaction is open for as long as
-the task writes, and one that dies is ended by the next try, which does not wait for this."""
+TRANSACTION_TIMEOUT_MS = 120_000
+"""The default of `transaction.timeout.ms`. Readers of committed records wait for so long if a task dies and nobody runs it again.
+It is not less, since librdkafka wants a row's delivery to end within it."""
 
+LONGEST_TRANSACTION_MS = 900_000
+"""The same of a task that has outlasted it once: as long as brokers allow by default (`transaction.max.timeout.ms`)."""
 
 IDEMPOTENT: Mapping[str, range] = {
     "acks": range(-1, 0),
@@ -214,7 +216,8 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
     defaults = {name: value for name, value in EVERY_CLIENT.items() if name != "isolation.level"}
     settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
     if exactly_once:
-        settings["transaction.timeout.ms"] = str(TRANSACTION_TIMEOUT_MS)
+        longest = max(TRANSACTION_TIMEOUT_MS, *(int(kafka.get(name, 0)) for name in ("message.timeout.ms", "socket.timeout.ms")))
+        settings["transaction.timeout.ms"] = str(min(longest, LONGEST_TRANSACTION_MS))
     elif "enable.idempotence" not in kafka and excludes_idempotence(kafka):
         # As Java's producer does (KIP-679).
         settings["enable.idempotence"] = "false"

@@ -13,11 +13,18 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
-from spark_groupsource.options.client_settings import excludes_idempotence, producer_settings, request_settings
+from spark_groupsource.options.client_settings import (
+    LONGEST_TRANSACTION_MS,
+    excludes_idempotence,
+    producer_settings,
+    request_settings,
+)
 from spark_groupsource.options.described import described, option, wrong_values
 from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names, wrong_servers
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
-from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
+from spark_groupsource.sink.names import DEFAULT_PREFIX
+from spark_groupsource.sink.rules import Choice
+from spark_groupsource.sink.settings import SinkSettings
 
 WRITING = "Writing"
 ONCE = "Each record once"
@@ -76,22 +83,32 @@ class SinkOptions(BaseModel):
         section=ONCE,
         use="streams",
         only_here=True,
-        shown_default=f"`{DEFAULT_PREFIX}` and the query's id",
+        shown_default=f"`{DEFAULT_PREFIX}`",
         meaning=(
-            "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. No two queries "
-            "may have the same, nor may one be another's with `-` and a number behind it. The query's id is in the checkpoint's "
-            "file `metadata`."
+            "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. The query's id "
+            "follows it, so queries may share a prefix. Change it while the query waits for data."
         ),
     )
 
-    accept_batch: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
-        "acceptBatch",
+    rewrite_batch: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
+        "rewriteBatch",
         section=ONCE,
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it. What is in the topic of that micro-batch stays, even if it "
-            "differs, and what is not known to be there is written."
+            "The number of one micro-batch, as an error names it: all its rows are written, but for those of tasks that have "
+            "written just the same. No row is missing then, and rows may be there twice."
+        ),
+    )
+
+    skip_batch: Annotated[int | None, BeforeValidator(whole_number(0, MAX_LONG))] = option(
+        "skipBatch",
+        section=ONCE,
+        use="streams",
+        only_here=True,
+        meaning=(
+            "The number of one micro-batch, as an error names it: nothing more of it is written, and what is there stays. No row "
+            "is there twice then, and rows may be missing."
         ),
     )
 
@@ -136,9 +153,15 @@ class SinkOptions(BaseModel):
                 "deliveryGuarantee = 'exactly-once' is for streams: a batch write has no checkpoint, so nothing says that a "
                 "write is repeated. Remove it; a batch write is at least once."
             )
-        for name, value in (("transactionalIdPrefix", self.transactional_id_prefix), ("acceptBatch", self.accept_batch)):
+        for name, value in (
+            ("transactionalIdPrefix", self.transactional_id_prefix),
+            ("rewriteBatch", self.rewrite_batch),
+            ("skipBatch", self.skip_batch),
+        ):
             if value is not None and not once:
                 yield f"{name} is for streams with deliveryGuarantee=exactly-once: remove it."
+        if self.rewrite_batch is not None and self.rewrite_batch == self.skip_batch:
+            yield f"rewriteBatch={self.rewrite_batch} and skipBatch={self.skip_batch} contradict each other: remove one of them."
         if once and self.kafka.get("enable.idempotence") == "false":
             yield "kafka.enable.idempotence=false excludes exactly-once: remove it, or set deliveryGuarantee=at-least-once."
         for setting in excludes_idempotence(self.kafka):
@@ -167,8 +190,9 @@ class SinkOptions(BaseModel):
             requests=request_settings(self.kafka),
             topic=self.topic,
             exactly_once=once,
-            prefix=self.transactional_id_prefix,
-            accept_batch=self.accept_batch,
+            prefix=self.transactional_id_prefix or DEFAULT_PREFIX,
+            choice=Choice(self.rewrite_batch, self.skip_batch),
+            longest_transaction_ms=LONGEST_TRANSACTION_MS if "transaction.timeout.ms" not in self.kafka else None,
         )
 
 

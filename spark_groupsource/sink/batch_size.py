@@ -7,7 +7,6 @@ be larger than the topic's `max.message.bytes`, and only then each row is writte
 from __future__ import annotations
 
 import logging
-import threading
 import time
 from collections.abc import Collection, Mapping
 
@@ -70,24 +69,21 @@ def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str
     """
     settings = {name: value for name, value in client.items() if name not in PRODUCER_NAMES and name != "transactional.id"}
     whose = tuple(sorted(settings.items()))
-    with _lock:
-        now = time.monotonic()
-        for old in [key for key, (_, until) in _kept.items() if until <= now]:
-            del _kept[old]
-        unknown = sorted(topic for topic in topics if (whose, topic) not in _kept)
-        asked = _asked(settings, unknown) if unknown else {}
-        for topic, limit in asked.items():
-            _kept[whose, topic] = limit, now + TOPIC_LIMIT_KEPT_S
-        return {topic: _kept[whose, topic][0] if (whose, topic) in _kept else None for topic in topics}
+    now = time.monotonic()
+    for old in [key for key, (_, until) in _kept.items() if until <= now]:
+        del _kept[old]
+    unknown = sorted(topic for topic in topics if (whose, topic) not in _kept)
+    asked = _asked(settings, unknown) if unknown else {}
+    for topic, limit in asked.items():
+        _kept[whose, topic] = limit, now + TOPIC_LIMIT_KEPT_S
+    return {topic: _kept[whose, topic][0] if (whose, topic) in _kept else None for topic in topics}
 
 
 def forget() -> None:
     """Forget all answers."""
-    with _lock:
-        _kept.clear()
+    _kept.clear()
 
 
-_lock = threading.Lock()
 _kept: dict[tuple[tuple[tuple[str, str], ...], str], tuple[int | None, float]] = {}
 """The limit of each topic that was asked for with the same settings, and until when it is believed."""
 

@@ -159,7 +159,7 @@ TOKEN_ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Create the topic, or check its name.",
     BrokerUnavailable: (
         "Check kafka.bootstrap.servers and the network between this process and the brokers. Or an earlier try of the task left "
-        "a transaction open: it ends after kafka.transaction.timeout.ms (15 minutes by default)."
+        "a transaction open: it ends after kafka.transaction.timeout.ms (120 s by default)."
     ),
 }
 """What to check if a token cannot be read or committed."""
@@ -170,9 +170,9 @@ _CHECK: Mapping[type[GroupKafkaError], str] = {
 """What to check, where the code says no more."""
 
 _FENCED_ADVICE = (
-    "Another try of this task has begun, or a second query runs on the same checkpoint, a copy of it, or the same "
-    "transactionalIdPrefix: each takes the id from the other. Or the task took longer than kafka.transaction.timeout.ms. What "
-    "this try wrote is aborted; no reader of committed records sees it"
+    "Another try of this task has begun, or a second query runs on the same checkpoint or on a copy of it: each takes the id "
+    "from the other. Or the transaction took longer than kafka.transaction.timeout.ms. What this try wrote is aborted; no "
+    "reader of committed records sees it"
 )
 
 

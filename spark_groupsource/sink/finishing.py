@@ -1,12 +1,25 @@
-"""The end of a micro-batch, at the driver: it checks that a replay was the same, and keeps the driver's token."""
+"""The end of a micro-batch, at the driver: check that a replay was the same, end what earlier tries left, and keep a token."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from spark_groupsource.sink.rules import after_batch, check_batch, may_be_a_replay
+from confluent_kafka import KafkaException
+
+from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.patience import Deadline
+from spark_groupsource.sink.failures import failure
+from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.producers import make_producer
+from spark_groupsource.sink.rules import after_batch, check_batch, check_elsewhere_again, is_behind, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.sink.token import Token
 from spark_groupsource.sink.tokens import Tokens
+from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+
+log = logging.getLogger(__name__)
 
 
 class Tasks(NamedTuple):
@@ -15,45 +28,116 @@ class Tasks(NamedTuple):
     number: int
     """How many there are."""
     rows: int
-    """How many rows they have, whether they were written now or before."""
+    """How many rows of theirs are in the topic, whether they were written now or before."""
     topics: tuple[str, ...]
     """The topics that they wrote to."""
+    wrote: frozenset[int] = frozenset()
+    """Those with a token of this micro-batch, by number."""
     empty: frozenset[int] = frozenset()
-    """Those without rows, by number."""
+    """Those without rows."""
     retried: frozenset[int] = frozenset()
     """Those of which Spark had begun another try before."""
 
 
-def finish(settings: SinkSettings, prefix: str, batch: int, run: str, tasks: Tasks) -> None:
+def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Tasks) -> None:
     """Keep the driver's token once all tasks of a micro-batch have written.
 
     Args:
         settings: How the query writes.
-        prefix: Its `transactionalIdPrefix`.
+        names: The query's names.
         batch: The number of the micro-batch.
         run: The run of the query.
         tasks: What its tasks have reported.
 
     Raises:
-        ReplayDiffers, CheckpointBehindSink: See rules.py.
+        ReplayDiffers, WrittenElsewhere, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
-    tokens = Tokens(settings.requests, prefix, settings.topic)
+    tokens = Tokens(settings.requests, names, settings.topic)
     try:
-        _finish(tokens, batch, run, tasks, settings.accept_batch)
+        before = tokens.of_driver()
+        left = _left_by_earlier_tries(settings, names, tokens, tasks, first=may_be_a_replay(before, run))
+        if is_behind(batch, None, before):
+            check_elsewhere_again(names.driver, batch, tokens.elsewhere(), settings.choice)
+        silent = {number: token for number, token in left.items() if token is not None}
+        check_batch(batch, tasks.number, tasks.rows, before, silent, settings.choice)
+        if before is None or before.batch != batch:
+            token = after_batch(names.query, batch, tasks.number, tasks.rows, run, tasks.wrote)
+            tokens.commit(token, tasks.topics)
+        # Not before: a restart has to find what a driver that dies here has not finished.
+        tokens.unmark([number for number in left if number >= tasks.number], run, tasks.topics)
     finally:
         tokens.close()
 
 
-def _finish(tokens: Tokens, batch: int, run: str, tasks: Tasks, accepted: int | None) -> None:
-    before = tokens.of_driver()
-    replayed = may_be_a_replay(before, run)
-    asked = tasks.empty if replayed else tasks.empty & tasks.retried
-    silent = {}
-    if accepted != batch:
-        silent = tokens.of_tasks(sorted(asked), tasks.topics)
-        if replayed:
-            silent |= tokens.of_tasks_from(tasks.number, tasks.topics)
-    check_batch(batch, tasks.number, tasks.rows, before, silent, accepted)
-    if before is None or before.batch != batch:
-        tokens.commit(after_batch(batch, tasks.number, tasks.rows, run, tasks.empty), tasks.topics)
+def _left_by_earlier_tries(
+    settings: SinkSettings, names: Names, tokens: Tokens, tasks: Tasks, *, first: bool
+) -> Mapping[int, Token | None]:
+    """End the transactions of tasks that had rows in an earlier try and have none now, and return their tokens.
+
+    Nobody else ends them: a task without rows takes no transactional id. Until they end, no reader of committed records sees what
+    comes after them. Without a mark a task has neither a transaction nor a token of this micro-batch.
+
+    Args:
+        settings: See `finish`.
+        names: See `finish`.
+        tokens: The query's tokens.
+        tasks: See `finish`.
+        first: Whether this may be the first micro-batch of a run: then an earlier run may have had more tasks.
+    """
+    silent = {*tasks.empty, *range(tasks.number, tokens.reach())} if first else tasks.empty & tasks.retried
+    marked = sorted(tokens.marks(sorted(silent)))
+    for number in marked:
+        # Before its token is read: what ends now can no longer commit one.
+        end_transaction(settings, names.task(number), TRANSACTION_S)
+    found = tokens.of_tasks(marked, tasks.topics)
+    return {number: found.get(number) for number in marked}
+
+
+def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> None:
+    """End the transactions of a micro-batch that Spark has given up, best effort: a worker that was killed has not done it.
+
+    Args:
+        settings: How the query writes.
+        names: The query's names.
+        unfinished: The numbers of the tasks that have not reported that they have written.
+    """
+    deadline = Deadline(ABORT_S)
+    tokens = Tokens(settings.requests, names, settings.topic)
+    try:
+        for number in sorted(tokens.marks(sorted(unfinished))):
+            end_transaction(settings, names.task(number), deadline.left)
+    except GroupKafkaError as failed:
+        log.warning(
+            "%s: a transaction of the micro-batch that was given up may still be open, and readers of committed records wait "
+            "until the query is started again, or for kafka.transaction.timeout.ms: %s",
+            *(names.driver, failed),
+        )
+    finally:
+        tokens.close()
+
+
+def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> None:
+    """Take a transactional id, and with it end the transaction that another producer may have open.
+
+    Args:
+        settings: How the query writes.
+        name: The transactional id.
+        patience_s: For how long that is tried again, in seconds.
+
+    Raises:
+        GroupKafkaError: It was not taken.
+    """
+    # It writes no row.
+    producer = make_producer({**settings.producer, "transactional.id": name}, None)
+    try:
+        producer.connect(CONNECT_S)
+        Deadline(patience_s).retry(lambda: producer.init_transactions(INIT_TRY_S), _passes)
+    except KafkaException as failed:
+        raise failure(failed.args[0], f"ending the transaction of {name}", producer.errors) from None
+    finally:
+        producer.close()
+
+
+def _passes(error: Exception) -> bool:
+    return isinstance(error, KafkaException) and bool(error.args[0].retriable())

@@ -2,22 +2,87 @@
 
 A micro-batch that Spark runs again has the same number. A task whose rows are there already finds the token of that number, which
 became visible with the rows. So it writes nothing.
+
+Where that cannot be known, or where the rows differ, the query ends, and a person chooses between two prices (`Choice`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from typing import NamedTuple
 
-from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers
+from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers, WrittenElsewhere
+from spark_groupsource.partition import listed
 from spark_groupsource.sink.token import BatchToken, Token, Written
 
 NOTHING = Written(0, 0)
 """What a task has written that had no rows. Such a task leaves no token."""
 
 
-def written_before(
-    task: str, number: int, batch: int, token: Token | None, driver: BatchToken | None, accepted: int | None
-) -> Written | None:
+class Choice(NamedTuple):
+    """What the user chose for one micro-batch that an error named."""
+
+    rewrite: int | None = None
+    """The option `rewriteBatch`: this micro-batch is written again, whatever is in the topic. No row is missing then."""
+    skip: int | None = None
+    """The option `skipBatch`: nothing more of this micro-batch is written. No row is there twice then."""
+
+    def covers(self, batch: int) -> bool:
+        """Return whether the user has chosen for this micro-batch."""
+        return batch in (self.rewrite, self.skip)
+
+
+NO_CHOICE = Choice()
+
+
+class Place(NamedTuple):
+    """What the query has written under another name, or on another topic, than it has now."""
+
+    name: str
+    """What its groups begin with there."""
+    topic: str
+    """Where its tokens are."""
+    driver: BatchToken | None
+    tasks: Mapping[int, Token]
+    unreadable: bool = False
+    """Whether something there is no token."""
+
+    @property
+    def newest(self) -> int:
+        """The newest micro-batch that was written there, in part or as a whole. -1: none."""
+        return max([-1 if self.driver is None else self.driver.batch, *(token.batch for token in self.tasks.values())])
+
+
+class Plan(NamedTuple):
+    """What a task does with its rows."""
+
+    write: bool
+    """Whether it writes them. Otherwise it reads them only, to compare or to count them."""
+    before: Written | None = None
+    """What is in the topic of this task and micro-batch already. With `write`, the same rows are not written again."""
+
+
+def is_behind(batch: int, token: Token | None, driver: BatchToken | None) -> bool:
+    """Return whether these tokens do not show what became of the micro-batch before.
+
+    The driver keeps its token before Spark's commit log is written. So before a task of micro-batch n runs, the driver's is that
+    of n - 1, or already that of n. If it is older, or there is none, the micro-batches between were written under another name,
+    to another topic or with another guarantee; or the tokens have expired. Then the query looks for itself elsewhere.
+    """
+    if token is not None and token.batch >= batch:
+        return False
+    return driver is None or driver.batch < batch - 1
+
+
+def plan_task(
+    task: str,
+    number: int,
+    batch: int,
+    token: Token | None,
+    driver: BatchToken | None,
+    choice: Choice = NO_CHOICE,
+    elsewhere: Collection[Place] | None = None,
+) -> Plan:
     """Decide what a task does, before it reads a row.
 
     The token of a task replaces the one before, so one of an earlier micro-batch says that this one is not written. So does the
@@ -30,56 +95,155 @@ def written_before(
         batch: The number of the micro-batch.
         token: The task's token. `None`: it has none.
         driver: The driver's token, if the task has none of this run. `None`: the driver has none, either.
-        accepted: The option `acceptBatch`.
-
-    Returns:
-        What is in the topic already: the task reads its rows, compares, and writes nothing. `None`: it writes its rows.
+        choice: What the user chose.
+        elsewhere: What the query has written in other places. `None`: these tokens suffice (`is_behind`).
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
-        BatchUnknown: The tokens have expired, so nobody knows whether the task has written this one.
+        WrittenElsewhere: This one is there under another name, or in another topic, in part or as a whole.
+        BatchUnknown: Nothing says whether the task has written this one.
     """
     of_task = -1 if token is None else token.batch
     newest = max(of_task, -1 if driver is None else driver.batch)
     if newest > batch:
-        raise CheckpointBehindSink(
-            f"{task}: micro-batch {batch} is to be written, and micro-batch {newest} is in the topic already. The checkpoint is "
-            "older than what the query has written: it was restored, or deleted, or belongs to another query. Start with the "
-            "newest checkpoint. Or set another transactionalIdPrefix: then what is after this checkpoint is written again."
-        )
+        raise _behind(task, batch, newest)
     if newest == batch:
-        return token.written if token is not None and of_task == batch else NOTHING
-    has_expired = token is None and driver is not None and driver.had is not None and number in driver.had
-    if (newest < 0 < batch or has_expired) and accepted != batch:
-        raise BatchUnknown(
-            f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink has no offsets: they expire "
-            "after offsets.retention.minutes (7 days by default) without a micro-batch, and are deleted with their topic. Or "
-            "transactionalIdPrefix, topic or the guarantee was changed. If no micro-batch was interrupted before, or records may "
-            f"be written twice, set acceptBatch={batch}: this micro-batch is then written."
-        )
-    return None
+        before = token.written if token is not None and of_task == batch else NOTHING
+        return Plan(write=choice.rewrite == batch, before=before)
+    if choice.rewrite == batch:
+        return Plan(write=True)
+    if choice.skip == batch:
+        return Plan(write=False)
+    if elsewhere is not None:
+        _check_elsewhere(task, batch, driver, elsewhere)
+    elif token is None and driver is not None and driver.had is not None and number in driver.had:
+        raise _unknown(task, batch, "its own offset has expired, and those of other tasks may have, too")
+    return Plan(write=True)
 
 
-def is_same(task: str, batch: int, before: Written, now: Written, accepted: int | None) -> bool:
+def _check_elsewhere(task: str, batch: int, driver: BatchToken | None, elsewhere: Collection[Place]) -> None:
+    """Raise an error unless what is in other places says that this micro-batch is nowhere."""
+    newest = max((place.newest for place in elsewhere), default=-1)
+    if newest > batch:
+        raise _behind(task, batch, newest)
+    if newest == batch:
+        raise _written_elsewhere(task, batch, elsewhere)
+    if any(place.unreadable for place in elsewhere):
+        raise _unknown(task, batch, "another client has committed to a group in which it was kept")
+    whole = max((place.driver.batch for place in elsewhere if place.driver is not None), default=-1)
+    if whole == batch - 1 or (batch == 0 and driver is None):
+        return
+    known = max(whole, -1 if driver is None else driver.batch)
+    if known < 0:
+        raise _unknown(task, batch, "there are none: they have expired, or were deleted with their topic, or never were")
+    raise _unknown(task, batch, f"the newest micro-batch that they show as finished is {known}")
+
+
+def _behind(task: str, batch: int, newest: int) -> CheckpointBehindSink:
+    return CheckpointBehindSink(
+        f"{task}: micro-batch {batch} is to be written, and micro-batch {newest} is in the topic already. The checkpoint is "
+        "older than what the query has written: it was restored, or a second driver runs on a copy of it. Choose:\n"
+        "  - Start with the newest checkpoint. No row is missing, none is there twice.\n"
+        f"  - Set another transactionalIdPrefix, and rewriteBatch={batch}. Then everything after this checkpoint is written "
+        f"again. No row is missing. Rows of micro-batches {batch} to {newest} may be there twice."
+    )
+
+
+def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> WrittenElsewhere:
+    rows, where = _there(batch, elsewhere)
+    part = "all of it" if any(place.driver is not None and place.driver.batch == batch for place in elsewhere) else "a part of it"
+    return WrittenElsewhere(
+        f"{task}: micro-batch {batch} is to be written, and {part}, {rows} rows, was written with {where}. transactionalIdPrefix "
+        "or topic was changed while this micro-batch was half written. This task has written nothing. "
+        "Choose:\n  - Start the query with the prefix and the topic that it had. Once this micro-batch is finished, stop the "
+        "query and change them. No row is missing, none is there twice.\n"
+        f"  - rewriteBatch={batch}: all rows of the micro-batch are written. None is missing, and {rows} rows are there twice.\n"
+        f"  - skipBatch={batch}: nothing more of it is written. No row is there twice because of it, and all but those {rows} "
+        "rows are missing."
+    )
+
+
+def check_elsewhere_again(name: str, batch: int, elsewhere: Collection[Place], choice: Choice = NO_CHOICE) -> None:
+    """Check, at the driver, what the tasks have checked before they wrote.
+
+    While a group moves to its next coordinator, it may be in no broker's list. So the tasks of a first micro-batch may have
+    missed what was written under another name. When the driver looks, the group is there again.
+
+    Args:
+        name: The group of the driver's token, for the error.
+        batch: The number of the micro-batch, which is written.
+        elsewhere: What the query has written in other places.
+        choice: What the user chose.
+
+    Raises:
+        CheckpointBehindSink: A later micro-batch is in the topic.
+        WrittenElsewhere: This one is there twice, in part or as a whole.
+    """
+    newest = max((place.newest for place in elsewhere), default=-1)
+    if newest < batch or choice.covers(batch):
+        return
+    if newest > batch:
+        raise _behind(name, batch, newest)
+    rows, where = _there(batch, elsewhere)
+    raise WrittenElsewhere(
+        f"{name}: micro-batch {batch} is written, and {rows} rows of it had been written with {where}. transactionalIdPrefix or "
+        "topic was changed while this micro-batch was half written, and the brokers did not list those groups when its tasks "
+        f"looked for them. So up to {rows} rows are there twice. Remove them, or set rewriteBatch={batch} or skipBatch={batch}: "
+        "either lets the query go on with what is there."
+    )
+
+
+def _there(batch: int, elsewhere: Iterable[Place]) -> tuple[int, str]:
+    """Return how many rows of a micro-batch are in other places, and which these are."""
+    there = [place for place in elsewhere if place.newest == batch]
+    rows = sum(token.written.rows for place in there for token in place.tasks.values() if token.batch == batch)
+    return rows, "; ".join(sorted(f"transactionalIdPrefix {_prefix(place)}, topic {place.topic}" for place in there))
+
+
+def _prefix(place: Place) -> str:
+    # The query's id follows it: 36 characters, and a hyphen before.
+    return place.name[:-37]
+
+
+def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
+    return BatchUnknown(
+        f"{task}: nothing says whether micro-batch {batch} is in the topic already. The sink keeps offsets in its groups, and "
+        f"{why}. Offsets expire after offsets.retention.minutes (7 days by default) without a micro-batch. Choose:\n"
+        f"  - rewriteBatch={batch}: the rows of the micro-batch are written. None is missing. If the query was stopped in this "
+        "micro-batch, those that it had written by then are there twice. If it was stopped while it waited for data, none is.\n"
+        f"  - skipBatch={batch}: nothing of the micro-batch is written now. None is there twice, and those that the query had "
+        "not written by then are missing."
+    )
+
+
+def check_same(task: str, batch: int, before: Written, now: Written, choice: Choice = NO_CHOICE) -> bool:
     """Compare the rows of a replay with those that are in the topic.
 
     Returns:
-        Whether they are the same. If not, `acceptBatch` accepts what is in the topic.
+        Whether they are the same. If not, the user has chosen what becomes of them.
 
     Raises:
         ReplayDiffers: They are not the same.
     """
-    if now == before:
-        return True
-    if accepted == batch:
-        return False
+    if now == before or choice.covers(batch):
+        return now == before
     raise ReplayDiffers(
         f"{task}: micro-batch {batch} is in the topic with {before.rows} rows of this task, and now has {now.rows} rows"
-        f"{' with other content' if before.rows == now.rows else ''}. So the query has changed while this micro-batch was half "
-        "written: its code, its number of tasks, or its results are different each time. Rows that have moved from one task to "
-        "another may be in the topic twice by now. Start it as it was before. Or set "
-        f"acceptBatch={batch}: then what this task has written stays, these rows are not written, and other tasks write theirs "
-        "if the earlier try did not finish the micro-batch."
+        f"{' with other content' if before.rows == now.rows else ''}. So the query, or what it reads, has changed while this "
+        "micro-batch was half written: its code, its number of tasks, results that are different each time, or a range that "
+        "another query has read meanwhile (outstandingClaims=reread). Rows that have moved from one task to another may be there "
+        f"twice by now. {_choices(batch, before.rows, now.rows)}"
+    )
+
+
+def _choices(batch: int, before: int, now: int) -> str:
+    return (
+        "Choose:\n"
+        "  - Start the query as it was. No row is missing, none is there twice.\n"
+        f"  - rewriteBatch={batch}: the {now} rows are written. None is missing, and up to {min(before, now)} of them are there "
+        f"twice, besides {before} rows of the earlier try.\n"
+        f"  - skipBatch={batch}: nothing more of the micro-batch is written, by no task. None is there twice because of it, and "
+        f"up to {now} rows of this task are missing, as are those of tasks that have not written."
     )
 
 
@@ -94,7 +258,7 @@ def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
 
 
 def check_batch(
-    batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], accepted: int | None
+    batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], choice: Choice = NO_CHOICE
 ) -> None:
     """Check, at the driver, that a replay had the tasks and the rows of the try before.
 
@@ -105,7 +269,7 @@ def check_batch(
         before: The driver's token.
         silent: The tokens of tasks that have no rows now: they looked at no token themselves. Tasks with higher numbers, which
             this try does not have, are among them.
-        accepted: The option `acceptBatch`.
+        choice: What the user chose.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
@@ -113,26 +277,38 @@ def check_batch(
     """
     if before is not None and before.batch > batch:
         raise CheckpointBehindSink(
-            f"Micro-batch {batch} was written, and micro-batch {before.batch} is in the topic already: another query uses the "
-            "same transactionalIdPrefix, or the same checkpoint."
+            f"Micro-batch {batch} was written, and micro-batch {before.batch} is in the topic already: a second driver runs on "
+            "the same checkpoint, or on a copy of it. Stop one of the two. No row is missing, none is there twice."
         )
-    if accepted == batch:
+    if choice.covers(batch):
         return
     strangers = sorted(number for number, token in silent.items() if token.batch == batch and token.written.rows)
     if strangers:
+        there = sum(silent[number].written.rows for number in strangers)
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {tasks} tasks now, and an earlier try wrote {silent[strangers[0]].written.rows} rows in "
-            f"task {strangers[0]}, which has none now. So the query, or its number of tasks, has changed while this "
-            "micro-batch was half written, and rows of it may be in the topic twice. To go on all the same, set "
-            f"acceptBatch={batch}."
+            f"Micro-batch {batch} has {tasks} tasks with {rows} rows now, which are written. An earlier try wrote {there} rows "
+            f"in tasks that have none now ({listed(strangers, 5)}). So the query, its number of tasks, or what it reads "
+            f"(outstandingClaims=reread) has changed while this micro-batch was half written. Choose:\n"
+            f"  - rewriteBatch={batch} or skipBatch={batch}: the query goes on with what is there. No row is missing, and up to "
+            f"{min(there, rows)} rows are there twice.\n"
+            "  - Remove the rows of the earlier try yourself: they are in the topic before those of this one."
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(
-            f"Micro-batch {batch} has {rows} rows, and an earlier try wrote {before.rows}. So its results are different each "
-            f"time, and rows of it may be in the topic twice. To go on all the same, set acceptBatch={batch}."
+            f"Micro-batch {batch} has {rows} rows now, and an earlier try had written all of it with {before.rows}. So its "
+            f"results are different each time. {_choices(batch, before.rows, rows)}"
         )
 
 
-def after_batch(batch: int, tasks: int, rows: int, run: str, empty: Collection[int]) -> BatchToken:
-    """Return the driver's token once all tasks of a micro-batch have written."""
-    return BatchToken(batch, tasks, rows, run, frozenset(range(tasks)).difference(empty))
+def after_batch(query: str, batch: int, tasks: int, rows: int, run: str, wrote: Collection[int]) -> BatchToken:
+    """Return the driver's token once all tasks of a micro-batch have written.
+
+    Args:
+        query: The query's id.
+        batch: The number of the micro-batch.
+        tasks: How many tasks it has.
+        rows: How many rows they have.
+        run: The run of the query.
+        wrote: The numbers of the tasks that have a token of this micro-batch.
+    """
+    return BatchToken(query, batch, tasks, rows, run, frozenset(wrote))

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-DEFAULT_PREFIX = "groupkafka-"
-"""What `transactionalIdPrefix` is if it is not set, before the query's id."""
+from spark_groupsource.sink.names import DEFAULT_PREFIX
+from spark_groupsource.sink.rules import NO_CHOICE, Choice
 
 
 @dataclass(frozen=True)
@@ -18,13 +18,16 @@ class SinkSettings:
         requests: Those of the client that reads and commits offsets.
         topic: The topic of every row. `None`: the column `topic` names it.
         exactly_once: Whether tasks write in transactions.
-        prefix: The option `transactionalIdPrefix`. `None`: it is made from the query's id.
-        accept_batch: The option `acceptBatch`.
+        prefix: The option `transactionalIdPrefix`.
+        choice: The options `rewriteBatch` and `skipBatch`.
+        longest_transaction_ms: The `transaction.timeout.ms` of a task that has outlasted the default. `None`: the user has set
+        it.
     """
 
     producer: Mapping[str, str] = field(repr=False)
     requests: Mapping[str, str] = field(repr=False)
     topic: str | None = None
     exactly_once: bool = False
-    prefix: str | None = None
-    accept_batch: int | None = None
+    prefix: str = DEFAULT_PREFIX
+    choice: Choice = NO_CHOICE
+    longest_transaction_ms: int | None = None

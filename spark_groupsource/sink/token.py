@@ -3,13 +3,20 @@
 It is a committed offset of a consumer group that has no members, on partition 0 of a topic that the task wrote to. The offset is
 the number of the micro-batch that comes next; the metadata says what was written:
 
-    {"v":1,"rows":…,"sum":…,"run":…}
+    {"v":1,"q":…,"rows":…,"sum":…,"run":…}
 
 The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
 
-    {"v":1,"tasks":…,"rows":…,"had":[[from,to],…],"run":…}
+    {"v":1,"q":…,"tasks":…,"rows":…,"had":[[from,to],…],"run":…}
 
-`had` are the numbers of the tasks that had rows, as ranges with exclusive ends; `null` if there is no room for them.
+`had` are the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends; `null` if there is no
+room for them.
+
+And a task leaves a mark before its first transaction in a run, outside of any transaction: it may have an open one from now on.
+
+    {"v":1,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
+
+`q` is the query's id, `run` its run, `at` in seconds since 1970. `open` is `null` once somebody has ended what the task had open.
 
 Any client can write a commit. So a text that is not exactly this is refused, and nothing in it is trusted beyond its numbers.
 """
@@ -29,6 +36,7 @@ _MOST_BYTES_OF_HAD = 3000
 _MOST = 2**63 - 1
 _MOST_TASKS = 1_000_000
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
+_HOST = re.compile(r"[A-Za-z0-9._:%-]{0,255}")
 
 
 class Written(NamedTuple):
@@ -42,6 +50,8 @@ class Written(NamedTuple):
 class Token(NamedTuple):
     """What one task of the sink wrote last."""
 
+    query: str
+    """The query's id."""
     batch: int
     written: Written
     run: str
@@ -54,19 +64,22 @@ class Token(NamedTuple):
 
     def metadata(self) -> str:
         """Return the metadata to commit."""
-        return _text({"v": _VERSION, "rows": self.written.rows, "sum": f"{self.written.checksum:016x}", "run": self.run})
+        written = {"rows": self.written.rows, "sum": f"{self.written.checksum:016x}"}
+        return _text({"v": _VERSION, "q": self.query, **written, "run": self.run})
 
 
 class BatchToken(NamedTuple):
     """What the driver knows of the newest micro-batch that all tasks have written."""
 
+    query: str
+    """The query's id."""
     batch: int
     tasks: int
     """How many tasks wrote it."""
     rows: int
     run: str
     had: frozenset[int] | None = None
-    """The tasks that had rows. `None`: that is not known."""
+    """The tasks that have a token of this micro-batch. `None`: that is not known."""
 
     @property
     def offset(self) -> int:
@@ -79,7 +92,35 @@ class BatchToken(NamedTuple):
         if len(_text({"had": had})) > _MOST_BYTES_OF_HAD:
             had = None
         counts = {"tasks": self.tasks, "rows": self.rows}
-        return _text({"v": _VERSION, **counts, "had": had, "run": self.run})
+        return _text({"v": _VERSION, "q": self.query, **counts, "had": had, "run": self.run})
+
+
+class Opener(NamedTuple):
+    """Who may have a transaction open."""
+
+    at: int
+    """Since when, in seconds since 1970 by that host's clock. It is shown to people, and no rule looks at it."""
+    host: str
+    pid: int
+
+
+class Mark(NamedTuple):
+    """That a task may have a transaction open."""
+
+    query: str
+    run: str
+    open: Opener | None
+    """`None`: it has none any more."""
+
+    @property
+    def offset(self) -> int:
+        """The offset to commit. It says nothing."""
+        return 1
+
+    def metadata(self) -> str:
+        """Return the metadata to commit."""
+        opener = None if self.open is None else self.open._asdict()
+        return _text({"v": _VERSION, "q": self.query, "run": self.run, "open": opener})
 
 
 class Committed(NamedTuple):
@@ -89,37 +130,60 @@ class Committed(NamedTuple):
     metadata: str
 
 
-def newest_token(commits: Iterable[Committed], group: str) -> Token | None:
+def newest_token(commits: Iterable[Committed], group: str, query: str) -> Token | None:
     """Return what a task has written last: a query may write to several topics, and each may carry a token.
 
     Raises:
         TokenUnreadable: Something else wrote into the group.
     """
-    return max((_token(one, group) for one in commits), key=lambda token: token.batch, default=None)
+    return max((_token(one, group, query) for one in commits), key=lambda token: token.batch, default=None)
 
 
-def newest_batch_token(commits: Iterable[Committed], group: str) -> BatchToken | None:
+def newest_batch_token(commits: Iterable[Committed], group: str, query: str) -> BatchToken | None:
     """Return the driver's newest token.
 
     Raises:
         TokenUnreadable: Something else wrote into the group.
     """
-    return max((_batch_token(one, group) for one in commits), key=lambda token: token.batch, default=None)
+    return max((_batch_token(one, group, query) for one in commits), key=lambda token: token.batch, default=None)
 
 
-def _token(commit: Committed, group: str) -> Token:
-    fields = _fields(commit, group, {"rows", "sum", "run"})
+def mark_in(commits: Iterable[Committed], group: str, query: str) -> Mark | None:
+    """Return the mark of a task. If several topics carry one, that of a transaction that may be open counts.
+
+    Raises:
+        TokenUnreadable: Something else wrote into the group.
+    """
+    found = [_mark(one, group, query) for one in commits]
+    return next((one for one in found if one.open is not None), found[0] if found else None)
+
+
+def _token(commit: Committed, group: str, query: str) -> Token:
+    fields = _fields(commit, group, query, {"rows", "sum"})
     checksum = fields["sum"]
     if not isinstance(checksum, str) or not re.fullmatch(r"[0-9a-f]{16}", checksum):
         raise _unreadable(commit, group)
-    return Token(commit.offset - 1, Written(_count(fields["rows"], commit, group), int(checksum, 16)), fields["run"])
+    return Token(query, commit.offset - 1, Written(_count(fields["rows"], commit, group), int(checksum, 16)), fields["run"])
 
 
-def _batch_token(commit: Committed, group: str) -> BatchToken:
-    fields = _fields(commit, group, {"tasks", "rows", "had", "run"})
+def _batch_token(commit: Committed, group: str, query: str) -> BatchToken:
+    fields = _fields(commit, group, query, {"tasks", "rows", "had"})
     tasks, rows = (_count(fields[name], commit, group) for name in ("tasks", "rows"))
     had = None if fields["had"] is None else _numbers(fields["had"], commit, group)
-    return BatchToken(commit.offset - 1, tasks, rows, fields["run"], had)
+    return BatchToken(query, commit.offset - 1, tasks, rows, fields["run"], had)
+
+
+def _mark(commit: Committed, group: str, query: str) -> Mark:
+    fields = _fields(commit, group, query, {"open"})
+    opener = fields["open"]
+    if opener is None:
+        return Mark(query, fields["run"], None)
+    if not isinstance(opener, dict) or opener.keys() != set(Opener._fields):
+        raise _unreadable(commit, group)
+    if not isinstance(opener["host"], str) or not _HOST.fullmatch(opener["host"]):
+        raise _unreadable(commit, group)
+    at, pid = (_count(opener[name], commit, group) for name in ("at", "pid"))
+    return Mark(query, fields["run"], Opener(at, opener["host"], pid))
 
 
 def _numbers(ranges: object, commit: Committed, group: str) -> frozenset[int]:
@@ -147,7 +211,7 @@ def _ranges(numbers: Iterable[int]) -> list[list[int]]:
     return ranges
 
 
-def _fields(commit: Committed, group: str, names: set[str]) -> dict[str, Any]:
+def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[str, Any]:
     if commit.offset < 1 or len(commit.metadata) > _MOST_BYTES:
         raise _unreadable(commit, group)
     try:
@@ -159,9 +223,10 @@ def _fields(commit: Committed, group: str, names: set[str]) -> dict[str, Any]:
             f"Group {group}: a newer version of this package wrote its offset (format {fields['v']}, and this one reads "
             f"{_VERSION}). Run the query with that version."
         )
-    if not isinstance(fields, dict) or fields.keys() != names | {"v"} or type(fields["v"]) is not int:
+    if not isinstance(fields, dict) or fields.keys() != names | {"v", "q", "run"} or type(fields["v"]) is not int:
         raise _unreadable(commit, group)
-    if not isinstance(fields["run"], str) or not _RUN.fullmatch(fields["run"]):
+    # A group's name has the query's id already. It stands here, too, so that a token that was copied by hand is no token.
+    if fields["q"] != query or not isinstance(fields["run"], str) or not _RUN.fullmatch(fields["run"]):
         raise _unreadable(commit, group)
     return fields
 
@@ -175,9 +240,9 @@ def _count(value: object, commit: Committed, group: str) -> int:
 def _unreadable(commit: Committed, group: str) -> TokenUnreadable:
     return TokenUnreadable(
         f"Group {group} holds the offset {commit.offset} with metadata that the sink did not write. The sink keeps there what it "
-        "has written, so no other client may commit to this group. Nor may another query, whose transactionalIdPrefix is that of "
-        "this one with a number behind it. Choose another transactionalIdPrefix, or delete the group once you know that no "
-        "micro-batch is half written (docs/sink.md)."
+        "has written, so no other client may commit to this group: find out which one does. If it was a reset of offsets, "
+        "the query cannot know what it has written. Choose another transactionalIdPrefix; the query then says which of its "
+        "choices there are (docs/sink.md)."
     )
 
 

@@ -1,36 +1,49 @@
-"""Reads and commits the tokens of the sink.
+"""Reads and commits the tokens and the marks of the sink.
 
-With the option `topic` the tokens are offsets of its partition 0. Otherwise each row names its topic, and a token may be an
-offset of any of them: then all offsets of a group are asked for.
+With the option `topic` they are offsets of its partition 0. Otherwise each row names its topic, and a token may be an offset of
+any of them: then all offsets of a group are asked for.
 """
 
 from __future__ import annotations
 
 import logging
-import re
+import os
+import socket
 import time
-from collections.abc import Collection, Iterable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 from spark_groupsource.brokers.group_offsets import GroupOffsets
-from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TokenUnreadable, TopicNotFound
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import SINK_ACL, TOKEN_ADVICE
-from spark_groupsource.sink.token import BatchToken, Committed, Token, newest_batch_token, newest_token
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S, LISTS_APART_S
+from spark_groupsource.sink.names import FIRST_REACH, REACHES, Names, reaches_of, token_group
+from spark_groupsource.sink.rules import Place
+from spark_groupsource.sink.token import (
+    BatchToken,
+    Committed,
+    Mark,
+    Opener,
+    Token,
+    mark_in,
+    newest_batch_token,
+    newest_token,
+)
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S, MARK_AGAIN_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
 
 log = logging.getLogger(__name__)
 
-_NUMBER = re.compile(r"0|[1-9][0-9]{0,5}")
-"""What `task_id` ends with. Spark has no million tasks, and other groups may end with a date."""
+T = TypeVar("T")
 
+_AT_ONCE = 8
+"""How many groups are asked at the same time. Each needs a client."""
 
-def task_id(prefix: str, task: int) -> str:
-    """Return the transactional id of a task, which is the name of the group of its token as well."""
-    return f"{prefix}-{task}"
+_MARKED: dict[tuple[str, str], float] = {}
+"""When this process has marked a group in a run. Marks expire like all offsets, so a run that lasts renews them."""
 
 
 class Tokens:
@@ -38,16 +51,17 @@ class Tokens:
 
     Args:
         client: The finished settings of a client that sends requests.
-        prefix: What the names of its groups begin with. The driver's token is in the group of that name.
+        names: The names of its groups.
         topic: The option `topic`.
     """
 
-    def __init__(self, client: Mapping[str, str], prefix: str, topic: str | None) -> None:
+    def __init__(self, client: Mapping[str, str], names: Names, topic: str | None) -> None:
         self._client = client
-        self._prefix = prefix
+        self._names = names
         self._topic = topic
         self._groups: dict[str, GroupOffsets] = {}
         self._of_driver: list[str] = []
+        self._marked = _MARKED
 
     def of_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
@@ -61,45 +75,91 @@ class Tokens:
             TokenUnreadable: Something else committed to its group.
             BrokerError: See `GroupOffsets.read`.
         """
-        group = task_id(self._prefix, task)
+        group = self._names.task(task)
         if self._topic is None and topics:
             self._group(group).read(topics)
-        return newest_token(_committed(self._read(group)), group)
+        return newest_token(_committed(self._read(group)), group, self._names.query)
 
     def of_tasks(self, numbers: Iterable[int], topics: Collection[str] = ()) -> dict[int, Token]:
-        """Return what each of these tasks has written last, if anything. One after the other: each needs a client.
+        """Return what each of these tasks has written last, if anything.
 
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
-        found = {}
-        for number in numbers:
+
+        def read(number: int) -> tuple[int, Token | None]:
             token = self.of_task(number, topics)
-            self._close(task_id(self._prefix, number))
-            if token is not None:
-                found[number] = token
-        return found
+            self._close(self._names.task(number))
+            return number, token
 
-    def of_tasks_from(self, first: int, topics: Collection[str] = ()) -> dict[int, Token]:
-        """Return what tasks with this number or a higher one have written last.
+        return {number: token for number, token in self._each(read, numbers) if token is not None}
 
-        An earlier try may have had any number of tasks, and only some of them may have written. So all brokers list their
-        groups. They are asked again, by a new client each time, until none is silent. And they list them twice: while a group
-        moves to its next coordinator, it may be in no broker's list, and none says so.
+    def mark(self, task: int, run: str, topics: Collection[str] = ()) -> None:
+        """Make it known that a task may have a transaction open, before it has one. A process does so once in a run.
+
+        Whoever runs the micro-batch again may have fewer tasks. It reads the marks to know whose transactions it has to end, and
+        which tasks may have written. Tasks write them at the same time, so each has a group of its own.
+
+        Args:
+            task: The task's number.
+            run: The run of the query; empty if it is not known.
+            topics: The topics of the first rows, if rows name theirs.
+
+        Raises:
+            BrokerError: See `GroupOffsets.commit`.
+        """
+        topic = self._topic if self._topic is not None else min(topics)
+        mark = Mark(self._names.query, run, Opener(int(time.time()), socket.gethostname()[:255], os.getpid()))
+        # The reaches first: a mark that nobody looks for is none.
+        for group in (*map(self._names.reach, reaches_of(task)), self._names.open(task)):
+            marked = self._marked.get((group, run))
+            if not run or marked is None or time.monotonic() - marked > MARK_AGAIN_S:
+                self._group(group).commit(topic, mark.offset, mark.metadata())
+                self._marked[group, run] = time.monotonic()
+
+    def unmark(self, tasks: Iterable[int], run: str, topics: Collection[str]) -> None:
+        """Make it known that these tasks have no transaction open any more.
+
+        Raises:
+            BrokerError: See `GroupOffsets.commit`.
+        """
+        closed = Mark(self._names.query, run, None)
+        for task in tasks:
+            group = self._names.open(task)
+            for topic in self._read(group) or self._carriers(topics):
+                self._group(group).commit(topic, closed.offset, closed.metadata())
+            self._close(group)
+
+    def marks(self, numbers: Iterable[int]) -> dict[int, Mark]:
+        """Return the marks of those of these tasks that may have a transaction open.
 
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
-        listed = self._listed()
-        time.sleep(LISTS_APART_S)
-        listed |= self._listed()
-        numbers = sorted(int(text) for text in listed if _NUMBER.fullmatch(text))
-        return self.of_tasks((number for number in numbers if number >= first), topics)
 
-    def _listed(self) -> set[str]:
-        """Return what follows the prefix in the names of groups."""
-        listed = Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(f"{self._prefix}-"), _passes, LIST_AGAIN_S)
-        return {name.removeprefix(f"{self._prefix}-") for name in listed}
+        def read(number: int) -> tuple[int, Mark | None]:
+            group = self._names.open(number)
+            mark = mark_in(_committed(self._read(group)), group, self._names.query)
+            self._close(group)
+            return number, mark
+
+        return {number: mark for number, mark in self._each(read, numbers) if mark is not None and mark.open is not None}
+
+    def reach(self) -> int:
+        """Return an end, exclusive, of the numbers of all tasks that have a mark.
+
+        Raises:
+            BrokerError: See `GroupOffsets.read`.
+        """
+        last = FIRST_REACH
+        for end in REACHES:
+            group = self._names.reach(end)
+            found = self._read(group)
+            self._close(group)
+            if not found:
+                break
+            last = end
+        return last
 
     def of_driver(self) -> BatchToken | None:
         """Return what the driver knows of the last micro-batch.
@@ -107,9 +167,42 @@ class Tokens:
         Raises:
             TokenUnreadable, BrokerError: See `of_task`.
         """
-        found = self._read(self._prefix)
+        found = self._read(self._names.driver)
         self._of_driver = sorted(found)
-        return newest_batch_token(_committed(found), self._prefix)
+        return newest_batch_token(_committed(found), self._names.driver, self._names.query)
+
+    def elsewhere(self) -> list[Place]:
+        """Return what the query has written under other names, or on other topics, as far as its user may see it.
+
+        Raises:
+            BrokerError: See `GroupAdmin.groups` and `GroupAdmin.offsets`.
+        """
+        drivers: dict[tuple[str, str], BatchToken] = {}
+        tasks: dict[tuple[str, str], dict[int, Token]] = {}
+        unreadable: set[tuple[str, str]] = set()
+        for group in self._listed():
+            found = token_group(group)
+            if found is None or found[0].query != self._names.query:
+                continue
+            names, task = found
+            for topic, kept in self._all_of(group).items():
+                place = (names.driver, topic)
+                if names == self._names and self._topic in (topic, None):
+                    continue
+                try:
+                    if task is None:
+                        token = newest_batch_token(_committed({topic: kept}), group, names.query)
+                        drivers |= {} if token is None else {place: token}
+                    elif (of_task := newest_token(_committed({topic: kept}), group, names.query)) is not None:
+                        tasks.setdefault(place, {})[task] = of_task
+                except TokenUnreadable:
+                    unreadable.add(place)
+        places = sorted({*drivers, *tasks, *unreadable})
+        return [Place(*place, drivers.get(place), tasks.get(place, {}), place in unreadable) for place in places]
+
+    def _listed(self) -> list[str]:
+        """Return the groups that have the query's id in their names. A broker that is silent is asked again by a new client."""
+        return Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(self._names.query), _passes, LIST_AGAIN_S)
 
     def commit(self, token: BatchToken, topics: Iterable[str]) -> None:
         """Commit the driver's token on partition 0 of a topic that takes it.
@@ -128,11 +221,11 @@ class Tokens:
                 "%s: no topic can keep the offset of micro-batch %d: the query has written no row yet, and its user may describe "
                 "no topic. Set the option topic, or give the user DESCRIBE on a topic. Otherwise the first micro-batch with rows "
                 "ends with BatchUnknown",
-                *(self._prefix, token.batch),
+                *(self._names.driver, token.batch),
             )
         for topic in carriers:
             try:
-                self._group(self._prefix).commit(topic, token.offset, token.metadata())
+                self._group(self._names.driver).commit(topic, token.offset, token.metadata())
             except (NotAuthorized, TopicNotFound) as error:
                 refused = error
             else:
@@ -171,6 +264,10 @@ class Tokens:
         # A client of its own each time: it keeps the coordinator that it has found, even when that has moved.
         found = self._admin().offsets(group, stable=True)
         return {partition.topic: kept for partition, kept in found.items() if partition.partition == 0}
+
+    def _each(self, ask: Callable[[int], T], numbers: Iterable[int]) -> list[T]:
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            return list(threads.map(ask, numbers))
 
     def _all_topics(self) -> list[str]:
         return self._admin().topics()

@@ -5,23 +5,25 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
 from confluent_kafka import KafkaException
 
 from spark_groupsource.brokers.login_trouble import is_refused
-from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.columns import rows_of, topics_of
 from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
+from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producers import make_producer
-from spark_groupsource.sink.rules import is_same, may_be_a_replay, written_before
+from spark_groupsource.sink.rules import NOTHING, check_same, is_behind, may_be_a_replay, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
-from spark_groupsource.sink.tokens import Tokens, task_id
+from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
@@ -35,7 +37,11 @@ class Attempt(NamedTuple):
     task: int
     """The number of the task, from 0 on."""
     run: str
-    """The run of the query."""
+    """The run of the query. Empty: the platform does not name it."""
+    query: str
+    """The query's id."""
+    number: int = 0
+    """Which try of the task this is, from 0 on."""
 
 
 class Report(NamedTuple):
@@ -45,16 +51,25 @@ class Report(NamedTuple):
     """Rows."""
     skipped: int = 0
     """Rows that were in the topic already."""
+    left: int = 0
+    """Rows that are not written because the user chose so (`skipBatch`)."""
     topics: tuple[str, ...] = ()
     commit_s: float = 0.0
     """How long the end of the transaction took, or the wait for the last rows."""
 
 
-def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Report:
+def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: Iterator[pa.RecordBatch]) -> Report:
     """Write the rows of one task in a transaction, unless an earlier try of the task has written them.
 
+    Args:
+        settings: How the query writes.
+        names: The query's names.
+        attempt: Which task this is.
+        batches: Its rows. The iterator must raise an error unless it has seen the end of them: what was cut off must not be
+            committed as if it were all.
+
     Raises:
-        CheckpointBehindSink, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
+        CheckpointBehindSink, WrittenElsewhere, BatchUnknown, ReplayDiffers, TokenUnreadable: See rules.py.
         WriterFenced: Another try of the task has begun.
         RecordTooLarge, RecordRefused, BrokerError: A row cannot be written. Readers of committed records see none of the task's.
     """
@@ -62,21 +77,56 @@ def write_once(settings: SinkSettings, prefix: str, attempt: Attempt, batches: I
     if first is None:
         # Nothing is written, so nothing needs to be known: a replay finds nothing to write, either.
         return Report()
-    name = task_id(prefix, attempt.task)
-    producer = make_producer({**settings.producer, "transactional.id": name}, settings.topic, topics_of(first))
-    tokens = Tokens(settings.requests, prefix, settings.topic)
-    writer = _Writer(settings, attempt, name, producer)
+    client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
     try:
-        return writer.write(tokens, topics_of(first), rows)
+        return _write_as(client, settings, names, attempt, topics_of(first), rows)
+    except OptionError:
+        if client is settings.producer:
+            raise
+        # The brokers allow less than they do by default. No row has been read yet.
+        return _write_as(settings.producer, settings, names, attempt, topics_of(first), rows)
+
+
+def _write_as(
+    client: Mapping[str, str],
+    settings: SinkSettings,
+    names: Names,
+    attempt: Attempt,
+    topics: Collection[str],
+    rows: Iterator[pa.RecordBatch],
+) -> Report:
+    name = names.task(attempt.task)
+    producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
+    tokens = Tokens(settings.requests, names, settings.topic)
+    writer = _Writer(settings, client, attempt, name, producer)
+    try:
+        return writer.write(tokens, topics, rows)
     except KafkaException as failed:
-        raise failure(failed.args[0], writer.doing, producer.errors) from None
+        raise writer.explained(failure(failed.args[0], writer.doing, producer.errors)) from None
     except NotDelivered as failed:
-        raise writer.cause(failed.undelivered) from None
+        raise writer.explained(writer.cause(failed.undelivered)) from None
     finally:
         try:
-            tokens.close()
-        finally:
             writer.close()
+        finally:
+            tokens.close()
+            if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
+                _OUTLASTING.add(names.driver)
+
+
+def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
+    """Return the settings of a task's producer.
+
+    Readers wait for a transaction that nobody ends, until it times out. So that time is short by default, and a task that has
+    outlasted it once gets as much as brokers allow.
+    """
+    if outlasts and settings.longest_transaction_ms is not None:
+        return {**settings.producer, "transaction.timeout.ms": str(settings.longest_transaction_ms)}
+    return settings.producer
+
+
+_OUTLASTING: set[str] = set()
+"""Queries of which a transaction took more than half of the default time in this process."""
 
 
 def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch]) -> Report:
@@ -112,25 +162,54 @@ def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.Rec
 class _Writer:
     """One try of one task."""
 
-    def __init__(self, settings: SinkSettings, attempt: Attempt, name: str, producer: Producer) -> None:
+    def __init__(
+        self, settings: SinkSettings, client: Mapping[str, str], attempt: Attempt, name: str, producer: Producer
+    ) -> None:
         self._settings = settings
+        self._client = client
         self._attempt = attempt
         self._id = name
         self._producer = producer
         self._open = False
+        self._began: float | None = None
         self._refusals = 0
         self.doing = f"beginning to write as {name}"
 
     def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
-        """Take the transactional id, and write what is not written yet. `topics` are those of the first rows."""
-        accepted, batch = self._settings.accept_batch, self._attempt.batch
+        """Write what is not written yet. `topics` are those of the first rows."""
+        task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         self._producer.connect(CONNECT_S)
+        # 1. Take the id: every earlier try of the task is fenced, and its transaction ends.
         self._retried(self._producer.init_transactions, INIT_TRY_S)
-        # Not before: the transaction of an earlier try has ended now, and no other try can commit one.
-        token = tokens.of_task(self._attempt.task, topics)
-        driver = tokens.of_driver() if may_be_a_replay(token, self._attempt.run) else None
-        before = written_before(self._id, self._attempt.task, batch, token, driver, accepted)
-        return self._written(rows) if before is None else self._compared(before, rows)
+        # 2. Read what is there. Before 1. an earlier try could still commit a token, and this one would write its rows again.
+        token = tokens.of_task(task, topics)
+        driver, elsewhere = None, None
+        if may_be_a_replay(token, run):
+            driver = tokens.of_driver()
+            elsewhere = tokens.elsewhere() if is_behind(batch, token, driver) else None
+        # 3. Decide.
+        try:
+            plan = plan_task(self._id, task, batch, token, driver, self._settings.choice, elsewhere)
+        except BatchUnknown as unknown:
+            raise BatchUnknown(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
+        except WrittenElsewhere as there:
+            raise WrittenElsewhere(f"{there}\nThis task has {self._counted(rows).rows} rows of it now.") from None
+        if not plan.write:
+            return self._left(plan.before, self._counted(rows))
+        # 4. Leave a mark, and only then begin: nobody else could find a transaction that this process leaves open.
+        try:
+            tokens.mark(task, run, topics)
+        except TopicNotFound:
+            # It would be created by the first row, if the brokers do that.
+            for topic in topics or (self._settings.topic,):
+                refuse_missing(self._settings, topic)
+            tokens.mark(task, run, topics)
+        return self._written(rows, plan.before)
+
+    @property
+    def open_s(self) -> float:
+        """For how many seconds its transaction has been open by now; 0 if it never was."""
+        return 0.0 if self._began is None else time.monotonic() - self._began
 
     def cause(self, first: Undelivered) -> GroupKafkaError:
         """Return why a row was not delivered. If the transaction has failed, its rows are purged, and it knows why."""
@@ -141,8 +220,21 @@ class _Writer:
                 return failure(failed.args[0], self.doing, self._producer.errors)
         return undelivered(first, self._producer.errors)
 
+    def explained(self, error: GroupKafkaError) -> GroupKafkaError:
+        """Return the error, or another one if the transaction has failed because it took too long."""
+        timeout_ms = int(self._client["transaction.timeout.ms"])
+        if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:
+            return error
+        return WriterFenced(
+            f"{self.doing}: the task wrote for {self.open_s:.0f} s, and its transaction may take {timeout_ms / 1000:g} s "
+            "(kafka.transaction.timeout.ms). So its coordinator has aborted it, and no reader of committed records sees a row of "
+            "it. Set kafka.transaction.timeout.ms higher; brokers allow up to transaction.max.timeout.ms, 900000 by default. Or "
+            "make the micro-batches smaller, as with maxOffsetsPerTrigger. Without a value of yours the next try of a task has "
+            "900 s."
+        )
+
     def close(self) -> None:
-        """Abort the transaction if it is still open, as well as that goes: the next try of the task does it otherwise."""
+        """Abort the transaction if it is still open, best effort: the next try of the task does it otherwise."""
         try:
             if self._open:
                 self._producer.abort_transaction(ABORT_S)
@@ -151,44 +243,51 @@ class _Writer:
         finally:
             self._producer.close()
 
-    def _written(self, rows: Iterator[pa.RecordBatch]) -> Report:
+    def _written(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
+        """Write the rows and the token in a transaction. If `before` are the same rows, abort it: they are there already."""
         producer = self._producer
         self.doing = f"writing as {self._id}"
         producer.begin_transaction()
         self._open = True
+        self._began = time.monotonic()
         for each in rows:
             producer.write(each)
-        began = time.monotonic()
+        # The rows have come to their end here: the iterator has raised an error if they were cut off.
+        ended = time.monotonic()
         producer.flush()
         topics = tuple(sorted(producer.topics))
-        token = Token(self._attempt.batch, producer.written, self._attempt.run)
+        if before is not None and before == producer.written:
+            return Report(skipped=before.rows, topics=topics)
+        token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
         self.doing = f"committing as {self._id}"
         # On each topic: one of them may be deleted later, and its offsets with it.
         for topic in topics:
             self._send(topic, token)
         self._retried(producer.commit_transaction)
         self._open = False
-        return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - began)
+        return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - ended)
 
     def _send(self, topic: str, token: Token) -> None:
         offset, metadata = token.offset, token.metadata()
         self._retried(lambda left: self._producer.send_offset(self._id, topic, offset, metadata, left))
 
-    def _compared(self, before: Written, rows: Iterator[pa.RecordBatch]) -> Report:
+    def _counted(self, rows: Iterator[pa.RecordBatch]) -> Written:
         for each in rows:
             self._producer.count(each)
-        now, batch = self._producer.written, self._attempt.batch
-        if is_same(self._id, batch, before, now, self._settings.accept_batch):
+        return self._producer.written
+
+    def _left(self, before: Written | None, now: Written) -> Report:
+        """Report rows that are not written: they are there already, or the user chose so."""
+        batch, topics = self._attempt.batch, tuple(sorted(self._producer.topics))
+        there = NOTHING if before is None else before
+        if before is not None and check_same(self._id, batch, before, now, self._settings.choice):
             log.info("%s: the %d rows of micro-batch %d are in the topic already", self._id, now.rows, batch)
-        else:
-            log.warning(
-                "%s: micro-batch %d is in the topic with %d rows, and the %d rows that it has now are not written (acceptBatch)",
-                self._id,
-                batch,
-                before.rows,
-                now.rows,
-            )
-        return Report(skipped=now.rows, topics=tuple(sorted(self._producer.topics)))
+            return Report(skipped=now.rows, topics=topics)
+        log.warning(
+            "%s: micro-batch %d is in the topic with %d rows of this task. Its %d rows of now are not written (skipBatch)",
+            *(self._id, batch, there.rows, now.rows),
+        )
+        return Report(skipped=there.rows, left=now.rows, topics=topics)
 
     def _retried(self, step: Callable[[float], None], most_s: float = TRANSACTION_S) -> None:
         """Take a step of a transaction again while its outcome is not known: coordinators move, and brokers restart."""

@@ -66,6 +66,7 @@ class GroupKafkaDataSource(DataSource):
         Raises:
             OptionError: An option is wrong, or the mode is `overwrite`.
             SchemaError: A column is missing or cannot be written.
+            TopicNotFound: The topic does not exist.
         """
         from spark_groupsource.errors import OptionError
         from spark_groupsource.spark.sink_writers import batch_writer
@@ -80,18 +81,22 @@ class GroupKafkaDataSource(DataSource):
         Raises:
             OptionError: An option is wrong.
             SchemaError: A column is missing or cannot be written.
+            TopicNotFound: The topic does not exist.
         """
         from spark_groupsource.spark.sink_writers import stream_writer
 
-        return stream_writer(self._sink_settings(schema, "stream"), schema)
+        return stream_writer(self._sink_settings(schema, "stream"), schema, self.options.get("checkpointLocation"))
 
     def _sink_settings(self, schema: StructType, use: Literal["stream", "batch"]) -> SinkSettings:
         from spark_groupsource.options.sink_model import SinkOptions
         from spark_groupsource.sink.columns import check_columns
+        from spark_groupsource.sink.output_topic import refuse_missing
 
         options = SinkOptions.parse(self.options, use)
         check_columns(schema, options.topic)
-        return options.sink_settings(use)
+        settings = options.sink_settings(use)
+        refuse_missing(settings, settings.topic)
+        return settings
 
     def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
         """Return a reader for one run of one query. It has not joined the group yet.

@@ -5,6 +5,7 @@ Spark makes a writer at the driver and sends it to each task; after the tasks it
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -16,12 +17,14 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from spark_groupsource.errors import ReportsUnavailable, SinkError
+from spark_groupsource.errors import CheckpointUnreadable, ReportsUnavailable, SinkError
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
-from spark_groupsource.sink.settings import DEFAULT_PREFIX, SinkSettings
+from spark_groupsource.sink.names import Names, is_query
+from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.worker_signals import ended_by_signals
+from spark_groupsource.spark.worker_socket import PromptlyAcknowledged, sees_the_end, whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +51,8 @@ _RUN_ID = "spark.jobGroup.id"
 class Done(WriterCommitMessage):
     """What a task reports to the driver."""
 
-    prefix: str
+    query: str
+    """The query's id; empty in a batch write."""
     run: str
     """The run of the query; empty in a batch write."""
     task: int
@@ -56,16 +60,24 @@ class Done(WriterCommitMessage):
     """Whether Spark has begun another try of this task before."""
     written: int
     skipped: int
+    left: int
     topics: tuple[str, ...]
     commit_s: float
 
 
 class _Writer(PromptlyAcknowledged):
-    """What all writers do."""
+    """What all writers do.
 
-    def __init__(self, settings: SinkSettings, schema: StructType) -> None:
+    Args:
+        settings: How to write.
+        schema: The schema of the rows.
+        checkpoint: The writer's option `checkpointLocation`.
+    """
+
+    def __init__(self, settings: SinkSettings, schema: StructType, checkpoint: str | None = None) -> None:
         self._settings = settings
         self._schema = schema
+        self._checkpoint = checkpoint
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Done:
         from spark_groupsource.sink.writing import write_at_least_once, write_once
@@ -73,14 +85,24 @@ class _Writer(PromptlyAcknowledged):
         log_to_stderr()
         context = TaskContext.get()
         assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
-        prefix, run = "", _run_of(context)
+        query, run = "", _run_of(context)
+        ended = sees_the_end()
+        if ended is not None:
+            batches = whole(batches, ended)
         if self._settings.exactly_once:
-            prefix, attempt = _this_attempt(self._settings.prefix, context)
-            report = write_once(self._settings, prefix, attempt, batches)
+            if ended is None:
+                raise SinkError(
+                    "This platform starts Spark's Python workers in a way of its own. So a task cannot see whether it was "
+                    "cancelled before its last row, and the sink cannot write each row once. Set deliveryGuarantee=at-least-once."
+                )
+            attempt = _this_attempt(context)
+            query = attempt.query
+            with ended_by_signals():
+                report = write_once(self._settings, Names(self._settings.prefix, query), attempt, batches)
         else:
             report = write_at_least_once(self._settings, batches)
         freeze_imports()
-        return Done(prefix, run, context.partitionId(), context.attemptNumber() > 0, *report)
+        return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Make record batches of the rows of Spark 4.0."""
@@ -104,32 +126,67 @@ class _StreamWriter(_Writer):
         """
         log_to_stderr()
         done = [message for message in messages if isinstance(message, Done)]
-        rows, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
+        written, skipped, left = (
+            sum(counts) for counts in zip(*((one.written, one.skipped, one.left) for one in done), strict=True)
+        )
         if self._settings.exactly_once and done:
             from spark_groupsource.sink.finishing import Tasks, finish
 
             tasks = Tasks(
                 len(messages),
-                rows + skipped,
-                tuple(sorted({topic for one in done for topic in one.topics})),
-                empty=frozenset(one.task for one in done if not one.written and not one.skipped),
+                written + skipped,
+                _topics_of(done),
+                wrote=frozenset(one.task for one in done if one.written or one.skipped),
+                empty=frozenset(one.task for one in done if not one.written and not one.skipped and not one.left),
                 retried=frozenset(one.task for one in done if one.retried),
             )
-            finish(self._settings, done[0].prefix, batchId, done[0].run, tasks)
+            finish(self._settings, Names(self._settings.prefix, done[0].query), batchId, done[0].run, tasks)
         commit_ms = round(1000 * max((one.commit_s for one in done), default=0.0))
         if done:
-            _report(BatchReport(done[0].run, batchId, rows, skipped, commit_ms))
+            _report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
+        if left:
+            log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, left)
         log.info(
             "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
-            batchId,
-            rows,
-            skipped,
-            len(done),
-            commit_ms,
+            *(batchId, written, skipped, len(done), commit_ms),
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
-        """Do nothing: a task that failed has aborted its transaction, and one that wrote is found by the next try."""
+        """End the transactions of the tasks that have not written: readers of committed records wait for them.
+
+        A task that is cancelled does it by itself. One whose worker was killed does not.
+        """
+        log_to_stderr()
+        if not self._settings.exactly_once:
+            return
+        done = [message for message in messages if isinstance(message, Done)]
+        unfinished = set(range(len(messages))) - {one.task for one in done}
+        # Spark does not say which query this is. A task that has written does, and so does the checkpoint, where it can be read.
+        query = done[0].query if done else _query_of(self._checkpoint)
+        log.info("Micro-batch %d is given up; %d of its tasks have not written.", batchId, len(unfinished))
+        if query is None:
+            log.info("Transactions of workers that were killed stay open until the query is started again, or they time out.")
+            return
+        from spark_groupsource.sink.finishing import abort
+
+        abort(self._settings, Names(self._settings.prefix, query), unfinished)
+
+
+def _query_of(checkpoint: str | None) -> str | None:
+    """Return the query's id, which its checkpoint has in the file `metadata`; `None` if that cannot be read from here."""
+    if checkpoint is None:
+        return None
+    from spark_groupsource.checkpoint.files import CheckpointFiles
+
+    try:
+        found = json.loads(CheckpointFiles(checkpoint).read("metadata"))["id"]
+    except (CheckpointUnreadable, ValueError, KeyError, TypeError):
+        return None
+    return found if isinstance(found, str) and is_query(found) else None
+
+
+def _topics_of(done: Sequence[Done]) -> tuple[str, ...]:
+    return tuple(sorted({topic for one in done for topic in one.topics}))
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
@@ -166,9 +223,9 @@ if ARROW_WRITERS:
             return self._write(iterator)
 
 
-def stream_writer(settings: SinkSettings, schema: StructType) -> DataSourceStreamWriter:
+def stream_writer(settings: SinkSettings, schema: StructType, checkpoint: str | None) -> DataSourceStreamWriter:
     """Return the writer of a micro-batch."""
-    return ArrowStreamWriter(settings, schema) if ARROW_WRITERS else RowStreamWriter(settings, schema)
+    return (ArrowStreamWriter if ARROW_WRITERS else RowStreamWriter)(settings, schema, checkpoint)
 
 
 def batch_writer(settings: SinkSettings, schema: StructType) -> DataSourceWriter:
@@ -184,8 +241,8 @@ def _report(report: BatchReport) -> None:
         log.info("micro-batch %d is not reported to a LagListener: %s", report.batch_id, unavailable)
 
 
-def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attempt]:
-    """Return the prefix of the transactional ids, and which task this is."""
+def _this_attempt(context: TaskContext) -> Attempt:
+    """Return which task this is."""
     from spark_groupsource.sink.writing import Attempt
 
     batch, query = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
@@ -194,7 +251,7 @@ def _this_attempt(prefix: str | None, context: TaskContext) -> tuple[str, Attemp
             "Spark does not say which micro-batch this is, so the sink cannot write each row once. Set "
             "deliveryGuarantee=at-least-once."
         )
-    return prefix or DEFAULT_PREFIX + query, Attempt(int(batch), context.partitionId(), _run_of(context))
+    return Attempt(int(batch), context.partitionId(), _run_of(context), query, context.attemptNumber())
 
 
 def _run_of(context: TaskContext) -> str:

@@ -1,9 +1,14 @@
-"""The socket between Spark's JVM and a Python worker. Without this module it is idle for 40 ms at the start of each task.
+"""The socket between Spark's JVM and a Python worker: what a task may learn from it, and do with it, beside its rows.
 
-The JVM sends the task's command, and then its partition. The second message waits until the first is acknowledged (Nagle's
-algorithm). The worker's kernel delays the acknowledgement by 40 ms, in case there is an answer to send it with. SPARK-51667 is
-the same problem on another socket of Spark. On this socket a source can only act at the moment between the two messages: when the
-source is unpickled.
+**The end of a task's rows.** When a task is cancelled, the JVM shuts its end of the socket. PySpark iterates over an Arrow
+stream, which takes an EOF between two record batches for its end: the iterator ends as if it had seen all rows. After a whole
+input the JVM sends a mark of Spark's own (`SpecialLengths.END_OF_STREAM`), which PySpark reads once the task has its result. This
+has been so from Spark 4.0 to 4.3, for TCP and for Unix sockets. So a task that must know looks ahead for that mark.
+
+**An acknowledgement.** Without it the socket is idle for 40 ms at the start of each task. The JVM sends the task's command, and
+then its partition. The second message waits until the first is acknowledged (Nagle's algorithm). The worker's kernel delays the
+acknowledgement by 40 ms, in case there is an answer to send it with. SPARK-51667 is the same problem on another socket of Spark.
+On this socket a source can only act at the moment between the two messages: when the source is unpickled.
 
 Measured: a trickle in 4 partitions on 2 cores, Spark 4.3, blocks of micro-batches with and without this by turns, on a machine
 with other load. The median of `addBatch` was 144 ms, and 200 ms without (96 micro-batches each).
@@ -14,9 +19,17 @@ from __future__ import annotations
 import ctypes
 import socket
 import sys
+from collections.abc import Callable, Iterator
 from io import BufferedReader
 from types import FrameType
-from typing import Any
+from typing import Any, TypeVar
+
+from spark_groupsource.errors import InputIncomplete
+
+T = TypeVar("T")
+
+_END_OF_STREAM = (-4).to_bytes(4, "big", signed=True)
+"""What the JVM sends after the last row."""
 
 
 class PromptlyAcknowledged:
@@ -35,13 +48,50 @@ def sparks_socket() -> int | None:
     Spark gives it to nobody, but `pyspark.worker.main(infile, outfile)` is one of the callers. Other sockets of the process are
     the user's, and are left alone.
     """
+    infile = _infile()
+    return infile.fileno() if isinstance(infile, BufferedReader) else None
+
+
+def _infile() -> Any:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
         if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") == "pyspark.worker":
-            infile = frame.f_locals.get("infile")
-            return infile.fileno() if isinstance(infile, BufferedReader) else None
+            return frame.f_locals.get("infile")
         frame = frame.f_back
     return None
+
+
+def sees_the_end() -> Callable[[], bool] | None:
+    """Return a function that says, after the last row, whether it was the last. `None`: this process cannot know.
+
+    The function waits until the JVM has sent the mark, or has shut its end of the socket. It takes nothing from the socket.
+    """
+    infile = _infile()
+    peek: Callable[[int], bytes] | None = getattr(infile, "peek", None)
+    if peek is None:
+        return None
+
+    def ended() -> bool:
+        # Of a mark that has arrived in part, the first byte suffices: of a stream that is cut off, nothing follows.
+        ahead = peek(len(_END_OF_STREAM))[: len(_END_OF_STREAM)]
+        return bool(ahead) and _END_OF_STREAM.startswith(ahead)
+
+    return ended
+
+
+def whole(rows: Iterator[T], ended: Callable[[], bool]) -> Iterator[T]:
+    """Yield the rows of a task, and raise an error at their end unless it is the end of them all.
+
+    Raises:
+        InputIncomplete: Spark has cancelled the task.
+    """
+    yield from rows
+    if not ended():
+        raise InputIncomplete(
+            "Spark has cancelled this task before its last row: the query is stopped, another task of it has failed, or the "
+            "executor is taken away. What the task has written with exactly-once is aborted, and no reader of committed records "
+            "sees it. There is nothing to do: Spark runs the micro-batch again, now or when the query is started again."
+        )
 
 
 def acknowledge(descriptor: int) -> None:

@@ -16,12 +16,15 @@ from pyspark.sql.types import StructType
 from benchmarks.spark_jars import jars_of_tests
 from devtools.broker import Cluster
 from devtools.checkpoints import without_processes
+from spark_groupsource import register
 from spark_groupsource.spark.durable_listener import ADDED
+from tests.conftest import MakeTopic
 from tests.harness.classes import quick_spark
 from tests.support.pairs import MakePair, Timed, make_pair
 from tests.support.producing import send
 from tests.support.queries import Queries, Read
 from tests.support.spark_process import JVM_OPTIONS
+from tests.support.spark_sinks import Sink
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -111,3 +114,11 @@ def timed(cluster: Cluster) -> Timed:
         assert producer.flush(60) == 0
 
     return produce
+
+
+@pytest.fixture
+def sink(spark: SparkSession, cluster: Cluster, topic: MakeTopic, tmp_path: Path) -> Iterator[Sink]:
+    register(spark)
+    made = Sink(cluster, topic(3), tmp_path / "checkpoint")
+    yield made
+    made.stop()

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry
 from pyspark.errors import PySparkException, StreamingQueryException
-from pyspark.sql import DataFrame, SparkSession, functions
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession, functions
 
 from benchmarks.spark_jars import spark_kafka_jars
 from devtools.broker import Cluster
@@ -19,55 +18,8 @@ from spark_groupsource import LagListener, register
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
 from tests.support.queries import Queries, is_spark_55271
+from tests.support.spark_sinks import Sink
 from tests.support.waiting import until
-
-
-class Sink:
-    """A query into this sink, which is run again and again on one checkpoint."""
-
-    def __init__(self, cluster: Cluster, target: str, checkpoint: Path) -> None:
-        self.cluster, self.target, self.checkpoint = cluster, target, checkpoint
-        self.query: StreamingQuery | None = None
-
-    def start(self, frame: DataFrame, mode: str = "append", **more: str) -> StreamingQuery:
-        """Start it. The rows go to the target, unless they name their topics."""
-        options = {
-            "kafka.bootstrap.servers": self.cluster.bootstrap_servers,
-            "checkpointLocation": str(self.checkpoint),
-            **({} if "topic" in frame.columns else {"topic": self.target}),
-            **more,
-        }
-        self.query = frame.writeStream.format("groupkafka").outputMode(mode).options(**options).start()
-        return self.query
-
-    def run(self, frame: DataFrame, **more: str) -> StreamingQuery:
-        """Run to the end of what is there now."""
-        query = self.start(frame, **more)
-        query.processAllAvailable()
-        query.stop()
-        return query
-
-    def stop(self) -> None:
-        if self.query is not None:
-            self.query.stop()
-
-    def written(self) -> list[str]:
-        return read_committed(self.cluster, self.target)
-
-    def forget_newest_commit(self) -> str:
-        """Delete the newest file of Spark's commit log, as if the driver had died before it wrote it. Return the micro-batch."""
-        newest = max((self.checkpoint / "commits").glob("[0-9]*"), key=lambda file: int(file.name))
-        newest.unlink()
-        (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
-        return newest.name
-
-
-@pytest.fixture
-def sink(spark: SparkSession, cluster: Cluster, topic: MakeTopic, tmp_path: Path) -> Iterator[Sink]:
-    register(spark)
-    made = Sink(cluster, topic(3), tmp_path / "checkpoint")
-    yield made
-    made.stop()
 
 
 def test_a_worker_that_is_killed_again_and_again_writes_each_row_once(
@@ -98,7 +50,7 @@ def test_a_worker_that_is_killed_again_and_again_writes_each_row_once(
     assert sink.written() == [f"{partition}-{number:03}" for partition in range(2) for number in range(50)]
 
 
-def test_a_micro_batch_that_is_run_again_is_written_once_and_another_in_its_place_is_refused_until_it_is_accepted(
+def test_a_micro_batch_that_is_run_again_is_written_once_and_another_in_its_place_waits_for_a_choice(
     spark: SparkSession, sink: Sink, tmp_path: Path
 ) -> None:
     """A listener counts what was written, and what was there already."""
@@ -128,9 +80,9 @@ def test_a_micro_batch_that_is_run_again_is_written_once_and_another_in_its_plac
 
     batch = sink.forget_newest_commit()
     changed = lines.selectExpr("concat('new ', value) AS value")
-    with pytest.raises(StreamingQueryException, match=rf"with other content(.|\n)*acceptBatch={batch}"):
+    with pytest.raises(StreamingQueryException, match=rf"with other content(.|\n)*skipBatch={batch}"):
         sink.run(changed)
-    sink.run(changed, acceptBatch=batch)
+    sink.run(changed, skipBatch=batch)
     assert sink.written() == sorted(f"{number}-{line}" for number in range(2) for line in range(10))
 
 

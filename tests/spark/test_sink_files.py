@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from devtools.broker import Cluster
 from spark_groupsource import register
 from tests.conftest import MakeTopic
-from tests.spark.test_sink import Sink
+from tests.support.spark_sinks import Sink
 
 CORES = "spark.sql.leafNodeDefaultParallelism"
 """What Spark takes the number of cores for if it is not set."""

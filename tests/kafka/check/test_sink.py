@@ -11,9 +11,9 @@ from spark_groupsource.brokers import group_offsets
 from spark_groupsource.errors import NotAuthorized
 from tests.conftest import MakeTopic
 from tests.kafka.check.conftest import Check
-from tests.kafka.sink.test_writing import Query
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
+from tests.support.sink_queries import Query
 
 
 def sink(login: Mapping[str, str], **more: str) -> dict[str, str]:

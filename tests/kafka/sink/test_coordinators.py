@@ -12,10 +12,10 @@ import pytest
 from spark_groupsource.brokers import group_admin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.sink.writing import Attempt, write_once
+from spark_groupsource.sink.tokens import Tokens
 from tests.harness.brokers import Brokers
-from tests.kafka.sink.test_writing import LATER_RUN, RUN, Query
 from tests.support.committed import read_committed
+from tests.support.sink_queries import LATER_RUN, Query
 
 
 @pytest.fixture(scope="module")
@@ -33,32 +33,35 @@ def query(brokers: Brokers) -> Query:
 
 def test_a_client_that_stays_follows_the_coordinator_of_its_group(brokers: Brokers, query: Query, tmp_path: Path) -> None:
     assert query.topic is not None
-    offsets = GroupOffsets(query.settings().requests, query.prefix)
+    offsets = GroupOffsets(query.settings().requests, query.names.driver)
     offsets.commit(query.topic, 1, "one")
     for number in (2, 3):
-        brokers.move_coordinator(query.prefix, tmp_path)
+        brokers.move_coordinator(query.names.driver, tmp_path)
         assert offsets.read([query.topic]) == {query.topic: (number - 1, "one" if number == 2 else "2")}
         offsets.commit(query.topic, number, str(number))
     assert offsets.read([query.topic]) == {query.topic: (3, "3")}
     offsets.close()
 
 
-def test_tasks_of_an_earlier_try_are_found_while_a_broker_is_silent(
+def test_what_the_query_wrote_elsewhere_is_found_while_a_broker_is_silent(
     brokers: Brokers, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its groups are not overlooked: they are listed by their next coordinator, when the brokers have noticed."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
     for task in range(0, 9, 2):
         query.write(0, ["a"], task=task)
-    node = brokers.coordinator(f"{query.prefix}-8")
+    node = brokers.coordinator(query.names.task(8))
     admin = group_admin.GroupAdmin(query.settings().requests)
-    assert admin.groups(f"{query.prefix}-") == [f"{query.prefix}-{task}" for task in range(0, 9, 2)]
+    assert [name for name in admin.groups(query.names.query) if not name.endswith("-open")] == [
+        query.names.task(task) for task in range(0, 9, 2)
+    ]
     node.pause()
     try:
         with pytest.raises(BrokerUnavailable):
-            admin.groups(f"{query.prefix}-")
-        tokens = query.tokens
-        assert sorted(tokens.of_tasks_from(4)) == [4, 6, 8]
+            admin.groups(query.names.query)
+        tokens = Tokens(query.settings().requests, query.names._replace(prefix="another"), query.topic)
+        (place,) = tokens.elsewhere()
+        assert sorted(place.tasks) == [0, 2, 4, 6, 8]
         tokens.close()
     finally:
         node.resume()
@@ -67,14 +70,14 @@ def test_tasks_of_an_earlier_try_are_found_while_a_broker_is_silent(
 def test_the_coordinator_of_a_token_and_of_a_transaction_dies_between_and_within_tasks(brokers: Brokers, query: Query) -> None:
     query.write(0, ["a"])
     query.finish(0, 1, 1)
-    node = brokers.coordinator(f"{query.prefix}-0")
+    node = brokers.coordinator(query.names.task(0))
 
     def rows() -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_pydict({"value": ["b"]})
         node.kill()
         yield pa.RecordBatch.from_pydict({"value": ["c"]})
 
-    written = write_once(query.settings(), query.prefix, Attempt(1, 0, RUN), rows())
+    written = query.write_all(1, rows())
     assert written.written == 2
     assert query.write(1, ["b", "c"], run=LATER_RUN).skipped == 2
     query.finish(1, 1, 2, run=LATER_RUN)

@@ -17,11 +17,11 @@ from spark_groupsource.errors import RecordRefused, RecordTooLarge
 from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import batch_size, producers
-from spark_groupsource.sink.writing import Attempt, write_at_least_once, write_once
+from spark_groupsource.sink.writing import write_at_least_once
 from tests.conftest import MakeTopic
-from tests.kafka.sink.test_writing import RUN, Query
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
+from tests.support.sink_queries import Query
 from tests.support.waiting import until
 
 KB = 1000
@@ -71,8 +71,8 @@ def test_a_topic_that_appears_later_and_takes_less_needs_the_setting_that_the_er
     batches = [pa.RecordBatch.from_pydict({"topic": [name] * 200, "value": values}) for name in (large, small)]
     query = Query(cluster, None)
     with pytest.raises(RecordTooLarge, match=r"set kafka\.batch\.size to the topic's max\.message\.bytes"):
-        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), iter(batches))
-    write_once(query.settings(**{"kafka.batch.size": "5000"}), query.prefix, Attempt(0, 0, RUN), iter(batches))
+        query.write_all(0, iter(batches))
+    query.write_all(0, iter(batches), 0, **{"kafka.batch.size": "5000"})
     assert read_committed(cluster, small, large) == sorted(2 * values)
 
 

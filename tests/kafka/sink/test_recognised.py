@@ -16,8 +16,8 @@ from spark_groupsource.cli.top import Look, PlainLines
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.recognised import is_token
 from tests.conftest import MakeTopic
-from tests.kafka.sink.test_writing import RUN, Query
 from tests.support.consumers import commit_as_another_client
+from tests.support.sink_queries import RUN, Query
 
 TOKENS = {
     "task": f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}',
@@ -46,8 +46,8 @@ def test_all_that_a_query_keeps_is_known(cluster: Cluster, topic: MakeTopic) -> 
     query = Query(cluster, topic(1))
     query.write(0, ["a"])
     query.finish(0, 1, 1)
-    groups = GroupAdmin(query.settings().requests).groups(query.prefix)
-    assert len(groups) == 2
+    groups = GroupAdmin(query.settings().requests).groups(query.names.query)
+    assert len(groups) == 3
     for name in groups:
         assert [is_token(metadata) for _, metadata in kept(cluster, name).values()] == [True]
 

@@ -4,74 +4,35 @@ from __future__ import annotations
 
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from itertools import count
 
 import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, KafkaException, Producer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
-from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import (
     AuthenticationFailed,
-    BatchUnknown,
     GroupKafkaError,
     OptionError,
     RecordRefused,
     RecordTooLarge,
-    ReplayDiffers,
-    TokenUnreadable,
     TopicNotFound,
     WriterFenced,
 )
 from spark_groupsource.fetch import native_api
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import producers, writing
-from spark_groupsource.sink.finishing import Tasks, finish
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
-from spark_groupsource.sink.tokens import Tokens
-from spark_groupsource.sink.writing import Attempt, Report, write_at_least_once, write_once
+from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
-
-RUN = "00000000-0000-0000-0000-000000000001"
-LATER_RUN = "00000000-0000-0000-0000-000000000002"
-
-
-class Query:
-    """A query that writes to one topic: its options, and its tasks one by one."""
-
-    def __init__(self, cluster: Cluster, topic: str | None, **more: str) -> None:
-        self.cluster = cluster
-        self.topic = topic
-        self.prefix = more.get("transactionalIdPrefix", f"q-{uuid.uuid4().hex[:8]}")
-        self.given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": self.prefix, **more}
-        if topic is not None:
-            self.given["topic"] = topic
-
-    def settings(self, **more: str) -> SinkSettings:
-        return SinkOptions.parse({**self.given, **more}, "stream").sink_settings("stream")
-
-    def write(self, batch: int, rows: list[str] | pa.RecordBatch, task: int = 0, *, run: str = RUN, **more: str) -> Report:
-        given = pa.RecordBatch.from_pydict({"value": rows}) if isinstance(rows, list) else rows
-        return write_once(self.settings(**more), self.prefix, Attempt(batch, task, run), iter([given]))
-
-    def finish(self, batch: int, tasks: int, rows: int, *, run: str = RUN, empty: tuple[int, ...] = (), **more: str) -> None:
-        topics = () if self.topic is None else (self.topic,)
-        finish(self.settings(**more), self.prefix, batch, run, Tasks(tasks, rows, topics, frozenset(empty)))
-
-    @property
-    def tokens(self) -> Tokens:
-        return Tokens(self.settings().requests, self.prefix, self.topic)
+from tests.support.sink_queries import LATER_RUN, RUN, Query
 
 
 @pytest.fixture(autouse=True, params=["native", "pure"])
@@ -137,12 +98,12 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
         yield pa.RecordBatch.from_pydict({"value": ["old"]})
 
     with pytest.raises(WriterFenced, match="Another try of this task has begun"):
-        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), rows())
+        query.write_all(0, rows())
     assert read_committed(query.cluster, query.topic) == ["new"]
 
 
 def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:
-    dead = Producer({"bootstrap.servers": query.cluster.bootstrap_servers, "transactional.id": f"{query.prefix}-0"})
+    dead = Producer({"bootstrap.servers": query.cluster.bootstrap_servers, "transactional.id": query.names.task(0)})
     dead.init_transactions(60)
     dead.begin_transaction()
     dead.produce(query.topic or "", "dead")
@@ -159,11 +120,11 @@ def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: 
     """It may be the first one on this topic: a broker that is asked for all offsets of the group does not know of it yet."""
     name = topic()
     query = Query(cluster, name if named else None)
-    group = f"{query.prefix}-0"
+    group = query.names.task(0)
     earlier = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": group})
     earlier.init_transactions(60)
     earlier.begin_transaction()
-    token = Token(0, Written(1, 7), RUN)
+    token = Token(query.names.query, 0, Written(1, 7), RUN)
     outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
     position = KafkaTopicPartition(name, 0, token.offset, metadata=token.metadata())
     earlier.send_offsets_to_transaction([position], outsider.consumer_group_metadata(), 60)
@@ -176,24 +137,14 @@ def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: 
 
 
 @WITH_ONE_CLIENT
-def test_a_driver_that_looks_at_many_tasks_keeps_no_connection_of_them(query: Query) -> None:
-    query.write(0, ["a"], task=3)
+def test_a_driver_that_looks_at_many_tasks_finds_them_by_their_marks_and_keeps_no_connection(query: Query) -> None:
+    """A task with a high number marks how far one has to look."""
+    for task in (0, 3, 200):
+        query.write(0, ["a"], task=task)
     with closing(query.tokens) as tokens:
-        assert tokens.of_tasks(range(5)).keys() == tokens.of_tasks_from(1).keys() == {3}
+        assert tokens.reach() == 256
+        assert tokens.marks(range(250)).keys() == tokens.of_tasks((0, 1, 3, 200)).keys() == {0, 3, 200}
         assert tokens._groups == {}
-
-
-@WITH_ONE_CLIENT
-@pytest.mark.parametrize("empty", [0, 1], ids=["first", "second"])
-def test_a_task_is_found_whose_group_was_in_no_list_while_it_moved_to_another_coordinator(
-    query: Query, monkeypatch: pytest.MonkeyPatch, empty: int
-) -> None:
-    query.write(0, ["a"], task=3)
-    listed, number = GroupAdmin.groups, count()
-    monkeypatch.setattr(GroupAdmin, "groups", lambda *asked: [] if next(number) == empty else listed(*asked))
-    monkeypatch.setattr("spark_groupsource.sink.tokens.LISTS_APART_S", 0)
-    with closing(query.tokens) as tokens:
-        assert tokens.of_tasks_from(1).keys() == {3}
 
 
 def test_a_wrong_password_is_named_soon(
@@ -216,70 +167,10 @@ def test_a_failing_source_leaves_nothing(query: Query) -> None:
         raise ValueError("broken")
 
     with pytest.raises(ValueError, match="broken"):
-        write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), rows())
+        query.write_all(0, rows())
     assert read_committed(query.cluster, query.topic) == []
     query.write(0, ["a"])
     assert read_committed(query.cluster, query.topic) == ["a"]
-
-
-@WITH_ONE_CLIENT
-def test_a_replay_with_other_rows_is_refused_until_it_is_accepted(query: Query) -> None:
-    query.write(0, ["a", "b"])
-    with pytest.raises(ReplayDiffers, match="with 2 rows of this task, and now has 3 rows"):
-        query.write(0, ["a", "b", "c"], run=LATER_RUN)
-    with pytest.raises(ReplayDiffers, match="with other content"):
-        query.write(0, ["a", "c"], run=LATER_RUN)
-    assert query.write(0, ["a", "c"], run=LATER_RUN, acceptBatch="0").skipped == 2
-    assert read_committed(query.cluster, query.topic) == ["a", "b"]
-
-
-@WITH_ONE_CLIENT
-def test_a_query_whose_tokens_are_gone_is_refused_until_it_is_accepted(query: Query) -> None:
-    query.write(0, ["a"])
-    query.finish(0, 1, 1)
-    query.write(1, ["b"])
-    admin = AdminClient({"bootstrap.servers": query.cluster.bootstrap_servers})
-    for future in admin.delete_consumer_groups([query.prefix, f"{query.prefix}-0"]).values():
-        future.result()
-    with pytest.raises(BatchUnknown, match="acceptBatch=1"):
-        query.write(1, ["b"], run=LATER_RUN)
-    query.write(1, ["b"], run=LATER_RUN, acceptBatch="1")
-    assert read_committed(query.cluster, query.topic) == ["a", "b", "b"]
-
-
-@WITH_ONE_CLIENT
-def test_the_driver_notices_a_task_that_is_gone(query: Query) -> None:
-    query.write(0, ["a"])
-    query.write(0, ["b"], task=1)
-    query.finish(0, 2, 2)
-    query.write(1, ["c"], task=1)
-    query.write(1, ["c", "d"], run=LATER_RUN)
-    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 1, which has none now"):
-        query.finish(1, 1, 2, run=LATER_RUN)
-    query.finish(1, 1, 2, run=LATER_RUN, acceptBatch="1")
-
-
-@WITH_ONE_CLIENT
-def test_the_driver_notices_a_task_that_has_no_rows_any_more(query: Query) -> None:
-    for batch in range(2):
-        query.write(batch, ["a", "b"])
-        query.write(batch, [], task=1)
-        # The replay has the rows of task 0 in task 1. Neither of its tasks finds a token of its own.
-        query.write(batch, [], run=LATER_RUN)
-        query.write(batch, ["a", "b"], task=1, run=LATER_RUN)
-        with pytest.raises(ReplayDiffers, match="wrote 2 rows in task 0, which has none now"):
-            query.finish(batch, 2, 2, run=LATER_RUN, empty=(0,))
-        query.finish(batch, 2, 2, run=RUN, empty=(0,), acceptBatch=str(batch))
-
-
-@WITH_ONE_CLIENT
-def test_the_driver_of_a_first_micro_batch_notices_a_task_behind_one_that_has_not_written(query: Query) -> None:
-    query.write(0, ["a"])
-    query.write(0, ["b"], task=5)
-    query.write(0, ["a", "b"], run=LATER_RUN, acceptBatch="0")
-    with pytest.raises(ReplayDiffers, match="wrote 1 rows in task 5"):
-        query.finish(0, 1, 2, run=LATER_RUN)
-    query.finish(0, 1, 2, run=LATER_RUN, acceptBatch="0")
 
 
 @WITH_ONE_CLIENT
@@ -292,15 +183,6 @@ def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, to
     assert (found.batch, found.tasks) == (1, 2)
     rows = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [topic()]})
     assert query.write(2, rows).written == 1
-
-
-@WITH_ONE_CLIENT
-def test_what_another_client_committed_is_refused(query: Query) -> None:
-    query.write(0, ["a"])
-    assert query.topic is not None
-    GroupAdmin(query.settings().requests).alter_offsets(f"{query.prefix}-0", {TopicPartition(query.topic, 0): 7}, "something")
-    with pytest.raises(TokenUnreadable, match="Choose another transactionalIdPrefix"):
-        query.write(1, ["b"], run=LATER_RUN)
 
 
 @pytest.mark.parametrize("write", ["once", "at least once"])
@@ -326,8 +208,19 @@ def test_a_row_that_the_topic_refuses_is_named(cluster: Cluster, topic: MakeTopi
 
 def test_an_unknown_topic_is_named(cluster: Cluster) -> None:
     query = Query(cluster, "no-such-topic", **{"kafka.max.block.ms": "2000"})
-    with pytest.raises(TopicNotFound, match=r"topic no-such-topic.*Create the topic"):
+    with pytest.raises(TopicNotFound, match=r"topic no-such-topic,.* does not exist.*Create it"):
         query.write(0, ["a"])
+
+
+def test_a_topic_that_the_brokers_create_is_written_to(cluster: Cluster, topic: MakeTopic) -> None:
+    """The brokers of the tests create none: the topic appears while the task asks for it."""
+    name = f"{topic()}-appears"
+    appears = threading.Timer(1, lambda: cluster.create_topic(name, 1))
+    appears.start()
+    rows = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [name]})
+    assert Query(cluster, None).write(0, rows).written == 1
+    appears.join()
+    assert read_committed(cluster, name) == ["a"]
 
 
 def test_a_partition_that_the_topic_does_not_have_is_named(query: Query) -> None:
@@ -356,7 +249,7 @@ def test_many_rows_are_written_in_order(query: Query) -> None:
         pa.RecordBatch.from_pydict({"value": rows[at : at + 10_000], "partition": pa.array([0] * 10_000, pa.int32())})
         for at in range(0, len(rows), 10_000)
     ]
-    write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), iter(batches))
+    query.write_all(0, iter(batches))
     assert [(one.value() or b"").decode() for one in read_committed(query.cluster, query.topic, whole=True)] == rows
 
 
@@ -370,7 +263,7 @@ def test_a_full_queue_is_waited_for_and_rows_are_let_go_as_they_are_delivered(qu
             held.append(pa.total_allocated_bytes() - before)
             yield pa.RecordBatch.from_pydict({"value": rows[at : at + 10]})
 
-    write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), batches())
+    query.write_all(0, batches())
     assert read_committed(query.cluster, query.topic) == rows
     assert max(held) < 4 * 65536
 
@@ -387,7 +280,7 @@ def test_rows_of_a_slow_partition_do_not_keep_all_that_came_with_them(query: Que
             held.append(pa.total_allocated_bytes() - before)
             yield pa.RecordBatch.from_pydict({"value": ["late"] + ["x" * 1000] * 40, "partition": partitions})
 
-    assert write_once(query.settings(), query.prefix, Attempt(0, 0, RUN), batches()).written == 12 * 41
+    assert query.write_all(0, batches()).written == 12 * 41
     assert max(held) < 4 * 65536
 
 

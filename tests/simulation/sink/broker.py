@@ -26,6 +26,8 @@ class TransactionalId:
 
     epoch: int = 0
     open: Transaction | None = None
+    owner: object = None
+    """The process that has taken it last."""
 
 
 class Broker:
@@ -40,12 +42,15 @@ class Broker:
         self.visible: Counter[str] = Counter()
         """How often a reader of committed records finds each row."""
         self.now = 0
+        self.marked: dict[tuple[str, str], float] = {}
+        """What the workers, which live long, remember to have marked."""
 
-    def take(self, name: str) -> int:
+    def take(self, name: str, owner: object = None) -> int:
         """Take a transactional id: its open transaction is aborted, and every earlier producer is fenced."""
         found = self.ids.setdefault(name, TransactionalId())
         found.open = None
         found.epoch += 1
+        found.owner = owner
         return found.epoch
 
     def write(self, name: str, epoch: int, rows: list[str]) -> None:
@@ -92,8 +97,23 @@ class Broker:
         return any((group, topic) in each for topic in asked for each in (pending, *still_open))
 
     def expire(self, until: int) -> None:
-        """Forget every offset that was committed until then."""
+        """Forget every offset that was committed until then. A process that has rested for so long renews its marks."""
         self.offsets = {place: kept for place, kept in self.offsets.items() if kept[0] > until}
+        self.marked.clear()
+
+    def create_again(self, topic: str) -> None:
+        """Delete a topic, with the group's offsets on it, and create it again. The caller forgets its rows."""
+        self.offsets = {place: kept for place, kept in self.offsets.items() if place[1] != topic}
+        self.pending = {
+            group: left
+            for group, found in self.pending.items()
+            if (left := {each: found[each] for each in found if each != topic})
+        }
+        for found in self.ids.values():
+            found.open = None
+            found.epoch += 1
+        self.visible.clear()
+        self.marked.clear()
 
     def _transaction(self, name: str, epoch: int) -> Transaction:
         found = self.ids.setdefault(name, TransactionalId())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from types import MappingProxyType
 from typing import Any, NamedTuple
 from unittest.mock import patch
@@ -13,9 +13,12 @@ from confluent_kafka import KafkaException
 from spark_groupsource.errors import WriterFenced
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink import finishing, rules, writing
-from spark_groupsource.sink.token import BatchToken, Token
+from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.rules import Choice, Plan
+from spark_groupsource.sink.token import BatchToken, Token, Written
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Report
+from spark_groupsource.spark import worker_socket
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeProducer, FakeTokens
@@ -26,16 +29,21 @@ class Fault(NamedTuple):
     """A mistake."""
 
     name: str
-    seeded: AbstractContextManager[object]
+    seeded: Callable[[], AbstractContextManager[object]]
     """While it lasts, the code has the mistake."""
+    setting: Mapping[str, Any] = MappingProxyType({"expiry": True, "steps": 300})
+    """What histories to search."""
     seed: int = 0
     """A history that shows it today. The search begins there, and looks at all the others if it shows nothing any more."""
-    setting: Mapping[str, Any] = MappingProxyType({"expiry": True})
-    """What histories to search."""
 
 
 write, write_once, take_the_id = writing._Writer.write, writing.write_once, FakeProducer.init_transactions
+plan_task, check_batch = rules.plan_task, rules.check_batch
 """As they are without a mistake."""
+
+
+def replaced(place: Any, name: str, by: Any) -> Callable[[], AbstractContextManager[object]]:
+    return lambda: patch.object(place, name, by)
 
 
 def read_before_the_id_is_taken(self: Any, tokens: Any, topics: Any, rows: Any) -> Report:
@@ -49,13 +57,13 @@ def an_id_for_each_try(self: FakeProducer, timeout_s: float) -> None:
     take_the_id(self, timeout_s)
 
 
-def token_after_the_rows(self: Any, rows: Any) -> Report:
+def token_after_the_rows(self: Any, rows: Any, _before: Written | None) -> Report:
     producer = self._producer
     producer.begin_transaction()
     for each in rows:
         producer.write(each)
     self._retried(producer.commit_transaction)
-    mark = Token(self._attempt.batch, producer.written, self._attempt.run)
+    mark = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
     producer.begin_transaction()
     self._retried(lambda left: producer.send_offset(self._id, TOPIC, mark.offset, mark.metadata(), left))
     self._retried(producer.commit_transaction)
@@ -89,48 +97,102 @@ def fenced_is_written(*given: Any) -> Report:
         return Report()
 
 
-def up_to_the_first_gap(self: FakeTokens, first: int, topics: Any) -> dict[int, Token]:
-    found = Tokens.of_tasks_from(self, first, topics)
-    return {number: token for number, token in found.items() if all(one in found for one in range(first, number))}
+def every_batch_is_chosen(task: str, number: int, batch: int, token: Any, driver: Any, _choice: Any, _elsewhere: Any) -> Plan:
+    if token is not None and token.batch == batch:
+        return Plan(write=False, before=token.written)
+    return Plan(write=True)
 
 
-def every_batch_is_accepted(task: str, number: int, batch: int, mark: Any, driver: Any, _: Any) -> Any:
-    return rules.written_before(task, number, batch, mark, driver, batch)
+def always(choice: str) -> Callable[[], AbstractContextManager[object]]:
+    """Have the tasks do the opposite of what the user chose."""
 
+    def plan(task: str, number: int, batch: int, token: Any, driver: Any, chosen: Choice, elsewhere: Any) -> Plan:
+        if chosen.covers(batch):
+            chosen = Choice(rewrite=batch) if choice == "rewrite" else Choice(skip=batch)
+        return plan_task(task, number, batch, token, driver, chosen, elsewhere)
+
+    return replaced(writing, "plan_task", plan)
+
+
+def rewritten_at_any_rate(self: Any, rows: Any, _before: Written | None) -> Report:
+    return written(self, rows, None)
+
+
+written = writing._Writer._written
+
+
+@contextmanager
+def without_the_query_in_names() -> Iterator[None]:
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(Names, "driver", property(lambda self: self.prefix)))
+        # Nor is a token's query looked at.
+        patches.enter_context(patch.object(Token, "query", property(lambda _: "any")))
+        patches.enter_context(patch("spark_groupsource.sink.token._fields", _fields_of_any_query))
+        yield
+
+
+def _fields_of_any_query(commit: Any, group: str, query: str, names: set[str]) -> dict[str, Any]:
+    import json
+
+    fields: dict[str, Any] = json.loads(commit.metadata)
+    return fields
+
+
+RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "steps": 300, "trouble": 0.2})
 
 FAULTS = (
-    Fault("the token is ignored", patch.object(writing, "written_before", lambda *_: None)),
-    Fault("the token is read before the id is taken", patch.object(writing._Writer, "write", read_before_the_id_is_taken)),
-    Fault("each try has an id of its own", patch.object(FakeProducer, "init_transactions", an_id_for_each_try)),
-    Fault("offsets of open transactions are not waited for", patch.object(Broker, "is_unstable", lambda *_: False), seed=67),
-    Fault("the token is committed after the rows", patch.object(writing._Writer, "_written", token_after_the_rows)),
-    Fault("an answer that is lost is taken for a yes", patch.object(writing._Writer, "_retried", lost_answer_is_a_yes)),
-    Fault("time that is over is taken for a yes", patch.object(writing._Writer, "_retried", time_over_is_a_yes)),
-    Fault("fenced is taken for written", patch.object(writing, "write_once", fenced_is_written)),
-    Fault("the number of the micro-batch before", patch.object(Token, "offset", property(lambda self: max(self.batch, 1)))),
-    Fault(
-        "the driver's token is of the next micro-batch",
-        patch.object(BatchToken, "offset", property(lambda self: self.batch + 2)),
-    ),
-    Fault(
-        "nobody notices that offsets have expired",
-        patch.object(writing, "written_before", every_batch_is_accepted),
-        seed=155,
-    ),
+    Fault("the token is ignored", replaced(writing, "plan_task", lambda *_: Plan(write=True))),
+    Fault("the token is read before the id is taken", replaced(writing._Writer, "write", read_before_the_id_is_taken)),
+    Fault("each try has an id of its own", replaced(FakeProducer, "init_transactions", an_id_for_each_try)),
+    Fault("offsets of open transactions are not waited for", replaced(Broker, "is_unstable", lambda *_: False)),
+    Fault("the token is committed after the rows", replaced(writing._Writer, "_written", token_after_the_rows)),
+    Fault("an answer that is lost is taken for a yes", replaced(writing._Writer, "_retried", lost_answer_is_a_yes)),
+    Fault("time that is over is taken for a yes", replaced(writing._Writer, "_retried", time_over_is_a_yes)),
+    Fault("fenced is taken for written", replaced(writing, "write_once", fenced_is_written)),
+    Fault("the number of the micro-batch before", replaced(Token, "offset", property(lambda self: max(self.batch, 1)))),
+    Fault("the driver's token is of the next micro-batch", replaced(BatchToken, "offset", property(lambda self: self.batch + 2))),
+    Fault("nobody notices that offsets have expired", replaced(writing, "plan_task", every_batch_is_chosen)),
     Fault(
         "brokers pass over an open transaction on a new topic",
-        patch.object(FakeTokens, "of_task", lambda self, task, *_: Tokens.of_task(self, task)),
-        seed=574,
-        setting={"name_topics": True},
+        replaced(FakeTokens, "of_task", lambda self, task, *_: Tokens.of_task(self, task)),
+        {"name_topics": True},
     ),
     Fault(
         "nobody asks for tasks without rows",
-        patch.object(finishing, "check_batch", lambda *_: None),
-        setting={"batches": 2, "uneven": True},
+        replaced(finishing, "check_batch", lambda *_: None),
+        {"batches": 2, "uneven": True},
     ),
     Fault(
-        "nobody asks for tasks behind one that has not written",
-        patch.object(FakeTokens, "of_tasks_from", up_to_the_first_gap),
-        setting={"tasks": 3, "batches": 2, "fewer": True},
+        "the end of an input that was cut off is taken for its end",
+        replaced(worker_socket, "whole", lambda rows, _ended: rows),
+        {"cancels": True},
     ),
+    Fault("names have no query", without_the_query_in_names, {"queries": 2, "batches": 1}),
+    Fault(
+        "tasks leave no mark",
+        replaced(FakeTokens, "mark", lambda *_: None),
+        {"tasks": 3, "batches": 2, "fewer": True},
+    ),
+    Fault(
+        "tasks with a high number do not mark their reach",
+        replaced(FakeTokens, "reach", lambda _: 2),
+        {"tasks": 3, "batches": 2, "fewer": True},
+    ),
+    Fault(
+        "the driver ends no transaction of an earlier try",
+        replaced(finishing, "end_transaction", lambda *_: None),
+        {"tasks": 3, "batches": 2, "fewer": True},
+    ),
+    Fault(
+        "nobody looks for what is elsewhere",
+        replaced(FakeTokens, "elsewhere", lambda _: []),
+        RENAMED,
+    ),
+    Fault(
+        "the driver does not look again",
+        replaced(finishing, "check_elsewhere_again", lambda *_: None),
+        RENAMED,
+    ),
+    Fault("what is to be skipped is written", always("rewrite")),
+    Fault("what is to be written again is skipped", always("skip"), RENAMED),
 )

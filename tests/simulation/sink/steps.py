@@ -34,6 +34,10 @@ class Steps(threading.Thread):
         self.done = False
         self.loses = ""
         """What is lost next: a `request`, or the `answer` to one."""
+        self.is_cut = False
+        """Whether Spark has cancelled the task: its input ends."""
+        self.overlooks = False
+        """Whether the groups that it looks for are moving to another coordinator."""
         self.late_s = 0.0
         """How much time has passed for it."""
         self.start()

@@ -31,10 +31,21 @@ def _simulated() -> Iterator[None]:
     [
         pytest.param({}, id="as a rule"),
         pytest.param({"trouble": 0.3, "tasks": 1, "batches": 2}, id="where nearly everything goes wrong"),
-        pytest.param({"trouble": 0.15, "name_topics": True}, id="where rows name their topics"),
-        pytest.param({"trouble": 0.15, "expiry": True}, id="after the tokens have expired, or an error"),
+        pytest.param({"trouble": 0.15, "name_topics": True, "cancels": True}, id="where rows name their topics"),
+        pytest.param({"trouble": 0.15, "expiry": True, "steps": 300}, id="after the tokens have expired, or an error"),
         pytest.param({"trouble": 0.15, "batches": 2, "uneven": True}, id="where a replay has rows in other tasks, or an error"),
-        pytest.param({"trouble": 0.15, "tasks": 3, "batches": 2, "fewer": True}, id="where it has fewer tasks, or an error"),
+        pytest.param(
+            {"trouble": 0.15, "tasks": 3, "batches": 2, "fewer": True, "cancels": True},
+            id="where it has fewer tasks, or an error",
+        ),
+        pytest.param({"trouble": 0.2, "cancels": True}, id="of tasks that are cancelled"),
+        pytest.param({"queries": 2, "cancels": True, "trouble": 0.1, "batches": 2}, id="of two queries that share a prefix"),
+        pytest.param(
+            {"trouble": 0.2, "renames": True, "cancels": True, "steps": 300, "batches": 4},
+            id="where prefix and topic are changed, or an error",
+        ),
+        pytest.param({"trouble": 0.15, "restores": True, "batches": 4, "tasks": 1}, id="of checkpoints that are restored"),
+        pytest.param({"trouble": 0.1, "recreates": True}, id="into a topic that is deleted and created again"),
     ],
 )
 def test_every_row_is_there_once(first: int, setting: Mapping[str, Any]) -> None:
@@ -56,6 +67,6 @@ def test_exhaustive_every_two_troubles_of_one_task() -> None:
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_the_simulation_notices(fault: Fault) -> None:
-    with fault.seeded:
+    with fault.seeded():
         seeds = chain(range(fault.seed, SEEDS), range(fault.seed))
-        assert any(run(seed, trouble=0.15, **fault.setting) for seed in seeds)
+        assert any(run(seed, **{"trouble": 0.15, **fault.setting}) for seed in seeds)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -17,17 +17,43 @@ from spark_groupsource.errors import (
     ReplayDiffers,
     SchemaError,
     TokenUnreadable,
+    WrittenElsewhere,
 )
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.batch_size import fitting
 from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
 from spark_groupsource.sink.columns import check_columns, rows_of
+from spark_groupsource.sink.names import DEFAULT_PREFIX, REACHES, Names, is_query, reaches_of, token_group
 from spark_groupsource.sink.native_producer import NativeProducer
 from spark_groupsource.sink.pure_producer import PureProducer
-from spark_groupsource.sink.rules import NOTHING, after_batch, check_batch, is_same, may_be_a_replay, written_before
-from spark_groupsource.sink.token import BatchToken, Committed, Token, Written, newest_batch_token, newest_token
+from spark_groupsource.sink.rules import (
+    NO_CHOICE,
+    NOTHING,
+    Choice,
+    Place,
+    Plan,
+    after_batch,
+    check_batch,
+    check_elsewhere_again,
+    check_same,
+    is_behind,
+    may_be_a_replay,
+    plan_task,
+)
+from spark_groupsource.sink.token import (
+    BatchToken,
+    Committed,
+    Mark,
+    Opener,
+    Token,
+    Written,
+    mark_in,
+    newest_batch_token,
+    newest_token,
+)
 
 RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
+QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
 ROWS = Written(10, 0xABC)
 SERVERS = {"kafka.bootstrap.servers": "127.0.0.1:1"}
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "0", "queue.buffering.max.kbytes": "1024"}
@@ -48,21 +74,44 @@ def columns(text: str) -> StructType:
 
 
 def token(batch: int) -> Token:
-    return Token(batch, ROWS, RUN)
+    return Token(QUERY, batch, ROWS, RUN)
 
 
 def driver(batch: int) -> BatchToken:
-    return BatchToken(batch, 2, 20, RUN)
+    return BatchToken(QUERY, batch, 2, 20, RUN)
+
+
+MARK = Mark(QUERY, RUN, Opener(1_700_000_000, "host-1.example", 4711))
+
+
+class TestMarks:
+    def test_come_back_as_they_were_committed(self) -> None:
+        for mark in (MARK, MARK._replace(open=None)):
+            assert mark_in([Committed(mark.offset, mark.metadata())], "g", QUERY) == mark
+        assert mark_in([], "g", QUERY) is None
+
+    def test_one_of_several_topics_that_is_open_counts(self) -> None:
+        found = [Committed(one.offset, one.metadata()) for one in (MARK._replace(open=None), MARK)]
+        assert mark_in(found, "g", QUERY) == mark_in(found[::-1], "g", QUERY) == MARK
+
+    @pytest.mark.parametrize(
+        "opener",
+        ["7", "[]", "{}", '{"at":1,"host":"<b>","pid":1}', '{"at":-1,"host":"a","pid":1}', '{"at":1,"host":"a","pid":true}'],
+    )
+    def test_of_another_client_are_refused(self, opener: str) -> None:
+        text = MARK._replace(open=None).metadata().replace("null", opener)
+        with pytest.raises(TokenUnreadable):
+            mark_in([Committed(1, text)], "g", QUERY)
 
 
 class TestTokens:
     def test_the_newest_of_several_topics_counts_and_comes_back_as_it_was_committed(self) -> None:
         found = [Committed(one.offset, one.metadata()) for one in (token(3), token(5), token(4))]
-        assert newest_token(found, "g") == token(5)
+        assert newest_token(found, "g", QUERY) == token(5)
 
     def test_there_may_be_none(self) -> None:
-        assert newest_token([], "g") is None
-        assert newest_batch_token([], "g") is None
+        assert newest_token([], "g", QUERY) is None
+        assert newest_batch_token([], "g", QUERY) is None
 
     @pytest.mark.parametrize(
         "metadata",
@@ -71,24 +120,37 @@ class TestTokens:
             "{",
             "[]",
             "{}",
-            '{"v":1,"rows":1,"sum":"00"}',
-            '{"v":1,"rows":-1,"sum":"0000000000000abc","run":""}',
-            '{"v":1,"rows":true,"sum":"0000000000000abc","run":""}',
-            '{"v":1,"rows":1,"sum":"0000000000000ABC","run":""}',
-            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"<script>"}',
-            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"","more":1}',
+            '{"v":1,"q":"%s","rows":1,"sum":"00"}',
+            '{"v":1,"q":"%s","rows":-1,"sum":"0000000000000abc","run":""}',
+            '{"v":1,"q":"%s","rows":true,"sum":"0000000000000abc","run":""}',
+            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000ABC","run":""}',
+            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"<script>"}',
+            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"","more":1}',
             '{"v":"1","rows":1,"sum":"0000000000000abc","run":""}',
             "[" * 5000,
-            '{"v":1,"rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
+            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
         ],
     )
     def test_what_another_client_wrote_is_refused(self, metadata: str) -> None:
         with pytest.raises(TokenUnreadable, match="no other client may commit"):
-            newest_token([Committed(4, metadata)], "g")
+            newest_token([Committed(4, metadata.replace("%s", QUERY))], "g", QUERY)
+
+    def test_what_another_query_wrote_is_refused(self) -> None:
+        """Its groups have other names. Somebody has copied it."""
+        kept: list[tuple[Callable[..., object], Token | BatchToken | Mark]] = [
+            (newest_token, token(3)),
+            (newest_batch_token, driver(3)),
+            (mark_in, MARK),
+        ]
+        for read, one in kept:
+            found = [Committed(one.offset, one.metadata())]
+            assert read(found, "g", QUERY) == one
+            with pytest.raises(TokenUnreadable):
+                read(found, "g", "another")
 
     def test_an_offset_that_no_token_has_is_refused(self) -> None:
         with pytest.raises(TokenUnreadable):
-            newest_token([Committed(0, token(0).metadata())], "g")
+            newest_token([Committed(0, token(0).metadata())], "g", QUERY)
 
     @pytest.mark.parametrize(
         ("had", "text"), [(range(200), "[[0,200]]"), ({0, 1, 5}, "[[0,2],[5,6]]"), ((), "[]"), (range(0, 4000, 2), "null")]
@@ -97,18 +159,18 @@ class TestTokens:
         given = driver(7)._replace(had=frozenset(had))
         assert f'"had":{text}' in given.metadata()
         assert len(given.metadata()) < 4000
-        read = newest_batch_token([Committed(given.offset, given.metadata())], "g")
+        read = newest_batch_token([Committed(given.offset, given.metadata())], "g", QUERY)
         assert read == given._replace(had=None if text == "null" else frozenset(had))
 
     @pytest.mark.parametrize("had", ["7", "[7]", "[[1,2,3]]", "[[0,1000001]]", "[[-1,2]]", "[[0,true]]", '[["0","1"]]'])
     def test_what_another_client_wrote_about_tasks_is_refused(self, had: str) -> None:
         text = driver(7).metadata().replace('"had":null', f'"had":{had}')
         with pytest.raises(TokenUnreadable):
-            newest_batch_token([Committed(8, text)], "g")
+            newest_batch_token([Committed(8, text)], "g", QUERY)
 
     def test_a_newer_format_says_so(self) -> None:
         with pytest.raises(TokenUnreadable, match="newer version"):
-            newest_token([Committed(4, '{"v":2,"anything":1}')], "g")
+            newest_token([Committed(4, '{"v":2,"anything":1}')], "g", QUERY)
 
 
 HAD_ROWS = driver(7)._replace(had=frozenset({0}))
@@ -117,81 +179,154 @@ HAD_ROWS = driver(7)._replace(had=frozenset({0}))
 
 class TestBeforeATaskWrites:
     @pytest.mark.parametrize(
-        ("number", "batch", "of_task", "of_driver", "accepted", "written"),
+        ("number", "batch", "of_task", "of_driver", "plan"),
         [
-            pytest.param(0, 8, token(7), None, None, None, id="a token of the micro-batch before: nothing is written"),
-            pytest.param(0, 100, token(7), None, None, None, id="one of an earlier micro-batch: nothing is written"),
-            pytest.param(0, 7, token(7), None, None, ROWS, id="one of this micro-batch says what is written"),
-            pytest.param(0, 8, None, driver(7), None, None, id="the driver's says that it cannot have expired"),
-            pytest.param(0, 7, None, driver(7), None, NOTHING, id="all tasks have written this micro-batch, this one nothing"),
-            pytest.param(0, 7, token(3), driver(7), None, NOTHING, id="the driver's counts beside an older one of the task"),
-            pytest.param(0, 8, None, HAD_ROWS, 8, None, id="a task that had rows and has no token is accepted"),
-            pytest.param(1, 8, None, HAD_ROWS, None, None, id="a task that had no rows needs no token"),
-            pytest.param(0, 8, token(7), HAD_ROWS, None, None, id="a task that had rows has its token"),
-            pytest.param(0, 0, None, None, None, None, id="the first micro-batch needs none"),
-            pytest.param(0, 8, None, None, 8, None, id="a later one without any is accepted"),
+            pytest.param(0, 8, token(7), None, Plan(True), id="a token of the micro-batch before: nothing is written"),
+            pytest.param(0, 100, token(7), None, Plan(True), id="one of an earlier micro-batch: nothing is written"),
+            pytest.param(0, 7, token(7), None, Plan(False, ROWS), id="one of this micro-batch says what is written"),
+            pytest.param(0, 8, None, driver(7), Plan(True), id="the driver's says that it cannot have expired"),
+            pytest.param(0, 7, None, driver(7), Plan(False, NOTHING), id="all tasks have written this one, this task nothing"),
+            pytest.param(0, 7, token(3), driver(7), Plan(False, NOTHING), id="the driver's counts beside an older one"),
+            pytest.param(1, 8, None, HAD_ROWS, Plan(True), id="a task that had no rows needs no token"),
+            pytest.param(0, 8, token(7), HAD_ROWS, Plan(True), id="a task that had rows has its token"),
+            pytest.param(0, 0, None, None, Plan(True), id="the first micro-batch needs none"),
         ],
     )
     def test_tokens_say_what_is_written(
-        self,
-        number: int,
-        batch: int,
-        of_task: Token | None,
-        of_driver: BatchToken | None,
-        accepted: int | None,
-        written: Written | None,
+        self, number: int, batch: int, of_task: Token | None, of_driver: BatchToken | None, plan: Plan
     ) -> None:
-        assert written_before(f"q-{number}", number, batch, of_task, of_driver, accepted) == written
+        elsewhere = () if of_task is None and of_driver is None else None
+        assert plan_task(f"q-{number}", number, batch, of_task, of_driver, NO_CHOICE, elsewhere) == plan
 
-    @pytest.mark.parametrize("accepted", [None, 6], ids=["", "it cannot be accepted"])
+    @pytest.mark.parametrize(
+        ("of_task", "of_driver", "rewrite", "skip"),
+        [
+            pytest.param(None, HAD_ROWS, Plan(True), Plan(False), id="a task that had rows and has no token"),
+            pytest.param(None, None, Plan(True), Plan(False), id="no token at all"),
+            pytest.param(token(8), None, Plan(True, ROWS), Plan(False, ROWS), id="what is there is compared"),
+            pytest.param(None, driver(8), Plan(True, NOTHING), Plan(False, NOTHING), id="the task had nothing"),
+        ],
+    )
+    def test_a_choice_says_what_becomes_of_its_micro_batch(
+        self, of_task: Token | None, of_driver: BatchToken | None, rewrite: Plan, skip: Plan
+    ) -> None:
+        assert plan_task("q-0", 0, 8, of_task, of_driver, Choice(rewrite=8), ()) == rewrite
+        assert plan_task("q-0", 0, 8, of_task, of_driver, Choice(skip=8), ()) == skip
+
+    @pytest.mark.parametrize("choice", [NO_CHOICE, Choice(rewrite=6), Choice(skip=6)], ids=["", "rewritten", "skipped"])
     @pytest.mark.parametrize(
         ("of_task", "of_driver"),
         [(token(7), None), (None, driver(7)), (token(3), driver(7))],
         ids=["the task's", "the driver's", "the driver's beside an older one of the task"],
     )
     def test_a_token_of_a_later_one_is_an_error(
-        self, of_task: Token | None, of_driver: BatchToken | None, accepted: int | None
+        self, of_task: Token | None, of_driver: BatchToken | None, choice: Choice
     ) -> None:
         with pytest.raises(CheckpointBehindSink, match="micro-batch 7 is in the topic already"):
-            written_before("q-0", 0, 6, of_task, of_driver, accepted)
+            plan_task("q-0", 0, 6, of_task, of_driver, choice)
 
     @pytest.mark.parametrize(
-        ("of_driver", "accepted"),
-        [(HAD_ROWS, None), (None, None), (None, 7)],
-        ids=["the task had rows", "there is no token", "another micro-batch is accepted"],
+        ("of_driver", "choice"),
+        [(HAD_ROWS, NO_CHOICE), (None, NO_CHOICE), (None, Choice(7, 6))],
+        ids=["the task had rows", "there is no token", "another micro-batch is chosen"],
     )
-    def test_what_may_have_expired_is_refused(self, of_driver: BatchToken | None, accepted: int | None) -> None:
-        with pytest.raises(BatchUnknown, match="acceptBatch=8"):
-            written_before("q-0", 0, 8, None, of_driver, accepted)
+    def test_what_may_have_expired_is_refused(self, of_driver: BatchToken | None, choice: Choice) -> None:
+        elsewhere = () if of_driver is None else None
+        with pytest.raises(BatchUnknown, match=r"(?s)rewriteBatch=8.*skipBatch=8"):
+            plan_task("q-0", 0, 8, None, of_driver, choice, elsewhere)
+
+
+def place(driver_at: int | None, *tasks_at: int, unreadable: bool = False) -> Place:
+    return Place(
+        f"old-{QUERY}",
+        "t",
+        None if driver_at is None else driver(driver_at),
+        {number: token(batch) for number, batch in enumerate(tasks_at)},
+        unreadable,
+    )
+
+
+class TestWhatIsElsewhere:
+    @pytest.mark.parametrize(
+        ("batch", "of_task", "of_driver", "behind"),
+        [
+            (0, None, None, True),
+            (8, None, None, True),
+            (8, None, driver(7), False),
+            (8, None, driver(8), False),
+            (8, None, driver(6), True),
+            (8, token(6), driver(6), True),
+            (8, token(7), driver(6), True),
+            (8, token(8), driver(6), False),
+        ],
+    )
+    def test_is_looked_for_if_the_last_micro_batch_is_not_known_here(
+        self, batch: int, of_task: Token | None, of_driver: BatchToken | None, behind: bool
+    ) -> None:
+        assert is_behind(batch, of_task, of_driver) == behind
+
+    @pytest.mark.parametrize(
+        ("batch", "of_driver", "elsewhere"),
+        [(0, None, []), (8, None, [place(7, 7, 6)]), (8, driver(4), [place(7, 7), place(3)]), (8, None, [place(7)])],
+        ids=["nothing", "the micro-batch before, finished", "and an older one", "without tasks"],
+    )
+    def test_lets_a_micro_batch_begin(self, batch: int, of_driver: BatchToken | None, elsewhere: list[Place]) -> None:
+        assert plan_task("q-0", 0, batch, None, of_driver, NO_CHOICE, elsewhere) == Plan(True)
+
+    @pytest.mark.parametrize(
+        ("elsewhere", "error"),
+        [
+            ([place(7, 8, 7)], WrittenElsewhere),
+            ([place(8, 8, 8)], WrittenElsewhere),
+            ([place(7, 7), place(None, 8)], WrittenElsewhere),
+            ([place(9, 9)], CheckpointBehindSink),
+            ([place(6, 6)], BatchUnknown),
+            ([place(None, 7)], BatchUnknown),
+            ([place(7, 7, unreadable=True)], BatchUnknown),
+            ([], BatchUnknown),
+        ],
+        ids=["half", "whole", "half in one of two", "later", "earlier", "no driver's", "no token of ours", "nothing"],
+    )
+    def test_refuses_it(self, elsewhere: list[Place], error: type[Exception]) -> None:
+        with pytest.raises(error):
+            plan_task("q-0", 0, 8, None, None, NO_CHOICE, elsewhere)
+
+    def test_is_looked_at_again_by_the_driver(self) -> None:
+        check_elsewhere_again("q", 8, [place(7, 7)])
+        check_elsewhere_again("q", 8, [place(7, 8)], Choice(rewrite=8))
+        with pytest.raises(WrittenElsewhere, match="So up to 10 rows are there twice"):
+            check_elsewhere_again("q", 8, [place(7, 8)])
+        with pytest.raises(CheckpointBehindSink):
+            check_elsewhere_again("q", 8, [place(9)])
 
 
 class TestAReplay:
     def test_with_the_same_rows_is_the_same(self) -> None:
-        assert is_same("q-0", 7, ROWS, ROWS, None)
+        assert check_same("q-0", 7, ROWS, ROWS)
 
     @pytest.mark.parametrize("now", [Written(9, 0xABC), Written(10, 0xABD)])
-    def test_with_other_rows_is_refused_and_can_be_accepted(self, now: Written) -> None:
-        with pytest.raises(ReplayDiffers, match="acceptBatch=7"):
-            is_same("q-0", 7, ROWS, now, None)
+    def test_with_other_rows_is_refused_unless_the_user_has_chosen(self, now: Written) -> None:
+        with pytest.raises(ReplayDiffers, match=r"(?s)10 rows of this task.*rewriteBatch=7.*skipBatch=7"):
+            check_same("q-0", 7, ROWS, now)
         with pytest.raises(ReplayDiffers):
-            is_same("q-0", 7, ROWS, now, 8)
-        assert not is_same("q-0", 7, ROWS, now, 7)
+            check_same("q-0", 7, ROWS, now, Choice(8, 6))
+        assert not check_same("q-0", 7, ROWS, now, Choice(skip=7))
 
     @pytest.mark.parametrize("task", [0, 2], ids=["a task without rows", "a task that is not there"])
     def test_with_rows_in_fewer_tasks_is_refused_at_the_end(self, task: int) -> None:
-        with pytest.raises(ReplayDiffers, match=f"wrote 10 rows in task {task}, which has none now"):
-            check_batch(7, 2, 20, driver(6), {task: token(7)}, None)
-        check_batch(7, 2, 20, driver(6), {task: token(6)}, None)
-        check_batch(7, 2, 20, driver(6), {task: token(7)}, 7)
+        with pytest.raises(ReplayDiffers, match=rf"wrote 10 rows in tasks that have none now \({task}\)"):
+            check_batch(7, 2, 20, driver(6), {task: token(7)})
+        check_batch(7, 2, 20, driver(6), {task: token(6)})
+        check_batch(7, 2, 20, driver(6), {task: token(7)}, Choice(rewrite=7))
 
     def test_with_other_rows_in_all_is_refused_at_the_end(self) -> None:
-        with pytest.raises(ReplayDiffers, match="has 21 rows, and an earlier try wrote 20"):
-            check_batch(7, 2, 21, driver(7), {}, None)
-        check_batch(7, 2, 20, driver(7), {}, None)
+        with pytest.raises(ReplayDiffers, match="has 21 rows now, and an earlier try had written all of it with 20"):
+            check_batch(7, 2, 21, driver(7), {})
+        check_batch(7, 2, 20, driver(7), {})
 
     def test_of_a_driver_that_another_one_has_overtaken_is_refused(self) -> None:
         with pytest.raises(CheckpointBehindSink):
-            check_batch(7, 2, 20, driver(8), {}, None)
+            check_batch(7, 2, 20, driver(8), {})
 
     def test_is_possible_in_the_first_micro_batch_of_a_run(self) -> None:
         assert may_be_a_replay(None, RUN)
@@ -199,8 +334,37 @@ class TestAReplay:
         assert not may_be_a_replay(driver(7), RUN)
 
     def test_of_which_the_driver_remembers_the_tasks_with_rows(self) -> None:
-        assert after_batch(8, 2, 5, RUN, ()) == BatchToken(8, 2, 5, RUN, frozenset({0, 1}))
-        assert after_batch(8, 12, 5, RUN, range(11)) == BatchToken(8, 12, 5, RUN, frozenset({11}))
+        assert after_batch(QUERY, 8, 12, 5, RUN, {11}) == BatchToken(QUERY, 8, 12, 5, RUN, frozenset({11}))
+
+
+class TestNames:
+    NAMES = Names(DEFAULT_PREFIX, QUERY)
+
+    @pytest.mark.parametrize("prefix", ["groupkafka", "a-b", f"x-{QUERY}", "billing-7"])
+    def test_say_whose_token_a_group_holds(self, prefix: str) -> None:
+        names = Names(prefix, QUERY)
+        assert token_group(names.driver) == (names, None)
+        assert token_group(names.task(12)) == (names, 12)
+        assert token_group(names.open(12)) is None
+        assert token_group(names.reach(128)) is None
+
+    @pytest.mark.parametrize("group", ["", QUERY, f"-{QUERY}", f"q-{QUERY}-007", f"q-{QUERY}-x", "q-3", f"q-{QUERY[:-1]}"])
+    def test_are_nobody_elses(self, group: str) -> None:
+        assert token_group(group) is None
+
+    def test_of_reaches_cover_every_task_without_a_gap(self) -> None:
+        assert reaches_of(15) == ()
+        assert reaches_of(16) == reaches_of(31) == (32,)
+        assert reaches_of(32) == (32, 64)
+        for number in (16, 127, 128, 200, 1023, 1024, 999_999):
+            *below, last = reaches_of(number)
+            assert number < last <= 2 * number
+            assert below == list(REACHES[: len(below)])
+
+    def test_a_query_is_known_by_its_id(self) -> None:
+        assert is_query(QUERY)
+        assert not is_query(QUERY + "0")
+        assert not is_query("../" + QUERY)
 
 
 HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
@@ -431,7 +595,7 @@ class TestOptions:
             ({"kafka.linger.ms": "1000", "kafka.delivery.timeout.ms": "1000"}, r"kafka.linger.ms \(1000 ms\) must be less"),
             ({"kafka.enable.idempotence": "false"}, "excludes exactly-once"),
             ({"deliveryGuarantee": "maybe"}, "exactly-once or at-least-once is expected"),
-            ({"deliveryGuarantee": "at-least-once", "acceptBatch": "1"}, "acceptBatch is for streams"),
+            ({"deliveryGuarantee": "at-least-once", "rewriteBatch": "1"}, "rewriteBatch is for streams"),
             ({"transactionalIdPrefix": "a b"}, "letters, digits"),
             ({"topic": "a,b"}, "add the column topic"),
             ({"topics": "a"}, "Did you mean topic"),

@@ -24,7 +24,7 @@ def test_a_step_whose_outcome_stays_unknown_is_an_error_whenever_its_time_is_ove
     monkeypatch.setattr(writing, "Deadline", clock)
     settings = SinkOptions.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "topic": "t"}, "stream").sink_settings("stream")
     producer = PureProducer({"bootstrap.servers": "127.0.0.1:1", "log_level": "0"}, "t")
-    writer = writing._Writer(settings, writing.Attempt(0, 0, ""), "q-0", producer)
+    writer = writing._Writer(settings, settings.producer, writing.Attempt(0, 0, "", "q"), "q-0", producer)
 
     def commit(_timeout_s: float) -> None:
         raise KafkaException(KafkaError(KafkaError._TIMED_OUT, "no answer", retriable=True))

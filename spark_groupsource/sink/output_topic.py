@@ -1,0 +1,58 @@
+"""Whether the topic of the option `topic` exists, asked at the driver before a task begins.
+
+A task would learn it after a minute (librdkafka waits for a topic to appear), or find no token there and give advice about
+tokens.
+"""
+
+from __future__ import annotations
+
+import time
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from spark_groupsource.brokers.broker_errors import TOPIC_ERRORS
+from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.errors import TopicNotFound
+from spark_groupsource.patience import Deadline
+from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.timeouts import TOPIC_APPEARS_S, TOPIC_KNOWN_S, TOPIC_TRY_S
+
+_FOUND: dict[tuple[str | None, str], float] = {}
+"""When this process has found a topic, by the brokers' addresses and its name."""
+
+_CREATED = KafkaError.LEADER_NOT_AVAILABLE
+
+
+def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
+    """Refuse a topic that does not exist. Where brokers create topics by themselves, this creates it, as a row would.
+
+    Brokers that do not answer are left to the tasks, which have more patience.
+
+    Args:
+        settings: How the query writes.
+        topic: The topic; `None` if rows name theirs.
+
+    Raises:
+        TopicNotFound: The brokers have had no such topic for some seconds.
+    """
+    place = settings.producer.get("bootstrap.servers"), topic or ""
+    if topic is None or time.monotonic() - _FOUND.get(place, -TOPIC_KNOWN_S) < TOPIC_KNOWN_S:
+        return
+    # A producer, since a consumer asks the brokers not to create it.
+    ours = {name: value for name, value in settings.producer.items() if name != "transaction.timeout.ms"}
+    producer = make_client(Producer, {**ours, "delivery.report.only.error": True}, lambda _: None, librdkafka_log)
+    for _ in Deadline(TOPIC_APPEARS_S).attempts():
+        try:
+            error = producer.list_topics(topic, timeout=TOPIC_TRY_S).topics[topic].error
+        except KafkaException:
+            return
+        if error is None:
+            _FOUND[place] = time.monotonic()
+            return
+        if error.code() not in TOPIC_ERRORS | {_CREATED, KafkaError.TOPIC_EXCEPTION}:
+            return
+    raise TopicNotFound(
+        f"The topic {topic}, which is to be written to, does not exist, or was deleted. Nothing has been written to it. Create "
+        "it, or check its name. If it was deleted and created again, the query's offsets were deleted with it: the query then "
+        "says which choices there are."
+    )

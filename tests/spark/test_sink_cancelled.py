@@ -1,0 +1,199 @@
+"""Tasks of the sink that Spark cancels: nothing of theirs is ever visible, readers go on, and the restart ends well."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from devtools.broker import Cluster
+from tests.conftest import MakeTopic
+from tests.support.committed import read_committed
+from tests.support.processes import CAN_LOOK, processes_with
+from tests.support.queries import setting
+from tests.support.spark_process import SparkProcess
+from tests.support.spark_sinks import Sink, hidden
+from tests.support.waiting import in_background, until
+
+ROWS = 200_000
+"""Of a micro-batch, in two tasks: enough that a strike hits it before its end."""
+READERS_WAIT_S = 10.0
+TASK = "value % 2"
+"""The task of a row: the source deals its numbers out."""
+
+
+def numbers(spark: SparkSession) -> DataFrame:
+    """A source whose micro-batch n has the numbers from n * ROWS on, however often it is run."""
+    return spark.readStream.format("rate-micro-batch").option("rowsPerBatch", ROWS).option("numPartitions", 2).load()
+
+
+def texts(frame: DataFrame) -> DataFrame:
+    return frame.selectExpr("CAST(value AS STRING) AS value")
+
+
+class Watch(threading.Thread):
+    """A reader of committed records, from the first strike to the end: is a part of a task ever visible?"""
+
+    def __init__(self, sink: Sink) -> None:
+        super().__init__()
+        self._sink = sink
+        self._ends = threading.Event()
+        self.parts: list[Counter[tuple[int, int]]] = []
+
+    def run(self) -> None:
+        while True:
+            last = self._ends.is_set()
+            found = by_task(self._sink)
+            if set(found.values()) - {ROWS // 2}:
+                self.parts.append(found)
+            if last:
+                return
+            self._ends.wait(1)
+
+    def finish(self) -> None:
+        self._ends.set()
+        self.join()
+
+
+def by_task(sink: Sink) -> Counter[tuple[int, int]]:
+    """Count the rows that are visible, by micro-batch and task."""
+    return Counter((int(value) // ROWS, int(value) % 2) for value in sink.written())
+
+
+@contextmanager
+def watched(sink: Sink) -> Iterator[None]:
+    watch = Watch(sink)
+    watch.start()
+    try:
+        yield
+    finally:
+        watch.finish()
+    assert watch.parts == [], "a part of a task was visible"
+
+
+def in_the_middle(sink: Sink, query: StreamingQuery) -> None:
+    """Wait until the tasks have written something that is not visible yet."""
+    until(lambda: sink.written_ahead() > 1000 or not query.isActive, "a micro-batch is being written")
+
+
+def readers_go_on(sink: Sink) -> None:
+    until(lambda: sink.written_ahead() == 0, "no transaction is open", READERS_WAIT_S)
+
+
+def finish(sink: Sink, frame: DataFrame) -> None:
+    """Run a micro-batch or more, with no option set, and check that each row is there once."""
+    query = sink.start(frame)
+    until(lambda: query.recentProgress or not query.isActive, "the micro-batch is finished")
+    query.stop()
+    assert query.exception() is None
+    readers_go_on(sink)
+    found = by_task(sink)
+    assert set(found.values()) == {ROWS // 2}, found
+    assert len(set(sink.written())) == found.total()
+
+
+def test_a_query_that_is_stopped_again_and_again(spark: SparkSession, sink: Sink) -> None:
+    frame = texts(numbers(spark))
+    with watched(sink):
+        for _ in range(2):
+            query = sink.start(frame)
+            in_the_middle(sink, query)
+            query.stop()
+            assert query.exception() is None
+            readers_go_on(sink)
+        finish(sink, frame)
+
+
+def test_a_task_that_fails_beside_others(spark: SparkSession, sink: Sink) -> None:
+    """Its row is too large. Spark cancels the others, which have all their rows to come."""
+    frame = numbers(spark)
+    failing = frame.selectExpr(f"IF(value = {ROWS // 2 + 1}, repeat('x', 2000000), CAST(value AS STRING)) AS value")
+    with watched(sink):
+        with pytest.raises(StreamingQueryException, match="RecordTooLarge"):
+            sink.start(failing).awaitTermination()
+        readers_go_on(sink)
+        finish(sink, texts(frame))
+
+
+def test_a_job_group_that_is_cancelled(spark: SparkSession, sink: Sink) -> None:
+    frame = texts(numbers(spark))
+    with watched(sink):
+        query = sink.start(frame)
+        in_the_middle(sink, query)
+        spark.sparkContext.cancelJobGroup(str(query.runId))
+        until(lambda: not query.isActive, "the query has ended")
+        readers_go_on(sink)
+        finish(sink, frame)
+
+
+def test_a_query_that_is_stopped_while_python_makes_its_rows(spark: SparkSession, sink: Sink) -> None:
+    """Two Python workers in one task, one behind the other: both inputs are cut."""
+
+    def as_they_are(batches: Iterator[object]) -> Iterator[object]:
+        yield from batches
+
+    frame = texts(numbers(spark)).mapInArrow(as_they_are, "value STRING")
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "1000"), watched(sink):
+        query = sink.start(frame)
+        in_the_middle(sink, query)
+        query.stop()
+        readers_go_on(sink)
+        finish(sink, frame)
+
+
+def test_a_batch_write_that_is_cancelled_is_not_reported_as_done(spark: SparkSession, sink: Sink) -> None:
+    rows = spark.range(3_000_000).selectExpr("CAST(id AS STRING) AS value").repartition(2)
+    writer = rows.write.format("groupkafka").mode("append")
+    options = {"kafka.bootstrap.servers": sink.cluster.bootstrap_servers, "topic": sink.target}
+
+    def cancel() -> None:
+        until(lambda: len(sink.written()) > 1000, "the write has begun")
+        spark.sparkContext.cancelAllJobs()
+
+    strike = in_background(cancel)
+    with pytest.raises(Py4JJavaError, match="cancel"):
+        writer.options(**options).save()
+    strike.join()
+
+
+KILLED = """
+import sys
+from pyspark.sql import SparkSession
+
+servers, topic, guarantee = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false").getOrCreate()
+rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 4000000).option("numPartitions", 2).load()
+writer = rows.selectExpr("CAST(value AS STRING) AS value").writeStream.format("groupkafka")
+writer = writer.option("kafka.bootstrap.servers", servers).option("topic", topic).option("checkpointLocation", "checkpoint")
+writer.start().awaitTermination()
+"""
+
+
+@pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
+def test_a_driver_that_is_killed_leaves_no_transaction_open(
+    cluster: Cluster, topic: MakeTopic, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody starts the query again. Its workers end their transactions when they lose the JVM."""
+    name, mark = topic(), f"killed-{tmp_path.name}"
+    monkeypatch.setenv("GROUPKAFKA_TEST_MARK", mark)
+    (tmp_path / "killed.py").write_text(KILLED)
+    process = SparkProcess("killed", tmp_path, [sys.executable, "killed.py", cluster.bootstrap_servers, name, "exactly-once"])
+    try:
+        until(lambda: sum(hidden(cluster, name).values()) > 1000 or process.ended, "a micro-batch is being written", 180)
+        (jvm,) = [pid for pid, command in processes_with(mark).items() if "java" in command.partition(" ")[0]]
+        os.kill(jvm, signal.SIGKILL)
+        until(lambda: not any(hidden(cluster, name).values()), "no transaction is open", READERS_WAIT_S)
+    finally:
+        process.close()
+    assert read_committed(cluster, name) == []

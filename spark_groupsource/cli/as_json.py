@@ -27,6 +27,11 @@ def iso(when: datetime) -> str:
     return when.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def iso_or_none(seconds: int | None) -> str | None:
+    """Return a time in seconds since 1970 as `iso` does."""
+    return None if seconds is None else iso(datetime.fromtimestamp(seconds, tz=timezone.utc))
+
+
 def place(partition: TopicPartition) -> Json:
     """Return the two fields that name a partition."""
     return {"topic": partition.topic, "partition": partition.partition}
@@ -48,12 +53,11 @@ def json_held_back(one: PartitionView) -> Json | None:
 
 def json_claim(claim: OwedRange) -> Json:
     """Return one claim, without its kind."""
-    since = None if claim.since is None else iso(datetime.fromtimestamp(claim.since, tz=timezone.utc))
     return {
         "start": claim.start,
         "end": claim.end,
         "offsets": claim.range.size,
         "stream": claim.stream,
         "plan": claim.plan,
-        "since": since,
+        "since": iso_or_none(claim.since),
     }

@@ -26,7 +26,7 @@ from spark_groupsource.cli.render import (
     printable,
 )
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
-from spark_groupsource.cli.sink_groups import OF_A_SINK, sink_batch, sink_lines
+from spark_groupsource.cli.sink_groups import OF_A_SINK, json_mark, sink_batch, sink_lines
 
 
 @click.command()
@@ -47,7 +47,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
                a format number if only a newer version can read the record
 
     The group of a query that writes is named as such, with the micro-batch
-    that it holds.
+    that it holds, or who may have a transaction open.
 
     A range that is not confirmed holds the committed offset back. What is
     finished above it counts as lag all the same. Such partitions follow below
@@ -103,6 +103,7 @@ def _partition(one: PartitionView) -> Json:
         "stream": one.stream,
         "newer_format": one.newer_format,
         "sink_batch": sink_batch(one),
+        "sink_mark": json_mark(one),
         "claims": json_claims(one),
         "held_back": json_held_back(one),
     }
@@ -140,7 +141,7 @@ def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> T
 
 
 def print_sink(view: GroupView, console: Console) -> None:
-    """Print that the group is a sink's, with the micro-batches that it holds, if it is."""
+    """Print that the group is a sink's, with what it holds, if it is."""
     if lines := sink_lines(view):
         console.print()
         console.print(Text(f"this group {OF_A_SINK}:"))

@@ -3,32 +3,64 @@
 from __future__ import annotations
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
+from spark_groupsource.cli.as_json import Json, iso_or_none
 from spark_groupsource.cli.render import printable
 from spark_groupsource.errors import OffsetsInTheWay
-from spark_groupsource.sink.recognised import is_token
+from spark_groupsource.sink.names import reach_group
+from spark_groupsource.sink.recognised import kind_of, own_mark
 
-OF_A_SINK = 'is of a query that writes (format("groupkafka")). Its offsets are tokens, and no positions of a reader'
+OF_A_SINK = (
+    'is of a query that writes (format("groupkafka")). Its offsets say what it has written, and are no positions of a reader'
+)
 
 
 def sink_batch(one: PartitionView) -> int | None:
     """Return the micro-batch of the token that is committed on a partition; `None` if it is no token."""
-    return one.committed - 1 if one.committed is not None and is_token(one.metadata) else None
+    return one.committed - 1 if one.committed is not None and kind_of(one.metadata) == "token" else None
+
+
+def json_mark(one: PartitionView) -> Json | None:
+    """Return the mark that is committed on a partition; `None` if it is none. Fields that cannot be read are `None`."""
+    if kind_of(one.metadata) != "mark":
+        return None
+    mark = own_mark(one.metadata)
+    opener = None if mark is None else mark.open
+    return {
+        "open": None if mark is None else opener is not None,
+        "run": None if mark is None else mark.run or None,
+        "since": None if opener is None else iso_or_none(opener.at),
+        "host": None if opener is None else opener.host,
+        "pid": None if opener is None else opener.pid,
+    }
 
 
 def sink_lines(view: GroupView) -> list[str]:
-    """Return a line for each token of the group: on which partition it is, and its micro-batch."""
-    return [
-        f"{printable(str(one.partition))}: micro-batch {batch}"
-        for one in view.partitions
-        if (batch := sink_batch(one)) is not None
-    ]
+    """Return a line for each token and each mark of the group: on which partition it is, and what it says."""
+    return [f"{printable(str(one.partition))}: {said}" for one in view.partitions if (said := _said(view.group, one)) is not None]
+
+
+def _said(group: str, one: PartitionView) -> str | None:
+    batch = sink_batch(one)
+    if batch is not None:
+        return f"micro-batch {batch}"
+    if kind_of(one.metadata) != "mark":
+        return None
+    if (reach := reach_group(group)) is not None:
+        return f"a task with a number below {reach[1]} has left a mark"
+    mark = own_mark(one.metadata)
+    if mark is None:
+        return "may have a transaction open; this version cannot read by whom"
+    if mark.open is None:
+        return "has no transaction open"
+    opener = mark.open
+    return f"may have a transaction open, since {iso_or_none(opener.at)}, of process {opener.pid} on {opener.host}"
 
 
 def refuse_sink(view: GroupView) -> None:
-    """Refuse to write offsets of a group in which the sink keeps its tokens.
+    """Refuse to write offsets of a group in which the sink keeps what it has written.
 
     Raises:
-        OffsetsInTheWay: The group has tokens.
+        OffsetsInTheWay: The group has tokens or marks.
     """
     if lines := sink_lines(view):
         tokens = "".join(f"\n  {line}" for line in lines)

@@ -71,6 +71,19 @@ def token_group(group: str) -> tuple[Names, int | None] | None:
     return Names(match["prefix"], match["query"]), None if match["task"] is None else int(match["task"])
 
 
+def open_group(group: str) -> tuple[Names, int] | None:
+    """Return whose mark such a group holds, and of which task. `None` if it is no such group."""
+    found = token_group(group.removesuffix("-open")) if group.endswith("-open") else None
+    return None if found is None or found[1] is None else (found[0], found[1])
+
+
+def reach_group(group: str) -> tuple[Names, int] | None:
+    """Return whose mark of a reach such a group holds, and the end of the reach. `None` if it is no such group."""
+    base, _, end = group.rpartition("-reach-")
+    found = token_group(base) if end in map(str, REACHES) else None
+    return None if found is None or found[1] is not None else (found[0], int(end))
+
+
 def is_query(text: str) -> bool:
     """Return whether a text is a query's id, as Spark draws it."""
     return re.fullmatch(_QUERY, text) is not None

@@ -35,6 +35,8 @@ _MOST_BYTES = 4000
 _MOST_BYTES_OF_HAD = 3000
 _MOST = 2**63 - 1
 _MOST_TASKS = 1_000_000
+_LAST_SECOND = 253_402_300_799
+"""The end of the year 9999: no later time can be shown."""
 _RUN = re.compile(r"[0-9a-f-]{0,36}")
 _HOST = re.compile(r"[A-Za-z0-9._:%-]{0,255}")
 
@@ -183,6 +185,8 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
     if not isinstance(opener["host"], str) or not _HOST.fullmatch(opener["host"]):
         raise _unreadable(commit, group)
     at, pid = (_count(opener[name], commit, group) for name in ("at", "pid"))
+    if at > _LAST_SECOND:
+        raise _unreadable(commit, group)
     return Mark(query, fields["run"], Opener(at, opener["host"], pid))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,15 +15,19 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.cli.top import Look, PlainLines
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.sink.recognised import is_token
+from spark_groupsource.sink.names import REACHES, Names
+from spark_groupsource.sink.recognised import kind_of
+from spark_groupsource.sink.token import BatchToken, Mark, Opener, Token, Written
 from tests.conftest import MakeTopic
 from tests.support.consumers import commit_as_another_client
 from tests.support.sink_queries import RUN, Query
 
+QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
 TOKENS = {
-    "task": f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}',
-    "driver": f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}',
+    "task": Token(QUERY, 17, Written(5, 0xABC), RUN).metadata(),
+    "driver": BatchToken(QUERY, 17, 2, 5, RUN, frozenset({0, 1})).metadata(),
 }
+OPENED = Mark(QUERY, RUN, Opener(1_763_744_390, "host-7", 4711))
 
 
 def run(cluster: Cluster, command: str, group: str, *more: str) -> Result:
@@ -46,10 +51,13 @@ def test_all_that_a_query_keeps_is_known(cluster: Cluster, topic: MakeTopic) -> 
     query = Query(cluster, topic(1))
     query.write(0, ["a"])
     query.finish(0, 1, 1)
+    with closing(query.tokens) as tokens:
+        tokens.mark(REACHES[0] - 1, RUN)
     groups = GroupAdmin(query.settings().requests).groups(query.names.query)
-    assert len(groups) == 3
-    for name in groups:
-        assert [is_token(metadata) for _, metadata in kept(cluster, name).values()] == [True]
+    found = {name: [kind_of(metadata) for _, metadata in kept(cluster, name).values()] for name in groups}
+    names = query.names
+    marks = (names.open(0), names.open(REACHES[0] - 1), names.reach(REACHES[0]))
+    assert found == {names.driver: ["token"], names.task(0): ["token"], **dict.fromkeys(marks, ["mark"])}
 
 
 @pytest.mark.parametrize("place", ["{}:0", "{}:1", "{}"])
@@ -89,3 +97,51 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     lines: list[str] = []
     PlainLines(lines.append).show(Look(group, datetime.now(timezone.utc), view))
     assert "of a query that writes" in lines[-1]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "said", "shown"),
+    [
+        (
+            OPENED.metadata(),
+            "may have a transaction open, since 2025-11-21T16:59:50Z, of process 4711 on host-7",
+            {"open": True, "run": RUN, "since": "2025-11-21T16:59:50Z", "host": "host-7", "pid": 4711},
+        ),
+        (
+            OPENED._replace(open=None).metadata(),
+            "has no transaction open",
+            {"open": False, "run": RUN, "since": None, "host": None, "pid": None},
+        ),
+        (
+            OPENED.metadata().replace("host-7", "host\\u001b[2J"),
+            "may have a transaction open; this version cannot read by whom",
+            {"open": None, "run": None, "since": None, "host": None, "pid": None},
+        ),
+    ],
+    ids=["open", "ended", "garbage"],
+)
+def test_a_mark_holds_no_micro_batch_and_is_shown_as_what_it_is(
+    cluster: Cluster, topic: MakeTopic, metadata: str, said: str, shown: dict[str, object]
+) -> None:
+    name = topic(1)
+    commit_as_another_client(cluster, name, name, 1, metadata)
+    for command in ("describe", "claims"):
+        output = run(cluster, command, name).output
+        assert "this group is of a query that writes" in output
+        assert f"  {name}-0: {said}\n" in output
+        assert ": micro-batch" not in output
+    (partition,) = json.loads(run(cluster, "describe", name, "--json").output)["partitions"]
+    assert partition["sink_batch"] is None
+    assert partition["sink_mark"] == shown
+    refused = run(cluster, "reset-offsets", name, "--topic", name, "--to-earliest", "--execute")
+    assert refused.exit_code == 1
+    assert kept(cluster, name) == {TopicPartition(name, 0): (1, metadata)}
+
+
+def test_the_mark_of_a_reach_is_of_no_task(cluster: Cluster, topic: MakeTopic) -> None:
+    name = topic(1)
+    group = Names(name, QUERY).reach(REACHES[0])
+    commit_as_another_client(cluster, group, name, 1, OPENED.metadata())
+    output = run(cluster, "describe", group).output
+    assert f"{name}-0: a task with a number below {REACHES[0]} has left a mark" in output
+    assert "host-7" not in output

@@ -5,23 +5,43 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
-from spark_groupsource.sink.recognised import is_token
+from spark_groupsource.sink.recognised import kind_of, own_mark
+from spark_groupsource.sink.token import Mark, Opener
 
 RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
+QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
+MARK = Mark(QUERY, RUN, Opener(1_763_744_390, "host-7", 4711))
+
+
+@pytest.mark.parametrize(
+    ("metadata", "kind"),
+    [
+        (f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
+        (f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}', "token"),
+        (f'{{"v":1,"q":"5e0bd5ce","rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
+        (f'{{"v":1,"q":"5e0bd5ce","open":3,"run":"{RUN}"}}', "mark"),
+        ('{"v":7,"rows":5,"sum":"0000000000000abc","run":"","more":[]}', "token"),
+    ],
+)
+def test_tokens_and_marks_are_known_also_of_other_versions(metadata: str, kind: str) -> None:
+    assert kind_of(metadata) == kind
 
 
 @pytest.mark.parametrize(
     "metadata",
     [
-        f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}',
-        f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}',
-        f'{{"v":1,"q":"5e0bd5ce","rows":5,"sum":"0000000000000abc","run":"{RUN}"}}',
-        f'{{"v":1,"q":"5e0bd5ce","open":3,"run":"{RUN}"}}',
-        '{"v":7,"rows":5,"sum":"0000000000000abc","run":"","more":[]}',
+        MARK.metadata().replace(QUERY, "x"),
+        MARK.metadata().replace(f'"{QUERY}"', "7"),
+        MARK.metadata().replace("host-7", "\u2028"),
+        MARK.metadata().replace("1763744390", str(2**63 - 1)),
+        MARK.metadata().replace("1763744390", "253402300800"),
+        "[" * 100_000,
+        None,
     ],
 )
-def test_tokens_of_tasks_and_drivers_are_known_also_of_other_versions(metadata: str) -> None:
-    assert is_token(metadata)
+def test_a_mark_is_shown_only_if_all_of_it_is_the_sinks(metadata: str | None) -> None:
+    assert own_mark(MARK.metadata()) == MARK
+    assert own_mark(metadata) is None
 
 
 @pytest.mark.parametrize(
@@ -45,4 +65,4 @@ def test_tokens_of_tasks_and_drivers_are_known_also_of_other_versions(metadata: 
     ],
 )
 def test_what_readers_commit_is_not(metadata: str | None) -> None:
-    assert not is_token(metadata)
+    assert kind_of(metadata) is None

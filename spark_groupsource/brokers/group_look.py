@@ -1,4 +1,4 @@
-"""Descriptions of groups, asked for in a child process, so that a crash of librdkafka ends only that process.
+"""What a GroupAdmin knows of groups, asked for in a child process, so that a crash of librdkafka ends only that process.
 
 An AdminClient of librdkafka aborts its process if a coordinator's connection breaks at the wrong moment of a request for a group
 (librdkafka #4605, not fixed as of 2.16). A program that asks again and again meets that moment sooner or later.
@@ -19,13 +19,14 @@ from typing import TYPE_CHECKING, Any, Literal
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ANSWER_LIMIT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Question = Literal["describe", "members", "operations"]
+Question = Literal["describe", "groups", "members", "offsets", "operations"]
 
 ATTEMPTS = 3
 """How often a question is asked before the crash of the process that answers it becomes an error."""
@@ -64,7 +65,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `describe` do.
             BrokerUnavailable: The child has died three times, or did not answer within ANSWER_LIMIT_S.
         """
-        view: GroupView = self._answer("describe", group)
+        view: GroupView = self._answer("describe", group, _describing(group))
         return view
 
     def members(self, group: str) -> frozenset[str]:
@@ -74,7 +75,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `members` do.
             BrokerUnavailable: As `describe` does.
         """
-        members: frozenset[str] = self._answer("members", group)
+        members: frozenset[str] = self._answer("members", group, _describing(group))
         return members
 
     def operations(self, group: str) -> frozenset[str] | None:
@@ -84,8 +85,30 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `operations` do.
             BrokerUnavailable: As `describe` does.
         """
-        allowed: frozenset[str] | None = self._answer("operations", group)
+        allowed: frozenset[str] | None = self._answer("operations", group, _describing(group))
         return allowed
+
+    def groups(self, part: str) -> list[str]:
+        """Return what `GroupAdmin.groups` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `groups` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        groups: list[str] = self._answer("groups", part, f"Listing the groups *{part}*")
+        return groups
+
+    def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
+        """Return what `GroupAdmin.offsets` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `offsets` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        offsets: dict[TopicPartition, tuple[int, str | None]] = self._answer(
+            "offsets", group, f"Reading the commits of group {group}"
+        )
+        return offsets
 
     def close(self) -> None:
         """End the child. A later question starts another one."""
@@ -96,12 +119,12 @@ class GroupLook:
             self._child.join()
         self._pipe = self._child = None
 
-    def _answer(self, question: Question, group: str) -> Any:
+    def _answer(self, question: Question, about: str, doing: str) -> Any:
         deadline = Deadline(ANSWER_LIMIT_S)
         for _ in range(ATTEMPTS):
             try:
                 pipe = self._connected()
-                pipe.send((question, group))
+                pipe.send((question, about, doing))
                 if not pipe.poll(deadline.left):
                     break
                 answer = pipe.recv()
@@ -118,7 +141,7 @@ class GroupLook:
             return answer
         self.close()
         raise BrokerUnavailable(
-            f"Describing group {group}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka "
+            f"{doing}: the Kafka client crashed, or did not answer within {ANSWER_LIMIT_S:.0f} s. librdkafka "
             "crashes if the coordinator's connection breaks during the request. Try again when the brokers are up."
         )
 
@@ -130,6 +153,10 @@ class GroupLook:
                 child.start()
                 self._child, self._pipe = child, ours  # only now: `close` must not end a process that was not started
         return self._pipe
+
+
+def _describing(group: str) -> str:
+    return f"Describing group {group!r}"
 
 
 @contextmanager
@@ -154,15 +181,15 @@ def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
     while True:
         question: Question
         try:
-            question, group = pipe.recv()
+            question, about, doing = pipe.recv()
         except EOFError:
             return
         try:
             admin = admin or GroupAdmin(settings)
-            answer = getattr(admin, question)(group)
+            answer = getattr(admin, question)(about)
         except GroupKafkaError as failed:
             pipe.send(failed)
         except Exception as failed:  # noqa: BLE001 -- what else it is, the parent says: it would call it a crash of librdkafka
-            pipe.send(BrokerError(f"Describing group {group!r} failed: {type(failed).__name__}: {failed}"))
+            pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)

@@ -4,10 +4,25 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionError
+
+
+@dataclass(frozen=True)
+class _NoSubscription:
+    """Topics are looked up by name."""
+
+    subscribe: tuple[str, ...] = ()
+
+    def matches(self, topic: str) -> bool:  # noqa: ARG002 -- no topic does
+        return False
+
+
+NO_SUBSCRIPTION = _NoSubscription()
+"""Of a command that reads no topic."""
 
 
 def unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:

@@ -59,6 +59,7 @@ from spark_groupsource.cli.habits import (
 )
 from spark_groupsource.cli.render import console_for, printable
 from spark_groupsource.cli.shared_options import json_option
+from spark_groupsource.cli.visibility import all_ends, visibility
 from spark_groupsource.errors import (
     CheckpointUnreadable,
     GroupKafkaError,
@@ -358,7 +359,7 @@ def _of_records(
 ) -> Iterator[Finding]:
     commits = {one.partition: one.commit for one in view.partitions} if view is not None else {}
     try:
-        ends = _all_ends(topics, partitions)
+        ends = all_ends(topics, partitions)
         starts = topics.starts(partitions)
         ids = topics.ids({partition.topic for partition in partitions})
         # An offset or time for a partition must exist, whether the group has commits or not.
@@ -375,22 +376,6 @@ def _of_records(
         tried = FetchRange(*filled[0], max(start, end - LAST_OFFSETS), end)
     yield _of_fetch(options, tried)
     yield _of_isolation(options, topics, partitions)
-
-
-def _all_ends(topics: Topics, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
-    """Return the end of each partition (exclusive). Leaders that do not answer within CHECK_STEP_S are left out.
-
-    Raises:
-        NotAuthorized: The user may not read a topic.
-        AuthenticationFailed: The brokers refuse the login.
-    """
-    topics = topics.without_patience()
-    ends: dict[TopicPartition, int] = {}
-    for _ in Deadline(CHECK_STEP_S).attempts():
-        ends |= topics.ends([partition for partition in partitions if partition not in ends])
-        if len(ends) == len(set(partitions)):
-            break
-    return ends
 
 
 def _of_fetch(options: Options, last: FetchRange | None) -> Finding:
@@ -424,23 +409,21 @@ def _of_isolation(options: Options, topics: Topics, partitions: Sequence[TopicPa
             "excludes them",
         )
     try:
-        # In this order: a record that is written between the two requests is not taken for one of an open transaction.
-        high = _all_ends(_topics(options, read_committed=False), partitions)
-        stable = _all_ends(topics, partitions)
+        seen = visibility(_topics(options, read_committed=False), topics, partitions)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "isolation", str(refused))
-    if silent := sorted(set(partitions) - (high.keys() & stable.keys())):
+    if silent := [one.partition for one in seen if one.hidden is None]:
         return Finding(
             Level.WARNING,
             "isolation",
             f"read_committed: the leaders of {listed(silent)} did not say whether open transactions block reading",
         )
-    held = {partition: high[partition] - end for partition, end in stable.items() if high[partition] > end}
+    held = {one.partition: one.hidden for one in seen if one.hidden}
     if not held:
         return Finding(Level.OK, "isolation", "read_committed: no open transaction blocks reading")
     return Finding(
         Level.WARNING,
         "isolation",
-        f"read_committed: open transactions block {sum(held.values())} offsets, in {listed(sorted(held))}. They are read when "
-        "the transactions end. If they do not end, look for a producer that hangs (kafka-transactions.sh find-hanging).",
+        f"read_committed: open transactions block {sum(held.values())} offsets, in {listed(held)}. They are read when "
+        "the transactions end. If they do not end, see who may have them: groupkafka transactions --topic TOPIC.",
     )

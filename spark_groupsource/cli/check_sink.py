@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -11,25 +10,18 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.access import lacks, reach, unreadable_files
+from spark_groupsource.cli.access import NO_SUBSCRIPTION, lacks, reach, unreadable_files
 from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.openers import openers
+from spark_groupsource.cli.visibility import visibility_of
 from spark_groupsource.errors import GroupKafkaError, NotAuthorized, OptionError
 from spark_groupsource.options.properties_file import read_properties
 from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.partition import listed
 from spark_groupsource.sink.batch_size import SETTING, topic_limits, with_batch_size
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.timeouts import CHECK_STEP_S
-
-
-@dataclass(frozen=True)
-class _NoTopics:
-    """No subscription: topics are looked up by name."""
-
-    subscribe: tuple[str, ...] = ()
-
-    def matches(self, topic: str) -> bool:  # noqa: ARG002 -- no topic does
-        return False
 
 
 def findings_of_sink(path: Path) -> Iterator[Finding]:
@@ -46,7 +38,7 @@ def findings_of_sink(path: Path) -> Iterator[Finding]:
         yield from missing
         return
     topics, found = reach(
-        options.kafka, lambda: Topics(settings.requests, _NoTopics(), read_committed=False, patience_s=CHECK_STEP_S)
+        options.kafka, lambda: Topics(settings.requests, NO_SUBSCRIPTION, read_committed=False, patience_s=CHECK_STEP_S)
     )
     yield from found
     if topics is None:
@@ -58,6 +50,8 @@ def findings_of_sink(path: Path) -> Iterator[Finding]:
     if settings.exactly_once:
         yield _of_groups(settings)
         yield _of_transactions(settings)
+        if settings.topic is not None and topic.level is Level.OK:
+            yield _of_isolation(settings, settings.topic)
 
 
 def _of_topic(settings: SinkSettings, topics: Topics) -> Finding:
@@ -142,6 +136,36 @@ def _of_transactions(settings: SinkSettings) -> Finding:
         return Finding(Level.ERROR, "transaction", str(refused))
     timeout = settings.producer["transaction.timeout.ms"]
     return Finding(Level.OK, "transaction", f"{name}: may be used, and a transaction may be open for {timeout} ms")
+
+
+def _of_isolation(settings: SinkSettings, topic: str) -> Finding:
+    """Return what open transactions hold back in the topic, and whose they may be."""
+    try:
+        seen = visibility_of(settings.requests, topic)
+        held = [one for one in seen if one.hidden]
+        found = None
+        if held:
+            with GroupLook(settings.requests) as look:
+                found = openers(look, topic, None)
+    except GroupKafkaError as refused:
+        return Finding(Level.ERROR, "isolation", str(refused))
+    if found is not None:
+        ids = listed(one.transactional_id for one in found.candidates if one.topic == topic)
+        whose = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
+        return Finding(
+            Level.WARNING,
+            "isolation",
+            f"{topic}: {sum(one.hidden or 0 for one in held)} offsets in {listed(one.partition for one in held)} are written and "
+            f"not visible yet to readers of committed records, because of open transactions. {whose} Who has them, and what ends "
+            f"them: groupkafka transactions --topic {topic}.",
+        )
+    if silent := [one.partition for one in seen if one.hidden is None]:
+        return Finding(
+            Level.WARNING,
+            "isolation",
+            f"{topic}: the leaders of {listed(silent)} did not say whether open transactions block reading",
+        )
+    return Finding(Level.OK, "isolation", f"{topic}: no open transaction holds anything back")
 
 
 def _name(settings: SinkSettings) -> str:

@@ -17,6 +17,7 @@ COMMANDS = {
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
     "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),
+    "transactions": ("transactions:transactions", "Show what a sink's open transactions hold back in a topic, and who has them."),
 }
 """Each command: its module in `cli`, the function in the module, and its line in `groupkafka --help`."""
 
@@ -45,7 +46,10 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except GroupKafkaError as error:
-            raise click.ClickException(str(error)) from error
+            from spark_groupsource.cli.render import printable
+
+            # It may name what clients chose.
+            raise click.ClickException("\n".join(map(printable, str(error).split("\n")))) from error
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

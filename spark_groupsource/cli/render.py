@@ -21,7 +21,7 @@ DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 
 NUMBERS = frozenset(
     {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
-    | {"PRODUCED/S", "COMMITTED/S"}
+    | {"PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
 """Columns that are aligned to the right."""
 

@@ -16,11 +16,23 @@ Command = TypeVar("Command", bound=Callable[..., None])
 
 def group_options(command: Command) -> Command:
     """Add the options of every command about a group: the brokers, the group, and a file with client settings."""
+    return _about(
+        click.option(
+            "--group", required=True, metavar="GROUP", callback=_name, help="The consumer group: kafka.group.id of its queries."
+        ),
+        command,
+    )
+
+
+def topic_options(command: Command) -> Command:
+    """Add the options of a command about a topic: the brokers, the topic, and a file with client settings."""
+    return _about(click.option("--topic", required=True, metavar="TOPIC", callback=_name, help="The topic."), command)
+
+
+def _about(what: Callable[[Command], Command], command: Command) -> Command:
     options = (
         click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),
-        click.option(
-            "--group", required=True, metavar="GROUP", callback=_group, help="The consumer group: kafka.group.id of its queries."
-        ),
+        what,
         click.option(
             "--command-config",
             type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -33,15 +45,15 @@ def group_options(command: Command) -> Command:
     return command
 
 
-def _group(_context: click.Context, _option: click.Parameter, group: str) -> str:
-    """Refuse what no group can be called. With a name that is not UTF-8 librdkafka ends the process."""
+def _name(_context: click.Context, _option: click.Parameter, name: str) -> str:
+    """Refuse what no group and no topic can be called. With a name that is not UTF-8 librdkafka ends the process."""
     try:
-        group.encode()
+        name.encode()
     except UnicodeEncodeError:
         raise click.BadParameter("the name is not UTF-8.") from None
-    if not group.strip():
+    if not name.strip():
         raise click.BadParameter("the name is empty.")
-    return group
+    return name
 
 
 def json_option(command: Command) -> Command:

@@ -29,7 +29,9 @@ def test_what_is_allowed_is_all_ok_and_writes_nothing_and_a_task_can_write_as_we
     before = read_committed(secured.cluster, topic)
     checked = check(query.given, "--sink")
     assert checked.errors == []
-    assert [line[1] for line in checked.lines] == ["options", "brokers", "security", "topics", "batches", "groups", "transaction"]
+    assert [line[1] for line in checked.lines] == [
+        *("options", "brokers", "security", "topics", "batches", "groups", "transaction", "isolation")
+    ]
     assert "deliveryGuarantee=exactly-once" in checked.of("options")[0][2]
     assert checked.level("batches") == "warning"
     assert "DESCRIBE_CONFIGS" in checked.of("batches")[0][2]

@@ -57,7 +57,7 @@ def test_all_that_a_query_keeps_is_known(cluster: Cluster, topic: MakeTopic) -> 
     found = {name: [kind_of(metadata) for _, metadata in kept(cluster, name).values()] for name in groups}
     names = query.names
     marks = (names.open(0), names.open(REACHES[0] - 1), names.reach(REACHES[0]))
-    assert found == {names.driver: ["token"], names.task(0): ["token"], **dict.fromkeys(marks, ["mark"])}
+    assert found == {names.driver: ["token"], names.task(0): ["token"], **{mark: ["mark"] for mark in marks}}
 
 
 @pytest.mark.parametrize("place", ["{}:0", "{}:1", "{}"])

@@ -11,16 +11,20 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli import check, claims, describe, group_changes, migrate, reset_offsets, top
+from spark_groupsource.cli import check, claims, describe, group_changes, migrate, reset_offsets, top, transactions
 from spark_groupsource.cli.as_json import json_text
 from spark_groupsource.cli.findings import Finding, Level
 from spark_groupsource.cli.group_changes import GroupEvent, Rates
 from spark_groupsource.cli.migrate import Migration
+from spark_groupsource.cli.openers import Candidate, Openers
 from spark_groupsource.cli.render import lag_of
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
+from spark_groupsource.cli.visibility import Visibility
 from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.sink.names import Names
+from spark_groupsource.sink.token import Opener
 
 PAGE = (Path(__file__).parents[3] / "docs" / "command-line.md").read_text(encoding="utf-8")
 EXAMPLES = {
@@ -67,6 +71,7 @@ MIGRATION = Migration(
     deleted=(TopicPartition("invoices", 0),),
     stateful=False,
 )
+OPENER = Candidate(Names("groupkafka", "5e0bd5ce"), 3, "", Opener(1_763_744_390, "host", 7), "invoices", None)
 
 SHOWN = {
     "describe": [describe.json_group(VIEW)],
@@ -78,6 +83,7 @@ SHOWN = {
     ],
     "migrate": [migrate.json_shape(MIGRATION, executed=False)],
     "check": [check.json_shape("file", [Finding(Level.OK, "brokers", "yes")])],
+    "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [
         top.json_look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
         top.json_failure(AT, "billing", "why"),
@@ -116,6 +122,14 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
     assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
     assert (third["stream"], third["newer_format"], third["held"], third["lag"]) == (None, 2, None, 6)
     assert claims.json_shape(VIEW)["newer"] == [{"topic": "orders\x1b", "partition": 2, "format": 2}]
+
+
+def test_what_no_leader_has_said_and_what_no_mark_says_is_null() -> None:
+    seen = [Visibility(ZERO, 2, 7), Visibility(TopicPartition("orders", 1), None, 7)]
+    shown = transactions.json_shape("orders", seen, Openers((OPENER,), ()))
+    assert (shown["not_visible"], [one["not_visible"] for one in shown["partitions"]]) == (None, [5, None])
+    assert (shown["candidates"][0]["run"], shown["candidates"][0]["batch"]) == (None, None)
+    assert transactions.json_shape("orders", seen[:1], Openers((), ()))["not_visible"] == 5
 
 
 def test_no_character_that_could_steer_a_terminal_is_raw() -> None:

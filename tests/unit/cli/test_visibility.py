@@ -1,4 +1,4 @@
-"""`groupkafka check` asks leaders again that do not answer at once."""
+"""What readers of committed records see: leaders that do not answer at once are asked again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli import check
+from spark_groupsource.cli import visibility
 from spark_groupsource.partition import TopicPartition
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -31,7 +31,7 @@ class Leaders:
 
 
 def ends(leaders: Leaders, *partitions: TopicPartition) -> dict[TopicPartition, int]:
-    return check._all_ends(cast("Topics", cast("Any", leaders)), partitions)
+    return visibility.all_ends(cast("Topics", cast("Any", leaders)), partitions)
 
 
 def test_a_leader_that_does_not_answer_at_first_is_asked_again() -> None:
@@ -41,5 +41,17 @@ def test_a_leader_that_does_not_answer_at_first_is_asked_again() -> None:
 
 
 def test_a_leader_that_never_answers_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "CHECK_STEP_S", 0.2)
+    monkeypatch.setattr(visibility, "CHECK_STEP_S", 0.2)
     assert ends(Leaders({ONE: 5}), ONE, TWO) == {ONE: 5}
+
+
+def test_what_a_leader_did_not_say_is_not_known_and_the_rest_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(visibility, "CHECK_STEP_S", 0.2)
+    high, stable = (cast("Topics", cast("Any", Leaders(answer))) for answer in ({ONE: 9, TWO: 7}, {ONE: 5}))
+    seen = visibility.visibility(high, stable, [TWO, ONE])
+    assert seen == [visibility.Visibility(ONE, 5, 9), visibility.Visibility(TWO, None, 7)]
+    assert [one.hidden for one in seen] == [4, None]
+
+
+def test_a_transaction_that_ended_between_the_two_requests_hides_nothing() -> None:
+    assert visibility.Visibility(ONE, 9, 5).hidden == 0

@@ -134,7 +134,8 @@ def test_the_newest_comes_first_and_other_topics_come_last_and_a_prefix_chooses(
         commit_as_another_client(cluster, names.open(task), query.topic, 1, mark.metadata())
     other = topic(1)
     newest = Mark(names.query, "", Opener(5_000_000_000, "elsewhere", 1))
-    commit_as_another_client(cluster, names.open(4), other, 1, newest.metadata())
+    for task in (4, 3):  # task 3 has one on either topic
+        commit_as_another_client(cluster, names.open(task), other, 1, newest.metadata())
     stranger = query.renamed(transactionalIdPrefix="stranger").names
     commit_as_another_client(cluster, stranger.open(1), query.topic, 1, newest.metadata())
     with left_open(cluster, names.task(2), query.topic):
@@ -176,6 +177,15 @@ def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metada
     assert f"group {names.open(7)}: another client, or a newer version of this package" in output
     assert {names.open(7), names.task(2)} <= set(found["unreadable"])
     assert {one["task"]: one["batch"] for one in found["candidates"] if one["query"] == names.query} == {0: 0, 2: None}
+
+
+def test_what_another_client_writes_beside_a_mark_does_not_hide_it(cluster: Cluster, topic: MakeTopic, query: Query) -> None:
+    group = query.names.open(2)
+    commit_as_another_client(cluster, group, topic(1), 1, "x")
+    with left_open(cluster, query.names.task(2), query.topic):
+        found = json.loads(shown(cluster, query.topic, "--json"))
+    assert 2 in {one["task"] for one in found["candidates"] if one["query"] == query.names.query}
+    assert found["unreadable"].count(group) == 1
 
 
 def test_names_that_could_steer_a_terminal_are_escaped(cluster: Cluster, query: Query) -> None:
@@ -230,7 +240,9 @@ def test_a_topic_that_is_not_there_is_an_error(cluster: Cluster, topic: str) -> 
     assert "\x1b" not in refused.output
 
 
-def test_check_warns_of_what_is_held_back_and_by_whom(cluster: Cluster, query: Query, tmp_path: Path) -> None:
+def test_check_warns_of_what_is_held_back_and_by_whom(cluster: Cluster, topic: MakeTopic, query: Query, tmp_path: Path) -> None:
+    elsewhere = Mark(query.names.query, "", Opener(9_000_000_000, "elsewhere", 1))
+    commit_as_another_client(cluster, query.names.open(9), topic(1), 1, elsewhere.metadata())
     file = tmp_path / "sink.properties"
     file.write_text(f"kafka.bootstrap.servers={cluster.bootstrap_servers}\ntopic={query.topic}\ntransactionalIdPrefix=q\n")
 
@@ -247,5 +259,6 @@ def test_check_warns_of_what_is_held_back_and_by_whom(cluster: Cluster, query: Q
     assert f"{query.topic}: {ROWS} offsets in {query.topic}-0 are written and not visible" in text
     assert query.names.task(2) in text
     assert query.names.task(0) in text
+    assert query.names.task(9) not in text
     assert f"groupkafka transactions --topic {query.topic}" in text
     assert check().level("isolation") == "ok"

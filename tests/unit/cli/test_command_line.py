@@ -8,7 +8,9 @@ import sys
 import pytest
 from click.testing import CliRunner
 
+from spark_groupsource.cli import describe
 from spark_groupsource.cli.main import COMMANDS, main
+from spark_groupsource.errors import GroupKafkaError
 
 HEAVY = ("confluent_kafka", "pyarrow", "pydantic", "pyspark", "rich")
 
@@ -24,6 +26,16 @@ def test_the_help_imports_nothing_that_takes_long() -> None:
     shown = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True).stdout
     assert all(f"  {name} " in shown for name in COMMANDS)
     assert shown.endswith("[]\n")
+
+
+def test_an_error_that_names_what_a_client_chose_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise GroupKafkaError("reading the commits of group a\x1b[2J\nWhat to do")
+
+    monkeypatch.setattr(describe, "client_settings", refuse)
+    refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", "g"])
+    assert refused.exit_code == 1
+    assert refused.output == "Error: reading the commits of group a\\x1b[2J\nWhat to do\n"
 
 
 @pytest.mark.parametrize(("group", "said"), [(" ", "the name is empty"), ("\udcff", "the name is not UTF-8")])

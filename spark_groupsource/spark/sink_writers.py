@@ -126,9 +126,8 @@ class _StreamWriter(_Writer):
         """
         log_to_stderr()
         done = [message for message in messages if isinstance(message, Done)]
-        written, skipped, left = (
-            sum(counts) for counts in zip(*((one.written, one.skipped, one.left) for one in done), strict=True)
-        )
+        written, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
+        left = sum(one.left for one in done)
         if self._settings.exactly_once and done:
             from spark_groupsource.sink.finishing import Tasks, finish
 

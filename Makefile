@@ -130,7 +130,7 @@ test-nightly: $(STAMP)
 chaos: $(STAMP)
 	@$(BIN)/python -m tests.chaos $(CHAOS)
 
-# Two queries copy a topic while drivers, workers and brokers are killed; make chaos-sink SINK=--help says what can be chosen.
+# Two queries copy a topic, and are killed, stopped and made to fail (Linux); make chaos-sink SINK=--help says what can be chosen.
 chaos-sink: $(STAMP)
 	$(BIN)/python -m tests.chaos.copying $(SINK)
 

@@ -1,145 +1,112 @@
-"""`make chaos-sink`: two queries of one group copy a live topic into another; drivers, workers and brokers are killed at random.
+"""`make chaos-sink`: two queries of one group copy a live topic into another, and are struck at random, as are the brokers.
 
-At the end a reader of committed records counts: each record is there once. The reader is librdkafka with
-`isolation.level=read_committed`.
+A reader of committed records looks all the time: no part of a task is ever visible, and the reader never waits for longer than a
+strike and 10 s. At the end each record is there once.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import sys
+import shutil
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
-from confluent_kafka import KafkaException, Producer
+from confluent_kafka import Producer
 
 from devtools.broker import Cluster
-from devtools.broker.ready import quiet_client
-from spark_groupsource.patience import Deadline
-from tests.harness.brokers import in_sync
-from tests.support.committed import read_committed
-from tests.support.group_offsets import total_lag
-from tests.support.processes import processes_with
-from tests.support.spark_process import SparkProcess
+from tests.chaos.copying_program import SOURCE, TARGET
+from tests.chaos.copying_queries import Queries
+from tests.chaos.copying_reader import CommittedReader, StableOffsets
+from tests.chaos.copying_report import Run, lines, violations
+from tests.chaos.strikes import BROKER_KILLED, KINDS, Strikes
+from tests.chaos.visible import Strike
+from tests.support.group_offsets import end_offsets
 
-SOURCE, TARGET, GROUP = "orders", "copies", "copying"
 PARTITIONS = 4
-RECORDS_A_SECOND = 500
+BURST = 40_000
+"""Records that are sent at once, whenever the copy has all but so many: there is always a micro-batch to strike at."""
+START_LIMIT_S = 180.0
 END_LIMIT_S = 300.0
-IN_SYNC_LIMIT_S = 180.0
-BROKERS_SHARE = 0.15
-"""How many of the kills hit a broker, if there are three."""
-MARK = f"COPYING_{os.getpid()}"
-"""Stands in the environment of all processes of a query."""
-
-PROGRAM = """
-import sys
-from pyspark.sql import SparkSession
-
-name, servers = sys.argv[1:]
-spark = (
-    SparkSession.builder.master("local[2,4]").appName(name).config("spark.ui.enabled", "false")
-    .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
-)
-orders = (
-    spark.readStream.format("groupkafka")
-    .option("kafka.bootstrap.servers", servers)
-    .option("kafka.group.id", "copying")
-    .option("kafka.session.timeout.ms", 6000)
-    .option("subscribe", "orders")
-    .option("startingOffsets", "earliest")
-    .option("checkpointLocation", f"{name}/checkpoint")
-    .load()
-)
-query = (
-    orders.select("key", "value")
-    .writeStream.format("groupkafka")
-    .option("kafka.bootstrap.servers", servers)
-    .option("topic", "copies")
-    .option("checkpointLocation", f"{name}/checkpoint")
-    .start()
-)
-print("started", file=sys.stderr, flush=True)
-query.awaitTermination()
-"""
+LAST_LOOK_S = 30.0
 
 
-class Queries:
-    """The two queries: each is started again whenever it has ended."""
+class Bursts(threading.Thread):
+    """Writes the numbers from 0 on."""
 
-    def __init__(self, cluster: Cluster, folder: Path) -> None:
-        self._cluster = cluster
-        self._folder = folder
-        self._running: dict[str, SparkProcess] = {}
-        self.starts: Counter[str] = Counter()
-        (folder / "copying_query.py").write_text(PROGRAM)
+    def __init__(self, cluster: Cluster, reader: CommittedReader) -> None:
+        super().__init__(daemon=True)
+        self._servers = cluster.bootstrap_servers
+        self._reader = reader
+        self._ends = threading.Event()
+        self.sent = 0
 
-    def keep_running(self) -> None:
-        """Start those that do not run."""
-        for name in "AB":
-            if name not in self._running or self._running[name].ended:
-                self.starts[name] += 1
-                command = [sys.executable, "copying_query.py", name, self._cluster.bootstrap_servers]
-                if name in self._running:
-                    self._running[name].close()
-                self._running[name] = SparkProcess(f"{name}-{self.starts[name]}", self._folder, command, {MARK: name})
+    def run(self) -> None:
+        """Send a burst whenever the last but one is copied."""
+        producer = Producer({"bootstrap.servers": self._servers, "enable.idempotence": True, "log_level": 2, "linger.ms": 20})
+        while not self._ends.wait(0.1):
+            if self.sent - self._reader.copy.seen <= BURST:
+                for number in range(self.sent, self.sent + BURST):
+                    producer.produce(SOURCE, str(number))
+                self.sent += BURST
+            producer.poll(0)
+        producer.flush()
 
-    def kill(self, chance: random.Random) -> str | None:
-        """Kill a process of one query, with SIGKILL: its driver, or a Python worker of it. None if it has no such process yet."""
-        name = chance.choice("AB")
-        processes = processes_with(f"{MARK}={name}")
-        drivers = [pid for pid, command in processes.items() if "java" in command.partition(" ")[0]]
-        workers = [pid for pid, command in processes.items() if "pyspark.daemon" in command]
-        kind, among = ("worker", workers) if workers and chance.random() < 0.5 else ("driver", drivers)
-        if not among:
-            return None
-        os.kill(chance.choice(among), signal.SIGKILL)
-        return f"a {kind} is killed"
-
-    def close(self) -> None:
-        """Kill both."""
-        for process in self._running.values():
-            process.close()
+    def finish(self) -> None:
+        """Have it end, and wait for the brokers to have all."""
+        self._ends.set()
+        self.join()
 
 
-def kill_broker(cluster: Cluster, chance: random.Random, queries: Queries) -> str:
-    """Kill a broker with SIGKILL, and start it again. It leads partitions, and coordinates groups and transactions."""
-    node = chance.choice(cluster.nodes)
-    node.kill()
-    time.sleep(chance.uniform(1, 15))
-    queries.keep_running()
-    node.start()
-    # Before another one is killed: a partition with one replica in sync takes no records.
-    client = quiet_client(cluster.bootstrap_servers)
-    for _ in Deadline(IN_SYNC_LIMIT_S).attempts(1.0):
-        with contextlib.suppress(KafkaException):
-            if in_sync(client.list_topics(timeout=30).topics.values()):
+def order_of(kinds: Sequence[str], chance: random.Random) -> Iterator[str]:
+    """Yield the kinds in a random order, again and again: each as often as any other."""
+    while True:
+        yield from chance.sample(kinds, len(kinds))
+
+
+def play(cluster: Cluster, folder: Path, kinds: Sequence[str], minutes: float, every: float, chance: random.Random) -> Run:
+    """Strike, and wait for the rest to be copied."""
+    reader, offsets = CommittedReader(cluster, TARGET, PARTITIONS), StableOffsets(cluster, TARGET, PARTITIONS)
+    bursts = Bursts(cluster, reader)
+    queries = Queries(cluster, folder, chance)
+    strikes = Strikes(cluster, folder, queries, offsets, chance)
+    struck: list[Strike] = []
+    try:
+        for thread in (reader, offsets, bursts):
+            thread.start()
+        queries.until(lambda: reader.copy.seen > 0, START_LIMIT_S)
+        over = time.monotonic() + 60 * minutes
+        for kind in order_of(kinds, chance):
+            queries.until(lambda: False, chance.uniform(0.5, 2 * every))
+            if time.monotonic() > over:
                 break
-    return "a broker is killed"
-
-
-def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
-    """Write the numbers from 0 on until the event is set. What is sent is read back from the topic at the end."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "enable.idempotence": True, "log_level": 2})
-    began = time.monotonic()
-    while not ends.wait(0.1):
-        for number in range(sent[0], int((time.monotonic() - began) * RECORDS_A_SECOND)):
-            producer.produce(SOURCE, str(number))
-            sent[0] = number + 1
-        producer.poll(0)
-    producer.flush()
+            strike = strikes.strike(kind)
+            if strike is not None:
+                struck.append(strike)
+                click.echo(f"{strike.end - over + 60 * minutes:6.1f} s: {strike.kind} of {strike.struck}", err=True)
+        bursts.finish()
+        queries.until(lambda: reader.copy.seen == bursts.sent, END_LIMIT_S)
+        # What is written twice may come last, and whatever was begun has to end.
+        queries.until(lambda: not offsets.stable, LAST_LOOK_S)
+    finally:
+        queries.close()
+        for watcher in (reader, offsets):
+            watcher.finish()
+    there = sum(end_offsets(cluster, SOURCE).values())
+    faults = [
+        *([f"it has written {there} of {bursts.sent} records"] if there != bursts.sent else []),
+        *(f"{watcher.error!r}" for watcher in (reader, offsets) if watcher.error is not None),
+    ]
+    hidden = sorted(offsets.stable)
+    return Run(kinds, struck, reader.copy, bursts.sent, offsets.stills.found(), queries.starts, queries.errors, hidden, faults)
 
 
 @click.command()
-@click.option("--minutes", default=3.0, show_default=True, help="For how long processes are killed.")
-@click.option("--seed", default=0, show_default=True, help="Which are killed, and when.")
+@click.option("--minutes", default=3.0, show_default=True, help="For how long it strikes.")
+@click.option("--seed", default=0, show_default=True, help="What is struck, and when.")
 @click.option(
     "--nodes",
     default="3",
@@ -147,47 +114,23 @@ def produce(cluster: Cluster, ends: threading.Event, sent: list[int]) -> None:
     type=click.Choice(["1", "3"]),
     help="Brokers. With 3 they are killed, too.",
 )
-@click.option("--every", default=6.0, show_default=True, help="Seconds between two kills, on average.")
-def main(minutes: float, seed: int, nodes: str, every: float) -> None:
-    """Kill, wait for the rest to be copied, and count."""
-    chance = random.Random(seed)
-    with tempfile.TemporaryDirectory(prefix="groupkafka-copying-") as folder, Cluster(nodes=int(nodes)) as cluster:
+@click.option("--every", default=6.0, show_default=True, help="Seconds between two strikes, on average.")
+@click.option("--strikes", "kinds", type=click.Choice(list(KINDS)), multiple=True, help="Only these kinds.")
+def main(minutes: float, seed: int, nodes: str, every: float, kinds: Sequence[str]) -> None:
+    """Strike, wait for the rest to be copied, and judge what readers of committed records saw."""
+    chosen = [kind for kind in KINDS if kind in (kinds or KINDS) and (nodes == "3" or kind != BROKER_KILLED)]
+    folder = Path(tempfile.mkdtemp(prefix="groupkafka-copying-"))
+    with Cluster(nodes=int(nodes)) as cluster:
         for topic in (SOURCE, TARGET):
             cluster.create_topic(topic, PARTITIONS, {"min.insync.replicas": "2" if nodes == "3" else "1"})
-        ends, sent, kills = threading.Event(), [0], Counter[str]()
-        writer = threading.Thread(target=produce, args=(cluster, ends, sent), daemon=True)
-        queries = Queries(cluster, Path(folder))
-        try:
-            queries.keep_running()
-            writer.start()
-            over = time.monotonic() + 60 * minutes
-            while time.monotonic() < over:
-                time.sleep(chance.uniform(0.5, 2 * every))
-                hits_broker = nodes == "3" and chance.random() < BROKERS_SHARE
-                done = kill_broker(cluster, chance, queries) if hits_broker else queries.kill(chance)
-                if done is not None:
-                    kills[done] += 1
-                queries.keep_running()
-            ends.set()
-            writer.join()
-            expected = Counter(read_committed(cluster, SOURCE))
-            for _ in Deadline(END_LIMIT_S).attempts(2.0):
-                queries.keep_running()
-                if total_lag(cluster, GROUP, SOURCE) == 0 and expected.total() <= len(read_committed(cluster, TARGET)):
-                    break
-            else:
-                click.echo(f"not copied within {END_LIMIT_S:.0f} s; what is missing counts as lost")
-        finally:
-            queries.close()
-        found = Counter(read_committed(cluster, TARGET))
-        lost, doubled = expected - found, found - expected
-        click.echo(f"{sum(kills.values())} kills in {minutes:g} minutes, seed {seed}: {dict(kills)}")
-        click.echo(f"starts: {dict(queries.starts)}")
-        click.echo(f"{expected.total():,} records, {lost.total()} lost, {doubled.total()} doubled")
-        if lost or doubled:
-            raise click.ClickException(f"lost {sorted(lost)[:5]}, doubled {sorted(doubled)[:5]}")
-        if expected.total() < sent[0]:
-            raise click.ClickException(f"the harness itself has written {expected.total()} of {sent[0]} records")
+        run = play(cluster, folder, chosen, minutes, every, random.Random(seed))
+    click.echo(f"{len(run.strikes)} strikes in {minutes:g} minutes, seed {seed}, brokers: {nodes}")
+    for line in lines(run):
+        click.echo(line)
+    wrong = violations(run)
+    if wrong:
+        raise click.ClickException("\n".join([*wrong, f"The logs and checkpoints are in {folder}"]))
+    shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

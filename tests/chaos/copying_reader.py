@@ -1,0 +1,138 @@
+"""Who watches while the topic is copied: a reader of committed records, and one that asks for the last stable offsets."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
+
+from devtools.broker import Cluster
+from devtools.broker.ready import quiet_client
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, request_offsets
+from spark_groupsource.partition import TopicPartition as Partition
+from tests.chaos.visible import Copy, StandStills, query_of
+
+LOOK_EVERY_S = 0.5
+REQUEST_LIMIT_S = 5.0
+NOTED_S = 1.0
+"""A last stable offset that stands still for less is not noted."""
+_QUIET = {"log_level": 0, "error_cb": lambda _error: None}
+
+
+class Watcher(threading.Thread):
+    """A thread that looks until it is told to end. What it fails with is kept: the run fails with it, too."""
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        super().__init__(daemon=True)
+        self._servers = cluster.bootstrap_servers
+        self._topic = topic
+        self._partitions = range(partitions)
+        self._ends = threading.Event()
+        self.error: Exception | None = None
+
+    def run(self) -> None:
+        """Look."""
+        try:
+            self.watch()
+        except Exception as error:  # noqa: BLE001 -- a thread has nobody who would see it
+            self.error = error
+
+    def watch(self) -> None:
+        raise NotImplementedError
+
+    def finish(self) -> None:
+        """Have it end, and wait for that."""
+        self._ends.set()
+        self.join(60)
+
+
+class CommittedReader(Watcher):
+    """Reads what is visible with `isolation.level=read_committed`, all the time."""
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        super().__init__(cluster, topic, partitions)
+        self.copy = Copy()
+
+    def watch(self) -> None:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "reads-committed",
+                "isolation.level": "read_committed",
+                "enable.auto.commit": False,
+                "enable.partition.eof": True,
+                **_QUIET,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self._topic, number, 0) for number in self._partitions])
+            at_end: set[int | None] = set()
+            while not self._ends.is_set():
+                for message in consumer.consume(5000, 0.1):
+                    error = message.error()
+                    if error is None:
+                        at_end.discard(message.partition())
+                        self.copy.add((message.value() or b"").decode())
+                    elif error.code() == KafkaError._PARTITION_EOF:
+                        at_end.add(message.partition())
+                    # Any other error is of a broker that is down: librdkafka goes on by itself.
+                if len(at_end) == len(self._partitions):
+                    self.copy.look(time.monotonic())
+        finally:
+            consumer.close()
+
+
+class StableOffsets(Watcher):
+    """Samples how far readers of committed records can read, and how far the topic goes."""
+
+    def __init__(self, cluster: Cluster, topic: str, partitions: int) -> None:
+        super().__init__(cluster, topic, partitions)
+        self.stills = StandStills(NOTED_S)
+        self.stable: dict[int, int] = {}
+        """The newest ones of the partitions with records that are written and not visible."""
+        self.samples = 0
+
+    def watch(self) -> None:
+        admin = quiet_client(self._servers)
+        asked = {Partition(self._topic, number): LATEST_OFFSET for number in self._partitions}
+        while not self._ends.wait(LOOK_EVERY_S):
+            ends, stable = (
+                request_offsets(admin, asked, REQUEST_LIMIT_S, level)
+                for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
+            )
+            for partition in asked:
+                with contextlib.suppress(KafkaException):  # its leader is down, which is a strike
+                    self._sample(partition.partition, stable[partition].result().offset, ends[partition].result().offset)
+
+    def _sample(self, partition: int, stable: int, end: int) -> None:
+        if stable < 0 or end < 0:  # so librdkafka says that the leader has not answered
+            return
+        self.samples += 1
+        self.stills.sample(time.monotonic(), partition, stable, end)
+        if end > stable:
+            self.stable[partition] = stable
+        else:
+            self.stable.pop(partition, None)
+
+    def writing(self) -> set[str]:
+        """Return the queries that have written rows that are not visible."""
+        above = dict(self.stable)
+        if not above:
+            return set()
+        consumer = Consumer(
+            {
+                "bootstrap.servers": self._servers,
+                "group.id": "reads-uncommitted",
+                "isolation.level": "read_uncommitted",
+                "enable.auto.commit": False,
+                **_QUIET,
+            }
+        )
+        try:
+            consumer.assign([TopicPartition(self._topic, number, offset) for number, offset in above.items()])
+            found = consumer.consume(2000, 0.3)
+        finally:
+            consumer.close()
+        return {query_of((message.value() or b"").decode()) for message in found if message.error() is None}

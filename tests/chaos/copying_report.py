@@ -9,8 +9,8 @@ from typing import NamedTuple
 from tests.chaos.visible import Copy, Part, StandStill, Strike, outside, struck_before
 
 GRACE_S = 10.0
-"""How long readers may wait after a strike. A task may also be visible in part for so long: its transaction ends with a mark in
-each partition, which the brokers write one after the other."""
+"""How long readers may wait after a strike. A task may also be visible in part for so long, which Kafka does not prevent: brokers
+end a transaction in one partition after the other, and in some its rows are behind those of a transaction that is still open."""
 
 REFUSALS = frozenset(
     {
@@ -72,7 +72,7 @@ def lines(run: Run) -> Iterator[str]:
     longest = max((run.waited(part) for part in run.copy.parts), default=0.0)
     yield (
         f"parts of a task that were visible: {len(_parts(run)) + len(run.copy.unfinished())} "
-        f"(while its transaction ended: {len(run.copy.parts)}, for up to {longest:.1f} s)"
+        f"(for up to {GRACE_S:.0f} s while its transaction ended: {len(run.copy.parts) - len(_parts(run))}; the longest {longest:.1f} s)"
     )
     if run.stills:
         still = max(run.stills, key=run.waited)

@@ -25,6 +25,8 @@ IN_SYNC_LIMIT_S = 180.0
 MIDDLE_LIMIT_S = 60.0
 """How long a strike waits until its query has written something that is not visible. A start takes most of it."""
 TAKEN_LIMIT_S = 30.0
+TRIES_LIMIT_S = 60.0
+"""How long a task may take to fail as often as Spark tries it."""
 SECOND_LIMIT_S = 120.0
 """How long a second driver may take to start, and then how long both may live."""
 FEW, MANY = 1, (2, 4)
@@ -83,9 +85,11 @@ class Strikes:
         running, at = self._queries.current(name), time.monotonic()
         order = self._folder / f"{name}.{file}"
         order.touch()
-        taken = self._queries.until(lambda: not order.exists(), TAKEN_LIMIT_S)
+        taken, over = self._queries.until(lambda: not order.exists(), TAKEN_LIMIT_S), time.monotonic()
         order.unlink(missing_ok=True)
-        return Strike(kind, running.name, at, time.monotonic()) if taken else None
+        # The next strike comes after the last try: until then the program keeps the file of the task that fails.
+        self._queries.until(lambda: not any(self._folder.glob(f"{name}.{file}-*")), TRIES_LIMIT_S)
+        return Strike(kind, running.name, at, over) if taken else None
 
     def other_cores(self) -> Strike | None:
         """In the middle of a micro-batch: kill or stop the query, and start it on one core, or on more cores again."""

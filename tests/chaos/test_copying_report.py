@@ -48,6 +48,8 @@ def test_a_clean_run() -> None:
             "readers of partition 2 waited for 11.0 s after broker-killed of node 1",
         ),
         (clean()._replace(stills=[StandStill(2, 30.0, 41.0)]), "readers of partition 2 waited for 11.0 s after no strike"),
+        (clean()._replace(hidden=[3]), "records of partition 3 are not visible at the end"),
+        (clean()._replace(faults=["it has written 9 of 10 records"]), "the harness itself: it has written 9 of 10 records"),
         (clean()._replace(errors=Counter({"WrittenElsewhere": 2})), "a query refused to go on: WrittenElsewhere, 2 times"),
         (clean()._replace(errors=Counter({"ReplayDiffers*": 1})), "a query refused to go on: ReplayDiffers*, 1 times"),
     ],

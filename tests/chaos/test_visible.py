@@ -53,10 +53,14 @@ def test_a_part_of_a_task_is_timed_from_the_first_look_to_the_one_that_finds_it_
 
 @pytest.mark.parametrize("left", [["total"], ["row"], ["total", "row"]])
 def test_a_part_that_stays_is_named_with_its_counts(left: list[str]) -> None:
-    """Its rows without their total, its total without a row, or a row alone."""
+    """Its rows without their total, or without one of them, or both."""
     mine = whole(FIRST, 0, 5)
     shown = mine[1 if "row" in left else 0 : -1 if "total" in left else None]
     assert read((1.0, shown)).unfinished() == {FIRST: (5 - left.count("row"), None if "total" in left else 5)}
+
+
+def test_a_total_without_any_row_is_a_part() -> None:
+    assert read((1.0, [total_mark(FIRST, 5)])).unfinished() == {FIRST: (0, 5)}
 
 
 def test_a_task_that_is_written_a_second_time_with_fewer_rows_is_not_whole() -> None:

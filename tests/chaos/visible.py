@@ -71,7 +71,7 @@ class _Seen:
 
     @property
     def whole(self) -> bool:
-        return self.totals > 0 and self.rows == self.total
+        return self.rows == self.total
 
 
 class Copy:
@@ -155,7 +155,7 @@ class StandStills:
     def sample(self, at: float, partition: int, stable: int, end: int) -> None:
         """Take a sample of a partition."""
         offset, still = self._now.pop(partition, (-1, StandStill(partition, at, at)))
-        if offset == stable and end > stable:
+        if offset == stable:
             self._now[partition] = offset, still._replace(end=at)
             return
         self._keep(still)

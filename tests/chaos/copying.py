@@ -21,9 +21,9 @@ from devtools.broker import Cluster
 from tests.chaos.copying_program import SOURCE, TARGET
 from tests.chaos.copying_queries import Queries
 from tests.chaos.copying_reader import CommittedReader, StableOffsets
-from tests.chaos.copying_report import Run, lines, violations
+from tests.chaos.copying_report import GRACE_S, Run, lines, violations
 from tests.chaos.strikes import BROKER_KILLED, KINDS, Strikes
-from tests.chaos.visible import Strike
+from tests.chaos.visible import Strike, outside
 from tests.support.group_offsets import end_offsets
 
 PARTITIONS = 4
@@ -98,6 +98,11 @@ def play(cluster: Cluster, folder: Path, kinds: Sequence[str], minutes: float, e
     there = sum(end_offsets(cluster, SOURCE).values())
     faults = [
         *([f"it has written {there} of {bursts.sent} records"] if there != bursts.sent else []),
+        *(
+            f"it has not seen partition {partition} for {seconds:.0f} s"
+            for (partition, begin), end in offsets.blind.items()
+            if (seconds := outside(begin, end, struck)) > GRACE_S
+        ),
         *(f"{watcher.error!r}" for watcher in (reader, offsets) if watcher.error is not None),
     ]
     hidden = sorted(offsets.stable)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as NoAnswer
+from typing import Any
 
 from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException, TopicPartition
 
@@ -16,9 +18,20 @@ from tests.chaos.visible import Copy, StandStills, query_of
 
 LOOK_EVERY_S = 0.5
 REQUEST_LIMIT_S = 5.0
+BLIND_S = 5.0
+"""After so long without a sample of a partition its last stable offset is not known."""
 NOTED_S = 1.0
 """A last stable offset that stands still for less is not noted."""
 _QUIET = {"log_level": 0, "error_cb": lambda _error: None}
+
+
+def _offset(answer: Future[Any]) -> int | None:
+    """Return an offset, or `None` if the leader has not answered: that is an error, or librdkafka returns a negative number."""
+    try:
+        offset: int = answer.result(2 * REQUEST_LIMIT_S).offset
+    except (KafkaException, NoAnswer):
+        return None
+    return offset if offset >= 0 else None
 
 
 class Watcher(threading.Thread):
@@ -92,7 +105,9 @@ class StableOffsets(Watcher):
         self.stills = StandStills(NOTED_S)
         self.stable: dict[int, int] = {}
         """The newest ones of the partitions with records that are written and not visible."""
-        self.samples = 0
+        self.blind: dict[tuple[int, float], float] = {}
+        """Partitions that were not sampled, from when on, and until when."""
+        self._sampled: dict[int, float] = {}
 
     def watch(self) -> None:
         admin = quiet_client(self._servers)
@@ -102,14 +117,26 @@ class StableOffsets(Watcher):
                 request_offsets(admin, asked, REQUEST_LIMIT_S, level)
                 for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
             )
-            for partition in asked:
-                with contextlib.suppress(KafkaException):  # its leader is down, which is a strike
-                    self._sample(partition.partition, stable[partition].result().offset, ends[partition].result().offset)
+            answers = {one.partition: (_offset(stable[one]), _offset(ends[one])) for one in asked}
+            for partition, (stable_offset, end) in answers.items():
+                if stable_offset is not None and end is not None:
+                    self._sample(partition, stable_offset, end)
+            if any(None in offsets for offsets in answers.values()):
+                # A client that has lost a leader may fail for longer than the brokers need. A new one finds the leaders anew.
+                admin = quiet_client(self._servers)
+            self._note_blind()
+
+    def _note_blind(self) -> None:
+        """Keep since when a partition was not sampled. Its last stable offset may stand still."""
+        now = time.monotonic()
+        for partition in self._partitions:
+            at = self._sampled.setdefault(partition, now)
+            if now - at > BLIND_S:
+                self.stable.pop(partition, None)
+                self.blind[partition, at] = now
 
     def _sample(self, partition: int, stable: int, end: int) -> None:
-        if stable < 0 or end < 0:  # so librdkafka says that the leader has not answered
-            return
-        self.samples += 1
+        self._sampled[partition] = time.monotonic()
         self.stills.sample(time.monotonic(), partition, stable, end)
         if end > stable:
             self.stable[partition] = stable

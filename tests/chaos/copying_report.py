@@ -72,7 +72,8 @@ def lines(run: Run) -> Iterator[str]:
     longest = max((run.waited(part) for part in run.copy.parts), default=0.0)
     yield (
         f"parts of a task that were visible: {len(_parts(run)) + len(run.copy.unfinished())} "
-        f"(for up to {GRACE_S:.0f} s while its transaction ended: {len(run.copy.parts) - len(_parts(run))}; the longest {longest:.1f} s)"
+        f"(while its transaction ended, within {GRACE_S:.0f} s: {len(run.copy.parts) - len(_parts(run))}, "
+        f"the longest {longest:.1f} s)"
     )
     if run.stills:
         still = max(run.stills, key=run.waited)

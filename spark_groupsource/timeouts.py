@@ -47,8 +47,8 @@ GROUP_OFFSETS_TRY_S = 5.0
 LIST_AGAIN_S = 1.0
 """Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
 
-MARK_AGAIN_S = 3600.0
-"""How long a process relies on the mark of a task's transactions that it has left. Marks expire after hours at the least."""
+MARK_AGAIN_S = 600.0
+"""How long a process relies on the mark of a task's transactions that it has left. Marks expire, as tokens do."""
 
 STABLE_OFFSETS_S = 60.0
 """For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""

@@ -13,9 +13,9 @@ from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import failure
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.producers import make_producer
-from spark_groupsource.sink.rules import after_batch, check_batch, check_elsewhere_again, is_behind, may_be_a_replay
+from spark_groupsource.sink.rules import after_batch, check_batch, check_elsewhere_again, may_be_a_replay
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.sink.token import Token
+from spark_groupsource.sink.token import Mark
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
@@ -56,24 +56,26 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
         before = tokens.of_driver()
-        left = _left_by_earlier_tries(settings, names, tokens, tasks, first=may_be_a_replay(before, run))
-        if is_behind(batch, None, before):
-            check_elsewhere_again(names.driver, batch, tokens.elsewhere(), settings.choice)
-        silent = {number: token for number, token in left.items() if token is not None}
-        check_batch(batch, tasks.number, tasks.rows, before, silent, settings.choice)
+        first = may_be_a_replay(before, run)
+        left = _left_by_earlier_tries(settings, names, tokens, tasks, first=first)
+        if first:
+            check_elsewhere_again(names.driver, batch, before, tokens.elsewhere(), settings.choice)
+        check_batch(batch, tasks.number, tasks.rows, before, tokens.of_tasks(left, tasks.topics), settings.choice)
         if before is None or before.batch != batch:
             token = after_batch(names.query, batch, tasks.number, tasks.rows, run, tasks.wrote)
             tokens.commit(token, tasks.topics)
         # Not before: a restart has to find what a driver that dies here has not finished.
-        tokens.unmark([number for number in left if number >= tasks.number], run, tasks.topics)
+        # A worker of this run relies on the mark that it has left.
+        others = [number for number, mark in left.items() if number >= tasks.number or mark.run != run]
+        tokens.unmark(others, run, tasks.topics)
     finally:
         tokens.close()
 
 
 def _left_by_earlier_tries(
     settings: SinkSettings, names: Names, tokens: Tokens, tasks: Tasks, *, first: bool
-) -> Mapping[int, Token | None]:
-    """End the transactions of tasks that had rows in an earlier try and have none now, and return their tokens.
+) -> Mapping[int, Mark]:
+    """End the transactions of tasks that had rows in an earlier try and have none now, and return their marks.
 
     Nobody else ends them: a task without rows takes no transactional id. Until they end, no reader of committed records sees what
     comes after them. Without a mark a task has neither a transaction nor a token of this micro-batch.
@@ -86,12 +88,11 @@ def _left_by_earlier_tries(
         first: Whether this may be the first micro-batch of a run: then an earlier run may have had more tasks.
     """
     silent = {*tasks.empty, *range(tasks.number, tokens.reach())} if first else tasks.empty & tasks.retried
-    marked = sorted(tokens.marks(sorted(silent)))
-    for number in marked:
+    marked = tokens.marks(sorted(silent))
+    for number in sorted(marked):
         # Before its token is read: what ends now can no longer commit one.
         end_transaction(settings, names.task(number), TRANSACTION_S)
-    found = tokens.of_tasks(marked, tasks.topics)
-    return {number: found.get(number) for number in marked}
+    return marked
 
 
 def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> None:

@@ -1,16 +1,19 @@
 """The names of a query's transactional ids and groups. Pure.
 
-    <prefix>-<query id>               the group of the driver's token
-    <prefix>-<query id>-<task>        the transactional id of a task, and the group of its token
-    <prefix>-<query id>-<task>-open   the group of the mark that the task may have an open transaction
-    <prefix>-<query id>-reach-<end>   the group of the mark that a task with at least half of this number has such a mark
+    <prefix>-<query id>-<topic>   the group of the driver's token: `<base>`. `<topic>` is a short hash of the option `topic`
+    <base>-<task>                 the transactional id of a task, and the group of its token
+    <base>-<task>-open            the group of the mark that the task may have an open transaction
+    <base>-reach-<end>            the group of the mark that a task with at least half of this number has such a mark
 
 A prefix is chosen by people, who share and reuse it. The query's id is drawn with its checkpoint and stays as long as that does.
 So a new checkpoint never finds the tokens of another one, and queries may share a prefix. ACLs are granted for the prefix.
+
+A list of groups shows all names that a query has had. The topic is a part of them, so a list also shows that it was changed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import NamedTuple
 
@@ -24,7 +27,7 @@ REACHES = tuple(FIRST_REACH * 2**power for power in range(1, 17))
 """Exclusive ends of task numbers that have a mark of their own: 32, 64, ... Spark has no more tasks than the last."""
 
 _QUERY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-_NAME = re.compile(rf"(?P<base>(?P<prefix>.+)-(?P<query>{_QUERY}))(?:-(?P<task>0|[1-9][0-9]{{0,5}}))?")
+_NAME = re.compile(rf"(?P<prefix>.+)-(?P<query>{_QUERY})(?:-(?P<topic>[0-9a-f]{{8}}))?(?:-(?P<task>0|[1-9][0-9]{{0,5}}))?")
 
 
 class Names(NamedTuple):
@@ -34,11 +37,18 @@ class Names(NamedTuple):
     """The option `transactionalIdPrefix`."""
     query: str
     """The query's id."""
+    topic: str = ""
+    """Eight letters that stand for the option `topic`. Empty: rows name their topics."""
+
+    @classmethod
+    def of(cls, prefix: str, query: str, topic: str | None) -> Names:
+        """Return the names of a query that writes to this topic. `None`: rows name theirs."""
+        return cls(prefix, query, "" if topic is None else hashlib.sha256(topic.encode()).hexdigest()[:8])
 
     @property
     def driver(self) -> str:
         """The group of the driver's token. Every other name begins with it."""
-        return f"{self.prefix}-{self.query}"
+        return "-".join(filter(None, self))
 
     def task(self, number: int) -> str:
         """Return the transactional id of a task, which is the name of the group of its token as well."""
@@ -68,7 +78,7 @@ def token_group(group: str) -> tuple[Names, int | None] | None:
     match = _NAME.fullmatch(group)
     if match is None:
         return None
-    return Names(match["prefix"], match["query"]), None if match["task"] is None else int(match["task"])
+    return Names(match["prefix"], match["query"], match["topic"] or ""), None if match["task"] is None else int(match["task"])
 
 
 def open_group(group: str) -> tuple[Names, int] | None:

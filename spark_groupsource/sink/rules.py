@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
-from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers, WrittenElsewhere
+from spark_groupsource.errors import BatchUnknown, CheckpointBehindSink, ReplayDiffers, SinkError, WrittenElsewhere
 from spark_groupsource.partition import listed
 from spark_groupsource.sink.token import BatchToken, Token, Written
 
@@ -36,11 +36,10 @@ NO_CHOICE = Choice()
 
 
 class Place(NamedTuple):
-    """What the query has written under another name, or on another topic, than it has now."""
+    """What the query has written under another name than it has now: with another prefix, or to another topic."""
 
-    name: str
-    """What its groups begin with there."""
-    topic: str
+    prefix: str
+    topics: frozenset[str]
     """Where its tokens are."""
     driver: BatchToken | None
     tasks: Mapping[int, Token]
@@ -96,7 +95,7 @@ def plan_task(
         token: The task's token. `None`: it has none.
         driver: The driver's token, if the task has none of this run. `None`: the driver has none, either.
         choice: What the user chose.
-        elsewhere: What the query has written in other places. `None`: these tokens suffice (`is_behind`).
+        elsewhere: What the query has written in other places. `None`: nobody has looked, since the task has a token of this run.
 
     Raises:
         CheckpointBehindSink: A later micro-batch is in the topic.
@@ -114,9 +113,13 @@ def plan_task(
         return Plan(write=True)
     if choice.skip == batch:
         return Plan(write=False)
-    if elsewhere is not None:
+    if elsewhere is not None and is_behind(batch, token, driver):
         _check_elsewhere(task, batch, driver, elsewhere)
-    elif token is None and driver is not None and driver.had is not None and number in driver.had:
+        return Plan(write=True)
+    if any(place.newest == batch for place in elsewhere or ()):
+        # The name was changed, and changed back: this micro-batch is half written where it was meanwhile.
+        raise _written_elsewhere(task, batch, elsewhere or ())
+    if token is None and driver is not None and driver.had is not None and number in driver.had:
         raise _unknown(task, batch, "its own offset has expired, and those of other tasks may have, too")
     return Plan(write=True)
 
@@ -163,7 +166,9 @@ def _written_elsewhere(task: str, batch: int, elsewhere: Iterable[Place]) -> Wri
     )
 
 
-def check_elsewhere_again(name: str, batch: int, elsewhere: Collection[Place], choice: Choice = NO_CHOICE) -> None:
+def check_elsewhere_again(
+    name: str, batch: int, before: BatchToken | None, elsewhere: Collection[Place], choice: Choice = NO_CHOICE
+) -> None:
     """Check, at the driver, what the tasks have checked before they wrote.
 
     While a group moves to its next coordinator, it may be in no broker's list. So the tasks of a first micro-batch may have
@@ -172,6 +177,7 @@ def check_elsewhere_again(name: str, batch: int, elsewhere: Collection[Place], c
     Args:
         name: The group of the driver's token, for the error.
         batch: The number of the micro-batch, which is written.
+        before: The driver's token.
         elsewhere: What the query has written in other places.
         choice: What the user chose.
 
@@ -180,16 +186,18 @@ def check_elsewhere_again(name: str, batch: int, elsewhere: Collection[Place], c
         WrittenElsewhere: This one is there twice, in part or as a whole.
     """
     newest = max((place.newest for place in elsewhere), default=-1)
-    if newest < batch or choice.covers(batch):
+    if choice.covers(batch) or newest < batch:
         return
-    if newest > batch:
+    if is_behind(batch, None, before) and newest > batch:
         raise _behind(name, batch, newest)
+    if not any(place.newest == batch for place in elsewhere):
+        return
     rows, where = _there(batch, elsewhere)
     raise WrittenElsewhere(
         f"{name}: micro-batch {batch} is written, and {rows} rows of it had been written with {where}. transactionalIdPrefix or "
         "topic was changed while this micro-batch was half written, and the brokers did not list those groups when its tasks "
-        f"looked for them. So up to {rows} rows are there twice. Remove them, or set rewriteBatch={batch} or skipBatch={batch}: "
-        "either lets the query go on with what is there."
+        f"looked for them. So up to {rows} rows are there twice. To go on with what is there, set rewriteBatch={batch} or "
+        f"skipBatch={batch}: nothing more is written or removed."
     )
 
 
@@ -197,12 +205,7 @@ def _there(batch: int, elsewhere: Iterable[Place]) -> tuple[int, str]:
     """Return how many rows of a micro-batch are in other places, and which these are."""
     there = [place for place in elsewhere if place.newest == batch]
     rows = sum(token.written.rows for place in there for token in place.tasks.values() if token.batch == batch)
-    return rows, "; ".join(sorted(f"transactionalIdPrefix {_prefix(place)}, topic {place.topic}" for place in there))
-
-
-def _prefix(place: Place) -> str:
-    # The query's id follows it: 36 characters, and a hyphen before.
-    return place.name[:-37]
+    return rows, "; ".join(f"transactionalIdPrefix {place.prefix}, topic {listed(sorted(place.topics))}" for place in there)
 
 
 def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
@@ -214,6 +217,34 @@ def _unknown(task: str, batch: int, why: str) -> BatchUnknown:
         f"  - skipBatch={batch}: nothing of the micro-batch is written now. None is there twice, and those that the query had "
         "not written by then are missing."
     )
+
+
+def check_choice(batch: int, run: str, driver: BatchToken | None, choice: Choice, *, begun: bool) -> None:
+    """Refuse a choice that was not made for this micro-batch: it is left from another checkpoint, or names another number.
+
+    Args:
+        batch: The number of the micro-batch.
+        run: The run of the query.
+        driver: The driver's token.
+        choice: What the user chose.
+        begun: Whether the query has written anything by now, under whatever name.
+
+    Raises:
+        SinkError: The micro-batch was not half written before this run.
+    """
+    if not choice.covers(batch):
+        return
+    option = "rewriteBatch" if choice.rewrite == batch else "skipBatch"
+    if driver is not None and driver.batch == batch - 1 and not may_be_a_replay(driver, run):
+        raise SinkError(
+            f"{option}={batch} is set, and this run has reached micro-batch {batch} by itself: no error has named it. Remove the "
+            "option. Nothing of this micro-batch has been written or left out."
+        )
+    if choice.skip == batch == 0 and not begun:
+        raise SinkError(
+            f"{option}={batch} is set, and this query has not written anything yet. Was it left from an earlier checkpoint, or "
+            "from another query? Remove it. Nothing has been written or left out."
+        )
 
 
 def check_same(task: str, batch: int, before: Written, now: Written, choice: Choice = NO_CHOICE) -> bool:
@@ -288,10 +319,9 @@ def check_batch(
         raise ReplayDiffers(
             f"Micro-batch {batch} has {tasks} tasks with {rows} rows now, which are written. An earlier try wrote {there} rows "
             f"in tasks that have none now ({listed(strangers, 5)}). So the query, its number of tasks, or what it reads "
-            f"(outstandingClaims=reread) has changed while this micro-batch was half written. Choose:\n"
+            f"(outstandingClaims=reread) has changed while this micro-batch was half written. The only choice:\n"
             f"  - rewriteBatch={batch} or skipBatch={batch}: the query goes on with what is there. No row is missing, and up to "
-            f"{min(there, rows)} rows are there twice.\n"
-            "  - Remove the rows of the earlier try yourself: they are in the topic before those of this one."
+            f"{min(there, rows)} rows are there twice."
         )
     if before is not None and before.batch == batch and before.rows != rows:
         raise ReplayDiffers(

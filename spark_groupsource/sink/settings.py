@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from spark_groupsource.sink.names import DEFAULT_PREFIX
+from spark_groupsource.sink.names import DEFAULT_PREFIX, Names
 from spark_groupsource.sink.rules import NO_CHOICE, Choice
 
 
@@ -31,3 +31,11 @@ class SinkSettings:
     prefix: str = DEFAULT_PREFIX
     choice: Choice = NO_CHOICE
     longest_transaction_ms: int | None = None
+
+    def names(self, query: str) -> Names:
+        """Return the names that a query has in Kafka.
+
+        Args:
+            query: Its id.
+        """
+        return Names.of(self.prefix, query, self.topic)

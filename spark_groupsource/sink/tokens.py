@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import socket
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -15,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, TypeVar
 
 from spark_groupsource.brokers.group_offsets import GroupOffsets
-from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TokenUnreadable, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized, TokenUnreadable, TopicNotFound
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import SINK_ACL, TOKEN_ADVICE
 from spark_groupsource.sink.names import FIRST_REACH, REACHES, Names, reaches_of, token_group
@@ -109,7 +110,8 @@ class Tokens:
             BrokerError: See `GroupOffsets.commit`.
         """
         topic = self._topic if self._topic is not None else min(topics)
-        mark = Mark(self._names.query, run, Opener(int(time.time()), socket.gethostname()[:255], os.getpid()))
+        host = re.sub(r"[^A-Za-z0-9._:%-]", "_", socket.gethostname())[:255]
+        mark = Mark(self._names.query, run, Opener(int(time.time()), host, os.getpid()))
         # The reaches first: a mark that nobody looks for is none.
         for group in (*map(self._names.reach, reaches_of(task)), self._names.open(task)):
             marked = self._marked.get((group, run))
@@ -118,16 +120,15 @@ class Tokens:
                 self._marked[group, run] = time.monotonic()
 
     def unmark(self, tasks: Iterable[int], run: str, topics: Collection[str]) -> None:
-        """Make it known that these tasks have no transaction open any more.
-
-        Raises:
-            BrokerError: See `GroupOffsets.commit`.
-        """
+        """Make it known that these tasks have no transaction open any more, best effort: a mark that stays costs time only."""
         closed = Mark(self._names.query, run, None)
         for task in tasks:
             group = self._names.open(task)
-            for topic in self._read(group) or self._carriers(topics):
-                self._group(group).commit(topic, closed.offset, closed.metadata())
+            try:
+                for topic in self._read(group) or self._carriers(topics):
+                    self._group(group).commit(topic, closed.offset, closed.metadata())
+            except GroupKafkaError as refused:
+                log.info("%s: the mark stays, and the next run looks at it again: %s", group, refused)
             self._close(group)
 
     def marks(self, numbers: Iterable[int]) -> dict[int, Mark]:
@@ -172,33 +173,29 @@ class Tokens:
         return newest_batch_token(_committed(found), self._names.driver, self._names.query)
 
     def elsewhere(self) -> list[Place]:
-        """Return what the query has written under other names, or on other topics, as far as its user may see it.
+        """Return what the query has written under other names, as far as its user may see it.
 
         Raises:
             BrokerError: See `GroupAdmin.groups` and `GroupAdmin.offsets`.
         """
-        drivers: dict[tuple[str, str], BatchToken] = {}
-        tasks: dict[tuple[str, str], dict[int, Token]] = {}
-        unreadable: set[tuple[str, str]] = set()
+        found: dict[Names, Place] = {}
         for group in self._listed():
-            found = token_group(group)
-            if found is None or found[0].query != self._names.query:
+            whose = token_group(group)
+            # What has its own names is read by the task itself, and by the driver at the end.
+            if whose is None or whose[0].query != self._names.query or whose[0] == self._names:
                 continue
-            names, task = found
-            for topic, kept in self._all_of(group).items():
-                place = (names.driver, topic)
-                if names == self._names and self._topic in (topic, None):
-                    continue
-                try:
-                    if task is None:
-                        token = newest_batch_token(_committed({topic: kept}), group, names.query)
-                        drivers |= {} if token is None else {place: token}
-                    elif (of_task := newest_token(_committed({topic: kept}), group, names.query)) is not None:
-                        tasks.setdefault(place, {})[task] = of_task
-                except TokenUnreadable:
-                    unreadable.add(place)
-        places = sorted({*drivers, *tasks, *unreadable})
-        return [Place(*place, drivers.get(place), tasks.get(place, {}), place in unreadable) for place in places]
+            names, task = whose
+            kept = self._all_of(group)
+            place = found.get(names) or Place(names.prefix, frozenset(), None, {})
+            try:
+                if task is None:
+                    place = place._replace(driver=newest_batch_token(_committed(kept), group, names.query))
+                elif (token := newest_token(_committed(kept), group, names.query)) is not None:
+                    place = place._replace(tasks={**place.tasks, task: token})
+            except TokenUnreadable:
+                place = place._replace(unreadable=True)
+            found[names] = place._replace(topics=place.topics | kept.keys())
+        return [found[names] for names in sorted(found)]
 
     def _listed(self) -> list[str]:
         """Return the groups that have the query's id in their names. A broker that is silent is asked again by a new client."""

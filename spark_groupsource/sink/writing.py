@@ -20,7 +20,7 @@ from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producers import make_producer
-from spark_groupsource.sink.rules import NOTHING, check_same, is_behind, may_be_a_replay, plan_task
+from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_be_a_replay, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
@@ -183,13 +183,17 @@ class _Writer:
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         # 2. Read what is there. Before 1. an earlier try could still commit a token, and this one would write its rows again.
         token = tokens.of_task(task, topics)
-        driver, elsewhere = None, None
-        if may_be_a_replay(token, run):
+        driver, elsewhere, choice = None, None, self._settings.choice
+        if may_be_a_replay(token, run) or choice.covers(batch):
             driver = tokens.of_driver()
-            elsewhere = tokens.elsewhere() if is_behind(batch, token, driver) else None
+            # In the first micro-batch of a run only: names do not change while a query runs.
+            elsewhere = tokens.elsewhere() if may_be_a_replay(driver, run) else None
+        if choice.covers(batch):
+            begun = token is not None or driver is not None or elsewhere or tokens.marks(range(tokens.reach()))
+            check_choice(batch, run, driver, choice, begun=bool(begun))
         # 3. Decide.
         try:
-            plan = plan_task(self._id, task, batch, token, driver, self._settings.choice, elsewhere)
+            plan = plan_task(self._id, task, batch, token, driver, choice, elsewhere)
         except BatchUnknown as unknown:
             raise BatchUnknown(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
         except WrittenElsewhere as there:
@@ -229,8 +233,7 @@ class _Writer:
             f"{self.doing}: the task wrote for {self.open_s:.0f} s, and its transaction may take {timeout_ms / 1000:g} s "
             "(kafka.transaction.timeout.ms). So its coordinator has aborted it, and no reader of committed records sees a row of "
             "it. Set kafka.transaction.timeout.ms higher; brokers allow up to transaction.max.timeout.ms, 900000 by default. Or "
-            "make the micro-batches smaller, as with maxOffsetsPerTrigger. Without a value of yours the next try of a task has "
-            "900 s."
+            "make the micro-batches smaller, as with maxOffsetsPerTrigger."
         )
 
     def close(self) -> None:

@@ -19,7 +19,7 @@ from pyspark.sql.types import Row, StructType
 
 from spark_groupsource.errors import CheckpointUnreadable, ReportsUnavailable, SinkError
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
-from spark_groupsource.sink.names import Names, is_query
+from spark_groupsource.sink.names import is_query
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
@@ -98,7 +98,7 @@ class _Writer(PromptlyAcknowledged):
             attempt = _this_attempt(context)
             query = attempt.query
             with ended_by_signals():
-                report = write_once(self._settings, Names(self._settings.prefix, query), attempt, batches)
+                report = write_once(self._settings, self._settings.names(query), attempt, batches)
         else:
             report = write_at_least_once(self._settings, batches)
         freeze_imports()
@@ -139,7 +139,7 @@ class _StreamWriter(_Writer):
                 empty=frozenset(one.task for one in done if not one.written and not one.skipped and not one.left),
                 retried=frozenset(one.task for one in done if one.retried),
             )
-            finish(self._settings, Names(self._settings.prefix, done[0].query), batchId, done[0].run, tasks)
+            finish(self._settings, self._settings.names(done[0].query), batchId, done[0].run, tasks)
         commit_ms = round(1000 * max((one.commit_s for one in done), default=0.0))
         if done:
             _report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
@@ -168,7 +168,7 @@ class _StreamWriter(_Writer):
             return
         from spark_groupsource.sink.finishing import abort
 
-        abort(self._settings, Names(self._settings.prefix, query), unfinished)
+        abort(self._settings, self._settings.names(query), unfinished)
 
 
 def _query_of(checkpoint: str | None) -> str | None:

@@ -55,10 +55,15 @@ def sparks_socket() -> int | None:
 def _infile() -> Any:
     frame: FrameType | None = sys._getframe()
     while frame is not None:
-        if frame.f_code.co_name == "main" and frame.f_globals.get("__name__") == "pyspark.worker":
+        if frame.f_code.co_name == "main" and _is_worker(frame.f_globals):
             return frame.f_locals.get("infile")
         frame = frame.f_back
     return None
+
+
+def _is_worker(module: dict[str, Any]) -> bool:
+    # Without Spark's daemon (spark.python.use.daemon=false) it is run as a program: `python -m pyspark.worker`.
+    return "pyspark.worker" in (module.get("__name__"), getattr(module.get("__spec__"), "name", None))
 
 
 def sees_the_end() -> Callable[[], bool] | None:

@@ -10,7 +10,6 @@ import pyarrow as pa
 from devtools.broker import Cluster
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.finishing import Tasks, finish
-from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Attempt, Report, write_once
@@ -25,10 +24,10 @@ class Query:
     def __init__(self, cluster: Cluster, topic: str | None, **more: str) -> None:
         self.cluster = cluster
         self.topic = topic
-        self.names = Names(more.get("transactionalIdPrefix", "q"), str(uuid.uuid4()))
-        self.given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": self.names.prefix, **more}
+        self.given = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "transactionalIdPrefix": "q", **more}
         if topic is not None:
             self.given["topic"] = topic
+        self.names = self.settings().names(str(uuid.uuid4()))
 
     def renamed(self, **more: str) -> Query:
         """Return the same query with other options."""

@@ -167,6 +167,30 @@ def test_a_name_that_is_changed_between_two_micro_batches(query: Query, topic: M
 
 
 @RENAMED
+def test_a_name_that_is_changed_and_changed_back_in_a_micro_batch(query: Query, topic: MakeTopic, changed: str) -> None:
+    """As somebody does whose user may not write under the new one."""
+    query.run(0, [["a"], ["b"]], run=RUN)
+    renamed = query.renamed(**{changed: topic()})
+    renamed.write(1, ["c"])
+    with pytest.raises(WrittenElsewhere):
+        query.run(1, [["c"], ["d"]])
+    renamed.run(1, [["c"], ["d"]])
+    query.run(2, [["e"], ["f"]])
+    found = there(query) if changed != "topic" else there(query) + there(renamed)
+    assert found == Counter("abcdef")
+
+
+def test_a_choice_that_is_left_from_an_earlier_checkpoint(query: Query) -> None:
+    query.write(0, ["a"])
+    query.run(0, [["x"], ["b"]], skipBatch="0")
+    new = Query(query.cluster, query.topic)
+    with pytest.raises(SinkError, match="Was it left from an earlier checkpoint"):
+        new.run(0, [["c"], ["d"]], skipBatch="0")
+    new.run(0, [["c"], ["d"]])
+    assert there(query) == Counter("acd")
+
+
+@RENAMED
 @pytest.mark.parametrize("batch", [0, 1])
 @pytest.mark.parametrize("advice", ["as it was", "rewriteBatch", "skipBatch"])
 def test_a_name_that_is_changed_in_a_micro_batch(query: Query, topic: MakeTopic, changed: str, advice: str, batch: int) -> None:

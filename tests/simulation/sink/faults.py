@@ -138,7 +138,7 @@ def _fields_of_any_query(commit: Any, group: str, query: str, names: set[str]) -
     return fields
 
 
-RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "steps": 300, "trouble": 0.2})
+RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "steps": 500, "trouble": 0.12})
 
 FAULTS = (
     Fault("the token is ignored", replaced(writing, "plan_task", lambda *_: Plan(write=True))),

@@ -41,7 +41,7 @@ def _simulated() -> Iterator[None]:
         pytest.param({"trouble": 0.2, "cancels": True}, id="of tasks that are cancelled"),
         pytest.param({"queries": 2, "cancels": True, "trouble": 0.1, "batches": 2}, id="of two queries that share a prefix"),
         pytest.param(
-            {"trouble": 0.2, "renames": True, "cancels": True, "steps": 300, "batches": 4},
+            {"trouble": 0.12, "renames": True, "cancels": True, "steps": 500, "batches": 4},
             id="where prefix and topic are changed, or an error",
         ),
         pytest.param({"trouble": 0.15, "restores": True, "batches": 4, "tasks": 1}, id="of checkpoints that are restored"),

@@ -65,8 +65,8 @@ class Query:
     """Micro-batches of which a task may have missed what is elsewhere: the driver says so at their end."""
 
     @property
-    def names(self) -> Names:
-        return Names(self.prefix, f"{self.number:08x}-0000-0000-0000-000000000000")
+    def id(self) -> str:
+        return f"{self.number:08x}-0000-0000-0000-000000000000"
 
 
 @dataclass
@@ -217,8 +217,10 @@ class World:
         batch = query.committed + 1
         chosen = query.choices.get(batch)
         choice = Choice(batch if chosen == "rewrite" else None, batch if chosen == "skip" else None)
-        settings = SinkSettings(CLIENT, {}, None if self.name_topics else query.topic, exactly_once=True, choice=choice)
-        self.drivers.append(Driver(f"{self.runs:08x}", query, settings, query.names, batch, batch))
+        settings = SinkSettings(
+            CLIENT, {}, None if self.name_topics else query.topic, exactly_once=True, prefix=query.prefix, choice=choice
+        )
+        self.drivers.append(Driver(f"{self.runs:08x}", query, settings, settings.names(query.id), batch, batch))
 
     def _change(self, query: Query) -> None:
         """Do what a person does between two runs: follow the advice of an error, rename, or restore a checkpoint."""
@@ -241,7 +243,7 @@ class World:
                 query.missing.add(batch)
             if isinstance(error, ReplayDiffers) or batch in query.overlooked:
                 query.twice.add(batch)
-        elif self.renames and self.random.random() < 0.5:
+        elif self.renames and self.random.random() < 0.4:
             # To something new, or back to what it was.
             name = self.random.choice(["prefix", "topic"])
             value = {"q": "p", "p": "q", TOPIC: "out2", "out2": TOPIC}[getattr(query, name)]
@@ -255,7 +257,7 @@ class World:
         """Check that there is a reason to ask a person. Nobody trusts a tool that stops without one."""
         causes: dict[type[GroupKafkaError], bool] = {
             ReplayDiffers: self.differs or self.recreates,
-            BatchUnknown: self.expiry or self.recreates,
+            BatchUnknown: self.expiry or self.recreates or batch in query.overlooked,
             WrittenElsewhere: self.renames,
             CheckpointBehindSink: self.restores,
         }
@@ -403,8 +405,9 @@ class World:
         tries = [one for each in driver.running.values() for one in each]
         if self.differs or self.renames:
             # A try that outlives its driver, and that the replay does not fence, is not noticed: docs/sink.md.
-            for one in tries:
+            for one in (*tries, *self.orphans):
                 one.kill()
+            self.orphans.clear()
         else:
             self.orphans += tries
         for process in (driver.finishing, driver.aborting):

@@ -16,6 +16,7 @@ from spark_groupsource.errors import (
     RecordRefused,
     ReplayDiffers,
     SchemaError,
+    SinkError,
     TokenUnreadable,
     WrittenElsewhere,
 )
@@ -34,6 +35,7 @@ from spark_groupsource.sink.rules import (
     Plan,
     after_batch,
     check_batch,
+    check_choice,
     check_elsewhere_again,
     check_same,
     is_behind,
@@ -238,8 +240,8 @@ class TestBeforeATaskWrites:
 
 def place(driver_at: int | None, *tasks_at: int, unreadable: bool = False) -> Place:
     return Place(
-        f"old-{QUERY}",
-        "t",
+        "old",
+        frozenset({"t"}),
         None if driver_at is None else driver(driver_at),
         {number: token(batch) for number, batch in enumerate(tasks_at)},
         unreadable,
@@ -291,13 +293,38 @@ class TestWhatIsElsewhere:
         with pytest.raises(error):
             plan_task("q-0", 0, 8, None, None, NO_CHOICE, elsewhere)
 
+    def test_is_half_of_a_micro_batch_after_the_name_was_changed_back(self) -> None:
+        with pytest.raises(WrittenElsewhere):
+            plan_task("q-0", 0, 8, None, driver(7), NO_CHOICE, [place(7, 8)])
+        with pytest.raises(WrittenElsewhere):
+            check_elsewhere_again("q", 8, driver(7), [place(7, 8)])
+        # A copy of the checkpoint has gone on with another prefix: that is not this one's.
+        assert plan_task("q-0", 0, 8, None, driver(7), NO_CHOICE, [place(9, 9)]) == Plan(True)
+        check_elsewhere_again("q", 8, driver(7), [place(9, 9)])
+
     def test_is_looked_at_again_by_the_driver(self) -> None:
-        check_elsewhere_again("q", 8, [place(7, 7)])
-        check_elsewhere_again("q", 8, [place(7, 8)], Choice(rewrite=8))
+        check_elsewhere_again("q", 8, None, [place(7, 7)])
+        check_elsewhere_again("q", 8, None, [place(7, 8)], Choice(rewrite=8))
         with pytest.raises(WrittenElsewhere, match="So up to 10 rows are there twice"):
-            check_elsewhere_again("q", 8, [place(7, 8)])
+            check_elsewhere_again("q", 8, None, [place(7, 8)])
         with pytest.raises(CheckpointBehindSink):
-            check_elsewhere_again("q", 8, [place(9)])
+            check_elsewhere_again("q", 8, None, [place(9)])
+
+
+class TestAChoice:
+    @pytest.mark.parametrize("choice", [Choice(rewrite=8), Choice(skip=8)], ids=["rewrite", "skip"])
+    def test_counts_in_the_first_micro_batch_of_a_run(self, choice: Choice) -> None:
+        """Later ones were not half written by an earlier run: no error has named them."""
+        for last in (None, driver(7)._replace(run="another"), driver(8)):
+            check_choice(8, RUN, last, choice, begun=True)
+        check_choice(7, RUN, driver(6), choice, begun=True)
+        with pytest.raises(SinkError, match="=8 is set, and this run has reached micro-batch 8 by itself"):
+            check_choice(8, RUN, driver(7), choice, begun=True)
+
+    def test_that_is_left_from_an_earlier_checkpoint_skips_nothing(self) -> None:
+        check_choice(0, RUN, None, Choice(rewrite=0), begun=False)
+        with pytest.raises(SinkError, match="has not written anything yet"):
+            check_choice(0, RUN, None, Choice(skip=0), begun=False)
 
 
 class TestAReplay:
@@ -342,11 +369,12 @@ class TestNames:
 
     @pytest.mark.parametrize("prefix", ["groupkafka", "a-b", f"x-{QUERY}", "billing-7"])
     def test_say_whose_token_a_group_holds(self, prefix: str) -> None:
-        names = Names(prefix, QUERY)
-        assert token_group(names.driver) == (names, None)
-        assert token_group(names.task(12)) == (names, 12)
-        assert token_group(names.open(12)) is None
-        assert token_group(names.reach(128)) is None
+        for topic in (None, "invoices"):
+            names = Names.of(prefix, QUERY, topic)
+            assert token_group(names.driver) == (names, None)
+            assert token_group(names.task(12)) == (names, 12)
+            assert token_group(names.open(12)) is None
+            assert token_group(names.reach(128)) is None
 
     @pytest.mark.parametrize("group", ["", QUERY, f"-{QUERY}", f"q-{QUERY}-007", f"q-{QUERY}-x", "q-3", f"q-{QUERY[:-1]}"])
     def test_are_nobody_elses(self, group: str) -> None:

@@ -196,8 +196,8 @@ def test_names_that_could_steer_a_terminal_are_escaped(cluster: Cluster, query: 
     commit_as_another_client(cluster, names.open(2), query.topic, 1, "x")
     with left_open(cluster, f"another-{names.query}", query.topic):
         output = shown(cluster, query.topic)
-    assert f"  \\x1b[2J-{names.query}-1\n" in output
-    assert f"group \\x1b[2J-{names.query}-2-open:" in output
+    assert f"  {names.task(1)}\n".replace("\x1b", "\\x1b") in output
+    assert f"group {names.open(2)}:".replace("\x1b", "\\x1b") in output
     assert "\x1b" not in output
 
 

@@ -297,14 +297,16 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
 
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
+    # What somebody has reset already comes last: where the list is cut off, the next start shows the rest.
+    others = {one for one, commit in commits.items() if not _lacks_commit(stream, one, commit)}
     planned = [
         f"{partition} {' '.join(map(str, held))}" + (f", and the group reads on at {position}" if position is not None else "")
-        for partition, offsets in sorted(stream.ranges.items())
+        for partition, offsets in sorted(stream.ranges.items(), key=lambda planned: (planned[0] in others, planned[0]))
         if (held := [one for one in offsets if one.size])
         for position in [_position(commits.get(partition))]
     ]
     shown = "".join(f"\n    {line}" for line in planned[:RANGES_SHOWN])
-    more = f"\n    and {len(planned) - RANGES_SHOWN} more" if len(planned) > RANGES_SHOWN else ""
+    more = f"\n    and {len(planned) - RANGES_SHOWN} more, which the next start lists" if len(planned) > RANGES_SHOWN else ""
     return CheckpointBehindGroup(
         f"The group knows that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has it in its "
         "offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second driver runs on "

@@ -223,7 +223,15 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
     def test_and_names_some_of_many_partitions(self) -> None:
         stream = replace(LOGGED, ranges={TopicPartition("orders", number): (RANGE,) for number in range(100)})
         said = self.refused({ORDERS: self.finished}, stream)
-        assert "    orders-19 [100, 200)\n    and 80 more\nChoose" in said
+        assert "    orders-19 [100, 200)\n    and 80 more, which the next start lists\nChoose" in said
+
+    def test_and_the_rest_of_them_once_those_are_reset(self) -> None:
+        partitions = [TopicPartition("orders", number) for number in range(30)]
+        stream = replace(LOGGED, ranges=dict.fromkeys(partitions, (RANGE,)))
+        reset: dict[TopicPartition, GroupCommit] = {
+            one: Foreign(100) if one.partition < 20 else self.finished for one in partitions
+        }
+        assert "    orders-20 [100, 200), and the group reads on at 200\n" in self.refused(reset, stream)
 
     def test_when_it_adopts_a_partition_of_the_plan_or_claims_it(self) -> None:
         with pytest.raises(CheckpointBehindGroup, match="plan 7 of stream me is done"):

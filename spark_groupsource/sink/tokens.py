@@ -140,9 +140,7 @@ class Tokens:
 
         def read(number: int) -> tuple[int, Mark | None]:
             group = self._names.open(number)
-            mark = mark_in(_committed(self._read(group)), group, self._names.query)
-            self._close(group)
-            return number, mark
+            return number, mark_in(_committed(self._read_once(group)), group, self._names.query)
 
         return {number: mark for number, mark in self._each(read, numbers) if mark is not None and mark.open is not None}
 
@@ -154,10 +152,7 @@ class Tokens:
         """
         last = FIRST_REACH
         for end in REACHES:
-            group = self._names.reach(end)
-            found = self._read(group)
-            self._close(group)
-            if not found:
+            if not self._read_once(self._names.reach(end)):
                 break
             last = end
         return last
@@ -248,6 +243,12 @@ class Tokens:
 
     def _read(self, group: str) -> Mapping[str, tuple[int, str | None]]:
         return self._all_of(group) if self._topic is None else self._group(group).read([self._topic])
+
+    def _read_once(self, group: str) -> Mapping[str, tuple[int, str | None]]:
+        """Read a group of many, and keep no connection for it."""
+        found = self._read(group)
+        self._close(group)
+        return found
 
     def _group(self, group: str) -> GroupOffsets:
         if group not in self._groups:

@@ -194,10 +194,8 @@ class _Writer:
         # 3. Decide.
         try:
             plan = plan_task(self._id, task, batch, token, driver, choice, elsewhere)
-        except BatchUnknown as unknown:
-            raise BatchUnknown(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
-        except WrittenElsewhere as there:
-            raise WrittenElsewhere(f"{there}\nThis task has {self._counted(rows).rows} rows of it now.") from None
+        except (BatchUnknown, WrittenElsewhere) as unknown:
+            raise type(unknown)(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
         if not plan.write:
             return self._left(plan.before, self._counted(rows))
         # 4. Leave a mark, and only then begin: nobody else could find a transaction that this process leaves open.

@@ -141,7 +141,10 @@ class Cycle:
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
-            if self._assignment_wait.may_end(assignment, adopted & self._watch.ends.keys(), target.ends):
+            # A member that was expelled meanwhile has nothing left of its plan, and has read nothing of what was adopted.
+            if joined.assignment == assignment and self._assignment_wait.may_end(
+                assignment, adopted & self._watch.ends.keys(), target.ends
+            ):
                 return None
             time.sleep(RETRY_INTERVAL_S)
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import pytest
 
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import assignment_wait
+from spark_groupsource.query.loss_watch import Looked, LossWatch
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
@@ -134,6 +139,29 @@ def test_available_now_beside_a_live_query_reads_its_share(
         assert offsets_of(mine), "the run ended without a record, though the group has partitions for it"
     by_both = offsets_of(before + mine + read)
     assert all(len(offsets) == len(set(offsets)) for offsets in by_both.values()), "read twice"
+
+
+def test_available_now_is_expelled_at_the_moment_of_its_plan(
+    monkeypatch: pytest.MonkeyPatch, filled: Filled, query: MakeQuery, protocol: str
+) -> None:
+    """As on a busy machine. Nothing is left of the plan, although the run had every partition when it was begun."""
+    short = {"kafka.session.timeout.ms": "6000"} if protocol == "classic" else {}
+    short |= {"kafka.max.poll.interval.ms": "6000", "handoff.drainTimeout": "1s"}
+    run = query(filled(partitions=2), **{"kafka.group.protocol": protocol}, **short)
+    run.until_planning(2)
+    look = LossWatch.look
+    expelled: list[bool] = []
+
+    def expelled_after(watch: LossWatch, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Looked:
+        looked = look(watch, stream, records)
+        if not expelled:
+            expelled.append(True)
+            run.joined.once(lambda _: time.sleep(7))
+            until(lambda: not run.positions, "the group has expelled the member")
+        return looked
+
+    monkeypatch.setattr(LossWatch, "look", expelled_after)
+    assert offsets_of(run_available_now(run)) == {0: [*range(10)], 1: [*range(10)]}
 
 
 @pytest.mark.usefixtures("rebalances_are_short")

@@ -159,12 +159,12 @@ def test_a_query_that_is_stopped_while_python_makes_its_rows(spark: SparkSession
 
 
 def test_a_batch_write_that_is_cancelled_is_not_reported_as_done(spark: SparkSession, sink: Sink) -> None:
-    rows = spark.range(3_000_000).selectExpr("CAST(id AS STRING) AS value").repartition(2)
-    writer = rows.write.format("groupkafka").mode("append")
+    """It has more rows than anybody waits for: it can only be cancelled, however late the strike comes."""
+    writer = spark.range(0, 10**10, 1, 2).selectExpr("CAST(id AS STRING) AS value").write.format("groupkafka").mode("append")
     options = {"kafka.bootstrap.servers": sink.cluster.bootstrap_servers, "topic": sink.target}
 
     def cancel() -> None:
-        until(lambda: len(sink.written()) > 1000, "the write has begun")
+        until(lambda: sink.end() > 1000, "the write has begun")
         spark.sparkContext.cancelAllJobs()
 
     strike = in_background(cancel)

@@ -54,6 +54,10 @@ class Sink:
         (newest.parent / f".{newest.name}.crc").unlink(missing_ok=True)
         return newest.name
 
+    def end(self) -> int:
+        """Return how many records are in the topic, visible or not."""
+        return sum(ends(self.cluster, self.target, IsolationLevel.READ_UNCOMMITTED).values())
+
     def written_ahead(self) -> int:
         """Return how many records are in the topic that readers of committed records do not see yet."""
         return sum(hidden(self.cluster, self.target).values())
@@ -61,13 +65,13 @@ class Sink:
 
 def hidden(cluster: Cluster, topic: str) -> dict[int, int]:
     """Return how far the last stable offset of each partition is behind its end: 0 while no transaction is open."""
+    stable = ends(cluster, topic, IsolationLevel.READ_COMMITTED)
+    return {one: end - stable[one] for one, end in ends(cluster, topic, IsolationLevel.READ_UNCOMMITTED).items()}
+
+
+def ends(cluster: Cluster, topic: str, level: IsolationLevel) -> dict[int, int]:
+    """Return the end of each partition, as readers of this level see it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
     partitions = [TopicPartition(topic, number) for number in admin.list_topics(topic, timeout=60).topics[topic].partitions]
-    ends, stable = (
-        {
-            one: answer.result().offset
-            for one, answer in request_offsets(admin, dict.fromkeys(partitions, LATEST_OFFSET), 60, level).items()
-        }
-        for level in (IsolationLevel.READ_UNCOMMITTED, IsolationLevel.READ_COMMITTED)
-    )
-    return {one.partition: ends[one] - stable[one] for one in partitions}
+    answers = request_offsets(admin, dict.fromkeys(partitions, LATEST_OFFSET), 60, level)
+    return {one.partition: answer.result().offset for one, answer in answers.items()}

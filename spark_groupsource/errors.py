@@ -233,7 +233,7 @@ class RecordTooLarge(SinkError):
 
 
 class RecordRefused(SinkError):
-    """A row has no topic, or names a partition that its topic does not have."""
+    """A row has no topic, a partition that its topic does not have, or a header's key that the producer cannot write."""
 
 
 class ReportsUnavailable(GroupKafkaError):

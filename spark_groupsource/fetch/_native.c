@@ -23,7 +23,7 @@
 #endif
 
 /* Raise it with every change of the structs or functions here or in sink/_rows.c: native_api.py refuses any other. */
-#define GS_ABI 7
+#define GS_ABI 8
 
 #define NO_ERROR 0
 #define ERR_BAD_MSG (-199)
@@ -92,6 +92,8 @@ struct intake {
     int64_t columns;
     int64_t column_count;
     int32_t order[COLUMNS];
+    /* Whether `gs_key_size` can be used. If it cannot, a header's key ends at its first NUL. */
+    int64_t key_sizes;
     /* The same in each row. */
     const char *topic;
     int64_t topic_size;
@@ -219,6 +221,19 @@ static int is_utf8(const unsigned char *text, size_t size) {
     return 1;
 }
 
+/* The bytes of a header's key, which may have NULs. librdkafka returns the key as a text that ends with a NUL. Its size stands in
+ * memory before it, in `struct rd_kafka_header_s`: ..., size_t rkhdr_name_size, char *rkhdr_value, char rkhdr_name[]. That is not
+ * public: native_api.py tries it with some headers before it is used. */
+EXPORT int64_t gs_key_size(const char *key) {
+    size_t size;
+    memcpy(&size, key - sizeof(char *) - sizeof(size), sizeof(size));
+    return (int64_t)size;
+}
+
+static size_t key_size(const struct intake *in, const char *key) {
+    return in->key_sizes ? (size_t)gs_key_size(key) : strlen(key);
+}
+
 static int wants(const struct intake *in, enum column column) { return (int)(in->columns >> column & 1); }
 
 /* Returns NO_ERROR, or the error of librdkafka for headers that it cannot read. The total has the key and the value even if no
@@ -242,9 +257,9 @@ static int32_t measure(const struct intake *in, const struct message *message, s
         size_t size;
         if (in->library.header_get_all(sizes->headers, (size_t)index, &key, &value, &size) != NO_ERROR)
             return ERR_BAD_MSG;
-        size_t key_size = strlen(key);
-        sizes->key_bytes += (int64_t)key_size;
-        sizes->odd_keys += !is_utf8((const unsigned char *)key, key_size);
+        size_t of_key = key_size(in, key);
+        sizes->key_bytes += (int64_t)of_key;
+        sizes->odd_keys += !is_utf8((const unsigned char *)key, of_key);
         if (value == NULL)
             sizes->null_values++;
         else
@@ -474,7 +489,7 @@ static void append_headers(const struct intake *in, const struct message *messag
         const void *value;
         size_t size;
         in->library.header_get_all(headers, index, &key, &value, &size);
-        append(keys, key, strlen(key));
+        append(keys, key, key_size(in, key));
         append(values, value, size);
     }
 }

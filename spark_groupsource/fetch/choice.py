@@ -116,8 +116,8 @@ def warn_on_driver() -> None:
     if found.reason is not None:
         log.warning(
             "The driver's installation has no native reader: %s. Executors with the same installation use the %s reader: the "
-            "rows are the same, but reading is several times slower. To use the native reader, on the driver and on every "
-            "executor: %s.",
+            "rows are the same, but a header's key ends at its first NUL, and reading is several times slower. To use the native "
+            "reader, on the driver and on every executor: %s.",
             found.reason,
             found.name,
             found.advice,
@@ -128,8 +128,8 @@ def warn_on_driver() -> None:
 def _warn(reason: str, advice: str | None) -> None:
     """Warn once in each process for each reason."""
     log.warning(
-        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but "
-        "reading is several times slower. To use the native reader: %s.",
+        "Records are read by the pure Python reader, because the native one cannot be used: %s. The rows are the same, but a "
+        "header's key ends at its first NUL, and reading is several times slower. To use the native reader: %s.",
         reason,
         advice,
     )

@@ -22,7 +22,7 @@ _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
 2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
-_OUR_ABI = 7
+_OUR_ABI = 8
 """`GS_ABI` of _native.c."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")
@@ -138,6 +138,7 @@ class IntakeStruct(ctypes.Structure):
         ("columns", c_int64),
         ("column_count", c_int64),
         ("order", c_int32 * MOST_COLUMNS),
+        ("key_sizes", c_int64),
         ("topic", c_char_p),
         ("topic_size", c_int64),
         ("partition", c_int32),
@@ -294,7 +295,7 @@ _API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "message_timestamp": (c_int64, (c_void_p, POINTER(c_int32))),
     "message_headers": (c_int, (c_void_p, POINTER(c_void_p))),
     "header_cnt": (c_size_t, (c_void_p,)),
-    "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_char_p), POINTER(c_void_p), POINTER(c_size_t))),
+    "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t))),
     "conf_set_opaque": (None, (c_void_p, c_void_p)),
     "conf_set_dr_msg_cb": (None, (c_void_p, c_void_p)),
     "poll": (c_int, (c_void_p, c_int)),
@@ -337,6 +338,7 @@ _OUR_API: Mapping[str, tuple[Any, tuple[Any, ...]]] = {
     "batch": (c_int64, (POINTER(IntakeStruct), POINTER(ArrayStruct))),
     "forget_fetched": (None, (POINTER(IntakeStruct),)),
     "close": (None, (POINTER(IntakeStruct),)),
+    "key_size": (c_int64, (c_void_p,)),
     "size_of_outlet": (c_int64, ()),
     "size_of_rows": (c_int64, ()),
     "add": (None, (POINTER(OutletStruct), POINTER(RowsStruct))),
@@ -355,6 +357,8 @@ class Native:
     ours: Any
     functions: FunctionsStruct
     producer_functions: ProducerFunctionsStruct
+    key_sizes: bool
+    """Whether `ours.key_size` finds the size of a header's key in this librdkafka."""
 
 
 class _Functions:
@@ -402,7 +406,28 @@ def native() -> Native:
             f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
-    return Native(kafka, ours, _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct))
+    functions, producer_functions = _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct)
+    return Native(kafka, ours, functions, producer_functions, _finds_key_sizes(kafka, ours))
+
+
+_TRIED_KEYS = (b"", b"\0", b"a\0b", b"k" * 300)
+_TRIED_VALUES = (None, b"", b"v\0v")
+
+
+def _finds_key_sizes(kafka: Any, ours: Any) -> bool:
+    """Return whether this librdkafka keeps the size of a header's key where `gs_key_size` reads it."""
+    tried = [(key, value) for key in _TRIED_KEYS for value in _TRIED_VALUES]
+    headers = kafka.headers_new(len(tried))
+    try:
+        found = []
+        for at, (key, value) in enumerate(tried):
+            kafka.header_add(headers, key, len(key), value, len(value or b""))
+            name, content, size = c_void_p(), c_void_p(), c_size_t()
+            kafka.header_get_all(headers, at, ctypes.byref(name), ctypes.byref(content), ctypes.byref(size))
+            found.append(ours.key_size(name))
+        return found == [len(key) for key, _ in tried]
+    finally:
+        kafka.headers_destroy(headers)
 
 
 def _pointers(kafka: Any, struct: type[Struct]) -> Struct:

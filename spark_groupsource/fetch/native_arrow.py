@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import functools
+import logging
 from typing import Any
 
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pyarrow as pa
 from spark_groupsource.fetch.arrow_schema import column_names
 from spark_groupsource.fetch.native_api import ArrayStruct, IntakeStruct
 from spark_groupsource.partition import TopicPartition
+
+log = logging.getLogger(__name__)
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
 """`enum column` of _native.c."""
@@ -29,6 +33,8 @@ class NativeBatches:
         state.columns = sum(1 << column for column in order)
         state.column_count = len(order)
         state.order[: len(order)] = order
+        if "headers" in self._names and not state.key_sizes:
+            _warn_of_cut_keys()
         topic = partition.topic.encode()
         state.topic, state.topic_size, state.partition = topic, len(topic), partition.partition
 
@@ -59,6 +65,15 @@ class NativeBatches:
         each = pa.Array.from_buffers(field.type.value_type, len(keys), [None], 0, children=[keys, lists.values.field(1)])
         texts = pa.Array.from_buffers(field.type, len(lists), lists.buffers()[:2], lists.null_count, children=[each])
         return batch.set_column(at, field, texts)
+
+
+@functools.cache
+def _warn_of_cut_keys() -> None:
+    """Warn once in each process."""
+    log.warning(
+        "The key of a header is read up to its first NUL only: this version of librdkafka keeps its length where this package "
+        "does not find it. Keys without a NUL are whole. To read others, install a later version of spark-groupsource."
+    )
 
 
 def _with_binary_keys(schema: pa.Schema) -> pa.Schema:

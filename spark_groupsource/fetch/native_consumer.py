@@ -151,6 +151,7 @@ class NativeIntake:
             messages=ctypes.addressof(self._messages),
             row_limit=rows,
             byte_limit=batch_bytes,
+            key_sizes=both.key_sizes,
         )
         self._batches = NativeBatches(both.ours, self._state, partition, schema)
 

@@ -13,6 +13,7 @@ from confluent_kafka import Producer as KafkaProducer
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
+from spark_groupsource.errors import RecordRefused
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
@@ -163,6 +164,12 @@ class PureProducer:
     def _enqueued(self, row: _Row) -> bool:
         more: Any = {}
         if row.headers is not None:
+            if any("\0" in name for name, _ in row.headers):
+                # confluent-kafka would write the key up to there, and not say so.
+                raise RecordRefused(
+                    "A row has a header whose key has a NUL. The pure producer cannot write such keys, and the native producer "
+                    "can: install the package with its native library on the executors, or leave such headers out."
+                )
             # The message of a report has no headers.
             more = {"headers": row.headers, "on_delivery": partial(self._reported, in_headers=_in_headers(row.headers))}
         try:

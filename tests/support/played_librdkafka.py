@@ -6,6 +6,7 @@ Every message has memory of its own that is freed as soon as librdkafka would, s
 from __future__ import annotations
 
 import ctypes
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +16,7 @@ from confluent_kafka import KafkaError
 from spark_groupsource.fetch.native_api import FunctionsStruct
 
 NOT_FOUND = -156
+HEAD_SIZE = struct.calcsize("@NP")
 BAD_HEADERS = KafkaError._BAD_MSG
 Headers = list[tuple[bytes, "bytes | None"]]
 
@@ -101,7 +103,8 @@ class Played:
         self.living[address] = (record, [message, *parts])
         self._bytes_of_headers[address] = [
             (
-                ctypes.create_string_buffer(name, len(name) + 1),
+                # As librdkafka has it: two numbers before it, of which the first one is its size.
+                ctypes.create_string_buffer(struct.pack("@NP", len(name), 0) + name, HEAD_SIZE + len(name) + 1),
                 None if value is None else ctypes.create_string_buffer(value, max(1, len(value))),
                 len(value or b""),
             )
@@ -138,7 +141,7 @@ class Played:
 
     def _header(self, headers: int, index: int, name: Any, value: Any, size: Any) -> int:
         name_buffer, value_buffer, value_size = self._bytes_of_headers[headers][index]
-        name[0] = ctypes.addressof(name_buffer)
+        name[0] = ctypes.addressof(name_buffer) + HEAD_SIZE
         value[0] = None if value_buffer is None else ctypes.addressof(value_buffer)
         size[0] = value_size
         return 0

@@ -88,6 +88,27 @@ def test_a_header_whose_key_is_not_utf_8(using: MakeSettings, topic: MakeTopic, 
     assert [row["value"] for row in rows(pure.read, what, using())] == [b"v", b"w"]
 
 
+NUL_KEYS = ("a\0b", "\0", "a\0", "\0\0z", "whole", "")
+
+
+@NATIVE
+def test_a_nul_in_a_headers_key_is_read_with_what_follows(using: MakeSettings, topic: MakeTopic, cluster: Cluster) -> None:
+    """The pure reader cannot see it: confluent-kafka ends the key there."""
+    name = topic()
+    headers = [[{"key": key, "value": value}] for key in NUL_KEYS for value in (None, b"", b"v\0w")]
+    headers.append([each[0] for each in headers])
+    with_nul = pa.array(headers, pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())])))
+    producer = NativeProducer({"bootstrap.servers": cluster.bootstrap_servers, "queue.buffering.max.kbytes": "1024"}, name)
+    producer.write(pa.record_batch({"value": pa.array([b"v"] * len(headers)), "headers": with_nul}))
+    producer.flush()
+    producer.close()
+    what = FetchRange(name, 0, 0, len(headers))
+
+    assert [row["headers"] for row in rows(native.read, what, using(include_headers=True))] == headers
+    cut = [[{**each, "key": str(each["key"]).split("\0")[0]} for each in of_record] for of_record in headers]
+    assert [row["headers"] for row in rows(pure.read, what, using(include_headers=True))] == cut
+
+
 def test_a_timestamp_beyond_sparks_range_is_the_nearest_within_it(
     read: Reader, using: MakeSettings, topic: MakeTopic, cluster: Cluster
 ) -> None:
@@ -134,6 +155,7 @@ def test_a_task_holds_no_more_than_its_buffer(read: Reader, using: MakeSettings,
 
 binary = st.none() | st.just(b"") | st.binary(max_size=30)
 
+# confluent-kafka's producer ends a header's key at a NUL; tests/unit/fetch/test_native_intake.py has any keys.
 headers_of_a_record = st.none() | st.lists(
     st.tuples(st.text(max_size=5).filter(lambda key: "\0" not in key), binary), min_size=1, max_size=3
 )

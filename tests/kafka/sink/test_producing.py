@@ -14,12 +14,18 @@ from devtools.broker import Cluster
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.errors import RecordRefused, RecordTooLarge
-from spark_groupsource.fetch import native_api
+from spark_groupsource.fetch import native_api, native_consumer
+from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.consumer_cache import close_kept
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import batch_size, producers
 from spark_groupsource.sink.writing import write_at_least_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
+from tests.support.fetching import rows
 from tests.support.secured import Secured
 from tests.support.sink_queries import Query
 from tests.support.waiting import until
@@ -28,12 +34,13 @@ KB = 1000
 
 
 @pytest.fixture(autouse=True, params=["native", "pure"])
-def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each producer in turn. Nothing is known of any topic yet."""
+def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Each producer in turn, and its name. Nothing is known of any topic yet."""
     if request.param == "pure":
         unavailable = native_api.NativeUnavailable("the test asks for it")
         monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
     batch_size.forget()
+    return str(request.param)
 
 
 def write(query: Query, how: str, rows: pa.RecordBatch) -> None:
@@ -134,6 +141,24 @@ def test_a_row_that_is_too_large_by_its_headers_is_named_with_its_whole_size(
     row = pa.RecordBatch.from_pydict({"key": ["key"], "value": ["small"], "headers": headers})
     with pytest.raises(RecordTooLarge, match=rf"a row of {size + 13} bytes \(key, value and headers\) to .*topic {query.topic}"):
         write(query, how, row)
+
+
+@pytest.mark.parametrize("how", ["stream", "batch"])
+def test_a_headers_key_with_a_nul_is_written_whole_or_refused(cluster: Cluster, topic: MakeTopic, client: str, how: str) -> None:
+    name = topic(1)
+    query = Query(cluster, name)
+    headers = [{"key": "a\0b", "value": b"1"}, {"key": "\0", "value": None}]
+    kind = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
+    row = pa.RecordBatch.from_pydict({"value": ["v"], "headers": pa.array([headers], kind)})
+    if client == "pure":
+        with pytest.raises(RecordRefused, match=r"header whose key has a NUL.* native"):
+            write(query, how, row)
+        return
+    write(query, how, row)
+    consumer = consumer_settings({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "look"}, BUFFER_BYTES)
+    what, settings = FetchRange(name, 0, 0, 1), FetchSettings(consumer, arrow_schema(include_headers=True))
+    assert [found["headers"] for found in rows(native_consumer.read, what, settings)] == [headers]
+    close_kept()
 
 
 @pytest.mark.parametrize("how", ["stream", "batch"])

@@ -20,6 +20,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from spark_groupsource.fetch import native_api as librdkafka
+from spark_groupsource.fetch import native_arrow
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
 from spark_groupsource.fetch.intake import Taken
@@ -36,10 +37,11 @@ pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=f"no nativ
 ALL = arrow_schema(include_headers=True)
 
 
-def intake_of(played: Played, schema: pa.Schema = ALL) -> native.NativeIntake:
+def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True) -> native.NativeIntake:
     real = librdkafka.native()
+    both = Native(real.kafka, real.ours, played.functions, real.producer_functions, key_sizes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(native, "native", lambda: Native(real.kafka, real.ours, played.functions, real.producer_functions))
+        patch.setattr(native, "native", lambda: both)
         return native.NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES, BATCH_ROWS)
 
 
@@ -94,9 +96,7 @@ def schemas(draw: st.DrawFn) -> pa.Schema:
 
 
 some_bytes = st.none() | st.binary(max_size=40)
-names = st.binary(max_size=6).filter(lambda name: b"\0" not in name) | st.text(max_size=3).map(
-    lambda text: text.replace("\0", "").encode()
-)
+names = st.binary(max_size=6) | st.text(max_size=3).map(str.encode)
 
 
 @st.composite
@@ -262,6 +262,26 @@ def test_a_key_that_is_not_utf_8_is_replaced_under_the_names_of_the_user() -> No
     assert batch.schema.equals(schema, check_metadata=True)
     batch.validate(full=True)
     assert batch.column(1).to_pylist() == [[{"Key": "a\N{REPLACEMENT CHARACTER}", "VALUE": b"1"}, {"Key": "b", "VALUE": b"2"}]]
+
+
+def test_with_a_librdkafka_that_keeps_the_sizes_of_keys_elsewhere_a_key_ends_at_its_first_nul(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    native_arrow._warn_of_cut_keys.cache_clear()
+    for _ in range(2):
+        played = Played([Record(10, None, b"v", [(b"a\0b", b"1"), (b"\0", None), (b"c", b"2")])], iter([9] * 9))
+        intake = intake_of(played, key_sizes=False)
+        intake.take(10, 30, 0)
+        batch = intake.batch()
+
+        assert batch is not None
+        assert [header["key"] for header in batch.column("headers").to_pylist()[0]] == ["a", "", "c"]
+        intake_of(Played([], iter([9])), pa.schema([ALL.field("value")]), key_sizes=False).close()
+    assert caplog.text.count("up to its first NUL") == 1
+
+
+def test_the_librdkafka_of_this_installation_keeps_the_sizes_of_keys_where_they_are_read() -> None:
+    assert librdkafka.native().key_sizes
 
 
 def test_waits_for_a_record_and_then_for_some_ms_for_each_of_the_next_ones() -> None:

@@ -494,6 +494,12 @@ static void append_headers(const struct intake *in, const struct message *messag
     }
 }
 
+/* librdkafka's types of timestamps: 0 is not available, 1 create time, 2 log append time. */
+#define NO_TIMESTAMP 0
+
+/* The time of a record without one, of Kafka's message format 0: as Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0. */
+#define NO_TIMESTAMP_MS (-1)
+
 /* Converts ms to µs. A timestamp that does not fit becomes the nearest that does. */
 static int64_t to_us(int64_t ms) {
     if (ms > LARGEST_TIMESTAMP_MS)
@@ -542,12 +548,11 @@ static void fill(struct intake *in, uint8_t **sections) {
         if (offsets != NULL)
             offsets[row] = message->offset;
         if (timestamps != NULL || types != NULL) {
-            int32_t type = 0;
+            int32_t type = NO_TIMESTAMP;
             int64_t ms = in->library.message_timestamp(message, &type);
             if (timestamps != NULL)
-                timestamps[row] = to_us(ms);
-            /* In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's TimestampType.id, one
-             * less. */
+                timestamps[row] = to_us(type == NO_TIMESTAMP ? NO_TIMESTAMP_MS : ms);
+            /* Spark shows Java's TimestampType.id, which is one less. */
             if (types != NULL)
                 types[row] = type - 1;
         }

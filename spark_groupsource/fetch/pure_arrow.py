@@ -7,7 +7,7 @@ from operator import methodcaller
 from typing import cast
 
 import pyarrow as pa
-from confluent_kafka import Message
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Message
 
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import LARGEST_TIMESTAMP_MS, as_type, column_names
@@ -18,6 +18,9 @@ calls through a function in C, as here: elsewhere the process would die of the l
 
 _TO_JAVA_TIMESTAMP_TYPE = -1
 """In librdkafka 0 is not available, 1 create time, 2 log append time. Spark shows Java's `TimestampType.id`, one less."""
+
+_NO_TIMESTAMP_MS = -1
+"""The time of a record without one, of Kafka's message format 0: as Java's `RecordBatch.NO_TIMESTAMP`. librdkafka returns 0."""
 
 
 def size(message: Message) -> int:
@@ -46,7 +49,7 @@ def to_record_batch(topic: str, partition: int, messages: Sequence[Message], sch
             case "offset":
                 return pa.array([message.offset() for message in messages], kind)
             case "timestamp":
-                return _timestamps([message.timestamp()[1] for message in messages])
+                return _timestamps([_time_ms(*message.timestamp()) for message in messages])
             case "timestamptype":
                 return pa.array([message.timestamp()[0] + _TO_JAVA_TIMESTAMP_TYPE for message in messages], kind)
             case _:
@@ -54,6 +57,10 @@ def to_record_batch(topic: str, partition: int, messages: Sequence[Message], sch
 
     columns = [column(name, field.type) for name, field in zip(column_names(schema), schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _time_ms(kind: int, time_ms: int) -> int:
+    return _NO_TIMESTAMP_MS if kind == TIMESTAMP_NOT_AVAILABLE else time_ms
 
 
 def _timestamps(times_ms: list[int]) -> pa.Array:

@@ -64,6 +64,7 @@ def cost(record: Record) -> int:
 
 
 def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:
+    time_ms = record.time_ms if record.time_type else -1
     headers = [{"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers]
     row: dict[str, Any] = {
         "key": record.key,
@@ -71,7 +72,7 @@ def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:
         "topic": "t",
         "partition": 3,
         "offset": record.offset,
-        "timestamp": datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=record.time_ms),
+        "timestamp": datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms),
         "timestampType": record.time_type - 1,
         "headers": headers or None,
     }

@@ -53,6 +53,8 @@ _BY_TEXT = (
         re.compile(r"connecting to a PLAINTEXT broker listener|Disconnected.* in state SSL_HANDSHAKE|wrong version number"),
         _PROTOCOL,
     ),
+    # The answer of another kind of server, taken for a number.
+    (re.compile(r"Invalid response size .* in state APIVERSION_QUERY"), _PROTOCOL),
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
     # The native reader's text, and confluent-kafka's.
     (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),

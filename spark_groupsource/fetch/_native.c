@@ -275,7 +275,7 @@ static int32_t measure(const struct intake *in, const struct message *message, s
 static void drop_seen(struct intake *in) { in->library.message_destroy(in->messages[in->seen++]); }
 
 static void note_event(struct intake *in, int32_t error, const struct message *message) {
-    const char *text = error == message->err ? in->library.message_errstr(message) : "the record's headers cannot be read";
+    const char *text = error == message->err ? in->library.message_errstr(message) : "the record's headers cannot be read (librdkafka takes 100,000 at most)";
     in->event = 1;
     in->event_error = error;
     in->event_offset = message->offset;

@@ -30,7 +30,7 @@ from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, lost_ranges, remaining, report
-from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, timed_out
+from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import cut_believed_after_s
@@ -210,9 +210,10 @@ class _Reading:
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
             return
-        refused = refusal(event.error, self._doing)
+        refused = refusal(event.error, self._doing if event.offset < 0 else f"{self._doing}, at offset {event.offset}")
         if refused is not None:
-            raise refused
+            # With its connection other requests fail, which says less.
+            raise response_too_large(self._consumer.errors, self._doing_at()) or refused
 
     def _begin(self, first: int) -> None:
         """Check once per assignment that no record before its first one was deleted meanwhile.
@@ -235,6 +236,9 @@ class _Reading:
             self._report(lost_ranges(self._assigned_at, first, bounds))
 
     def _no_progress(self) -> None:
+        large = response_too_large(self._consumer.errors, self._doing_at())
+        if large is not None:
+            raise large
         now = time.monotonic()
         timeout_ms = self._settings.poll_timeout_ms
         overdue = now >= self._progress_at + timeout_ms / 1000

@@ -24,6 +24,15 @@ BOUNDS_IN_DOUBT = frozenset(
 NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE}
 """The cluster does not know the partition."""
 
+UNREADABLE_HEADERS = "headers cannot be read"
+"""What _native.c says of a record whose headers librdkafka refuses. It takes 100,000 at most."""
+
+_RESPONSE_LIMIT = "receive.message.max.bytes"
+"""What librdkafka's texts name when a response is too large."""
+
+_OF_ZSTD = "(codec 0x4)"
+"""What its text of a batch that it cannot decompress has for zstd."""
+
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _PASSING = _NO_BROKER | {
     # A request waited for a broker that librdkafka has replaced.
@@ -67,7 +76,35 @@ def refusal(error: KafkaError, doing: str) -> BrokerError | None:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
     if code in _PASSING and not error.fatal():
         return None
-    return BrokerError(f"{text}.")
+    advice = trouble.check if trouble is not None else _how_to_read_it(error)
+    return BrokerError(f"{text}. {advice}".rstrip())
+
+
+def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> BrokerError | None:
+    """Return the error to raise if a response was too large for the consumer's settings, None if there is no such error.
+
+    librdkafka closes the connection then, and asks for the same again: waiting does not help.
+
+    Args:
+        errors: What the consumer has reported by callback.
+        doing: See `refusal`.
+    """
+    large = (error for error in errors.values() if _RESPONSE_LIMIT in error.str() and login_trouble(error) is None)
+    return next((refusal(error, doing) for error in large), None)
+
+
+def _how_to_read_it(error: KafkaError) -> str:
+    """Return which setting reads what librdkafka did not, as a sentence; an empty text if it is no question of a setting."""
+    if error.code() == KafkaError._BAD_COMPRESSION and _OF_ZSTD in error.str():
+        return (
+            "kafka.receive.message.max.bytes limits what a batch in zstd decompresses to: remove that option, or raise it. "
+            "Without it the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
+        )
+    if _RESPONSE_LIMIT in error.str():
+        return "Remove kafka.receive.message.max.bytes, or raise it: without it a response has the largest size that there is."
+    if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
+        return "Read without headers: remove includeHeaders, or headers from the schema."
+    return ""
 
 
 def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: bool) -> BrokerError:

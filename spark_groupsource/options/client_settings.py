@@ -64,6 +64,7 @@ CONSUMER: Mapping[str, str] = {
     "fetch.wait.max.ms": "10",
     "queued.min.messages": "5000",
     "fetch.queue.backoff.ms": "1",
+    "receive.message.max.bytes": "2147483647",
 }
 """Our defaults for a task's consumer.
 
@@ -72,6 +73,10 @@ for 500 ms (`fetch.wait.max.ms`).
 
 The next Fetch is sent when fewer records than `queued.min.messages` are left. By default these are 100,000. Then the records that
 are fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
+
+`receive.message.max.bytes` limits a response, and what one batch in zstd decompresses to; of the other codecs librdkafka limits
+nothing. Java's client has no such limit, so this is the largest. It is not what keeps memory small: a response has at most
+`max.partition.fetch.bytes`, or one batch.
 """
 
 OFFSETS_ARE_OURS: Mapping[str, str] = {
@@ -110,6 +115,7 @@ FOR_CONSUMERS_ONLY = frozenset(
         "max.partition.fetch.bytes",
         "queued.max.messages.kbytes",
         "queued.min.messages",
+        "receive.message.max.bytes",
     }
 )
 """Settings of the user's that only clients which fetch records have."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -49,28 +49,32 @@ def old_batch(first: int, codec: int, records: list[Old], append_time_ms: int | 
     return old_message(first + len(records) - 1, Old(magic, None, _compressed(codec, inner), time_ms), attributes)
 
 
-def batch(first: int, value: bytes, codec: int = 0, time_ms: int = 0) -> bytes:
-    """Return a batch of format 2 with one record, whose compressed size does not say how large it is, as of Java's producer."""
-    record = b"\0\0\0\1" + _varint(len(value)) + value + b"\0"
-    records = _compressed(codec, _varint(len(record)) + record)
-    body = struct.pack(">hiqqqhii", codec, 0, time_ms, time_ms, -1, -1, -1, 1) + records
-    return struct.pack(">qiibI", first, len(body) + 9, 0, 2, _crc32c(body)) + body
+def batch(values: Sequence[bytes], codec: int) -> bytes:
+    """Return records of format 2 in one batch, at the begin of a log. As of Java's producer, it does not say how large it is."""
+    records = []
+    for at, value in enumerate(values):
+        # No attributes, the time of the batch, its place in it, no key; no headers behind it.
+        record = b"\0\0" + _varint(at) + _varint(-1) + _varint(len(value)) + value + b"\0"
+        records += [_varint(len(record)), record]
+    last = len(values) - 1
+    body = struct.pack(">hiqqqhii", codec, last, 0, 0, -1, -1, -1, len(values)) + _compressed(codec, b"".join(records))
+    return struct.pack(">qiibI", 0, len(body) + 9, 0, 2, _crc32c(body)) + body
 
 
-def write_log(cluster: Cluster, topic: str, messages: Iterable[bytes]) -> None:
-    """Put a log in the place of that of the topic's only partition. The cluster's only node is stopped, and starts again.
+def write_logs(cluster: Cluster, logs: Mapping[str, Iterable[bytes]]) -> None:
+    """Put logs in the place of those of topics. The cluster's only node is stopped, and starts again.
 
     Args:
         cluster: A cluster with a data folder of its own.
-        topic: A topic with one partition that is empty.
-        messages: What the log has, in the order of the offsets.
+        logs: By topics with one partition that is empty: what each log has, in the order of the offsets.
     """
     (node,) = cluster.nodes
     node.stop()
-    (folder,) = Path(node.log).parent.glob(f"data/**/{topic}-0")
-    for file in folder.glob("0*"):
-        file.unlink()
-    (folder / f"{0:020}.log").write_bytes(b"".join(messages))
+    for topic, messages in logs.items():
+        (folder,) = node.log.parent.glob(f"data/**/{topic}-0")
+        for file in folder.glob("0*"):
+            file.unlink()
+        (folder / f"{0:020}.log").write_bytes(b"".join(messages))
     node.start()
 
 
@@ -79,7 +83,7 @@ def broker_with_old_records(folder: Path) -> Iterator[Cluster]:
     """Start a broker with a data folder, whose topic `old` has OLD_RECORDS in its only partition."""
     with Cluster(data_dir=folder, config={"log.retention.ms": "-1"}) as cluster:
         cluster.create_topic("old")
-        write_log(cluster, "old", _old_log())
+        write_logs(cluster, {"old": _old_log()})
         yield cluster
 
 
@@ -129,7 +133,7 @@ def _compressed(codec: int, content: bytes) -> bytes:
 
 
 def _varint(number: int) -> bytes:
-    number *= 2
+    number = 2 * number if number >= 0 else -2 * number - 1
     found = bytearray()
     while number > 127:
         found.append(number & 127 | 128)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.server
 import time
 
 import pytest
@@ -24,7 +25,8 @@ from spark_groupsource.fetch.refusals import refusal
 from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Filled
-from tests.support.fetching import MEGABYTE, NOWHERE, MakeSettings, offsets
+from tests.support.fetching import MEGABYTE, NOWHERE, MakeSettings, offsets, rows
+from tests.support.waiting import in_background
 
 
 def test_a_broker_that_does_not_answer_is_an_error_in_time(
@@ -79,12 +81,33 @@ def test_refused_credentials_are_named_soon_and_without_the_password(
     assert "open-sesame" not in str(caught.value)
 
 
+@pytest.mark.parametrize("limit", [{}, {"receive.message.max.bytes": "100000000"}])
+def test_a_server_of_another_kind_is_no_question_of_sizes(limit: dict[str, str], read: Reader, using: MakeSettings) -> None:
+    """librdkafka takes the begin of its answer for the size of a response, here a GB."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler) as server:
+        in_background(server.serve_forever)
+        there = {"bootstrap.servers": f"127.0.0.1:{server.server_port}", **limit}
+        with pytest.raises(BrokerError, match=r"Check kafka\.security\.protocol") as caught:
+            rows(read, FetchRange("any", 0, 0, 1), using(there, poll_timeout_ms=5_000))
+        server.shutdown()
+    assert "kafka.receive.message" not in str(caught.value)
+
+
 def test_settings_that_librdkafka_refuses_are_named_without_secrets(read: Reader, using: MakeSettings) -> None:
     with pytest.raises(OptionError, match=r"no\.such\.setting"):
         list(read(FetchRange("t", 0, 0, 1), using({"no.such.setting": "1"})))
     with pytest.raises(OptionError) as caught:
         list(read(FetchRange("t", 0, 0, 1), using({"sasl.oauthbearer.method": "open-sesame", "sasl.password": "open-sesame"})))
     assert "open-sesame" not in str(caught.value)
+
+
+def test_a_batch_that_cannot_be_decompressed_is_a_question_of_a_setting_in_zstd_alone() -> None:
+    """In zstd librdkafka gives up when twice the compressed size, three times that, and so on would be above its limit."""
+    for codec, advised in ((1, False), (2, False), (3, False), (4, True)):
+        text = f"Decompression (codec 0x{codec}) of message at 7 of 9000 bytes failed: Local: Invalid compressed data"
+        found = str(refusal(KafkaError(KafkaError._BAD_COMPRESSION, text), "Reading t-0 [0, 9), at offset 7"))
+        assert ("remove that option, or raise it" in found) == advised
+        assert ("0.7 and 2.1 GB" in found) == advised
 
 
 @pytest.mark.parametrize(

@@ -121,6 +121,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "max.partition.fetch.bytes": "131072",
         "queued.max.messages.kbytes": "256",
         "queued.min.messages": "7",
+        "receive.message.max.bytes": "2147483647",
         "reconnect.backoff.ms": "1000",
     }
 

@@ -21,6 +21,7 @@ from spark_groupsource.kafka_settings.judge import exists
 from spark_groupsource.kafka_settings.key_stores import translate_keystore, translate_truststore
 from spark_groupsource.kafka_settings.login import check_mechanism, refuse_amazon_iam, translate_jaas, translate_oauth
 from spark_groupsource.kafka_settings.secrets import Settings, shown_name
+from spark_groupsource.kafka_settings.servers import servers
 from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
     AT_MOST,
@@ -88,6 +89,7 @@ def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Tran
         translate_truststore,
         translate_keystore,
         _translate_each,
+        _rewrite_servers,
         check_mechanism,
         _check_layers,
         _check_protocol,
@@ -141,6 +143,18 @@ def _translate_each(draft: Draft) -> None:
 
 _OF_PRODUCERS = "it is a producer's setting, and this source only reads; remove it"
 _OF_CONSUMERS = "it is a consumer's setting, and this sink only writes; remove it"
+
+
+def _rewrite_servers(draft: Draft) -> None:
+    """Write the brokers' addresses as librdkafka reads them."""
+    name = "bootstrap.servers"
+    given = draft.settings.get(name)
+    if given is None or draft.has_mistake("security.protocol"):  # which protocol they should have is not known
+        return
+    try:
+        draft.settings[name] = servers(given, draft.settings.get("security.protocol", "plaintext"))
+    except ValueError as wrong:
+        draft.wrong(draft.sources[name], str(wrong), value=given)
 
 
 def _translate_buffer(draft: Draft, value: str) -> None:

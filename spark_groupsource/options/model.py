@@ -24,7 +24,6 @@ from spark_groupsource.options.names import (
     is_kafka,
     missing_options,
     unusable_names,
-    wrong_servers,
 )
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
 from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, TopicPattern, parse_topic_pattern
@@ -383,7 +382,6 @@ class Options(BaseModel):
         problems += unusable_names((name for name in given if not is_kafka(name)), DESCRIBED)
         problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
         problems += translation.problems
-        problems += wrong_servers(translation.settings)
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import difflib
-import re
 from collections.abc import Collection, Iterator, Mapping
 
-from spark_groupsource.kafka_settings.secrets import shown, shown_name
+from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
 
 REFUSED_OPTIONS: Mapping[str, str] = {
@@ -66,24 +65,3 @@ def unusable_names(names: Iterator[str], options: Collection[str]) -> Iterator[s
 def _list_of_options(known: Mapping[str, str]) -> str:
     names = sorted(name for name in known.values() if not is_kafka(name))
     return f"The options are {', '.join(names)} and kafka.*, the settings of Kafka's client."
-
-
-def wrong_servers(kafka: Mapping[str, str]) -> Iterator[str]:
-    """Yield the mistake of `bootstrap.servers`.
-
-    Without a port librdkafka would use 9092, where Java's client refuses. A server with another protocol's name librdkafka
-    leaves out, and says so in its log only.
-    """
-    servers, protocol = kafka.get("bootstrap.servers"), kafka.get("security.protocol", "plaintext")
-    if servers is None:
-        return
-    for server in servers.split(","):
-        address = re.fullmatch(r"(?:(\w+)://)?(?:\[[0-9A-Fa-f:.%]+\]|[^\s\[\]/:@]+):([0-9]{1,5})", server.strip(), re.ASCII)
-        if not address or not 0 < int(address[2]) < 65536:
-            wrong = "write host:port,host:port, with a port from 1 to 65535 for each."
-        elif (address[1] or protocol).lower() != protocol:
-            wrong = f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone."
-        else:
-            continue
-        yield f"kafka.bootstrap.servers = {shown('bootstrap.servers', servers)}: {wrong}"
-        return

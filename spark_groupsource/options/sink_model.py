@@ -20,7 +20,7 @@ from spark_groupsource.options.client_settings import (
     request_settings,
 )
 from spark_groupsource.options.described import described, option, wrong_values
-from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names, wrong_servers
+from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
 from spark_groupsource.sink.names import DEFAULT_PREFIX
 from spark_groupsource.sink.rules import Choice
@@ -134,7 +134,6 @@ class SinkOptions(BaseModel):
         if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
             problems.append(SERVERS_MISSING)
         problems += translation.problems
-        problems += wrong_servers(translation.settings)
         try:
             parsed = cls.model_validate({**values, "kafka": translation.settings})
         except ValidationError as error:

@@ -26,7 +26,7 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "servers without a port": ({**BASE, "kafka.bootstrap.servers": "a:1,b"}, ("kafka.bootstrap.servers = 'a:1,b'", "host:port")),
     "servers with a password": (
         {**BASE, "kafka.bootstrap.servers": "me:hush@a:1"},
-        ("kafka.bootstrap.servers = '********@a:1': write host:port",),
+        ("kafka.bootstrap.servers = '********@a:1'", "write host:port"),
     ),
     "servers of another protocol": (
         {**BASE, "kafka.bootstrap.servers": "plaintext://a:1,SSL://b:1"},

@@ -8,6 +8,7 @@ GroupKafkaError
 │   ├── AuthenticationFailed    the brokers refuse the user, the password or the certificate
 │   ├── NotAuthorized           the user lacks an ACL on the group or on a topic
 │   ├── GroupNotFound           the group has neither members nor committed offsets
+│   ├── NotAConsumerGroup       the group is of another kind: a share group, a streams group, or Kafka Connect's
 │   └── TopicNotFound           a subscribed topic does not exist
 ├── MembershipError             this driver and its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
@@ -94,6 +95,10 @@ class NotAuthorized(BrokerError):
 
 class GroupNotFound(BrokerError):
     """The group has neither members nor committed offsets."""
+
+
+class NotAConsumerGroup(BrokerError):
+    """The group is of another kind: a share group, a streams group, or a classic one that is not of consumers."""
 
 
 class TopicNotFound(BrokerError):

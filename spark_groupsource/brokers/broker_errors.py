@@ -21,6 +21,7 @@ from spark_groupsource.errors import (
     MemberFenced,
     MembershipError,
     MemberUnknown,
+    NotAConsumerGroup,
     NotAuthorized,
     TopicNotFound,
 )
@@ -132,6 +133,7 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
     AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
+    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or that of Kafka Connect"),),
     TopicNotFound: (
         Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, TypeVar
+from warnings import catch_warnings, simplefilter
 
 from confluent_kafka import (
     ConsumerGroupState,
@@ -19,10 +21,17 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import ADVICE, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
+from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, other_protocol_type
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
-from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
+from spark_groupsource.errors import (
+    BrokerUnavailable,
+    CommitOutcomeUnknown,
+    GroupActive,
+    GroupKafkaError,
+    GroupNotFound,
+)
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
@@ -52,6 +61,7 @@ class GroupAdmin:
 
         Raises:
             GroupNotFound: The group does not exist.
+            NotAConsumerGroup: It is of another kind.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
             NotAuthorized: The user may not describe the group.
@@ -63,8 +73,11 @@ class GroupAdmin:
         description = self._answer(answers[group], doing, group)
         offsets = self.offsets(group)
         commits = {partition: read_commit(*found) for partition, found in offsets.items()}
-        if description.state == ConsumerGroupState.DEAD and not commits:
-            raise _not_found(group)
+        if description.state == ConsumerGroupState.DEAD:
+            if self._is_listed(group):
+                raise of_new_kind(group, has_offsets=bool(offsets))
+            if not offsets:
+                raise _not_found(group)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
@@ -90,6 +103,18 @@ class GroupAdmin:
                 for partition in partitions
             ),
         )
+
+    def refuse_other_kinds(self, group: str) -> None:
+        """Do nothing if this is a consumer group, or no group.
+
+        Raises:
+            NotAConsumerGroup: It is of another kind.
+            NotAuthorized: The user may not describe the group.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        with suppress(GroupNotFound):
+            self.describe(group)
 
     def members(self, group: str) -> frozenset[str]:
         """Return the ids of the group's members. They may hold any character.
@@ -260,6 +285,17 @@ class GroupAdmin:
             if answer.exception() is None and answer.result().offset > NO_RECORD
         }
 
+    def _is_listed(self, group: str) -> bool:
+        """Return whether a broker lists a group of this name, of whatever kind."""
+        with catch_warnings():
+            # It is deprecated in favour of a function that leaves out what is no consumer group.
+            simplefilter("ignore", DeprecationWarning)
+            try:
+                return bool(self._admin.list_groups(group, timeout=REQUEST_TIMEOUT_S))
+            except KafkaException as failed:
+                error: KafkaError = failed.args[0]
+                return error.code() == KafkaError._PARTIAL  # a broker lists it, and another one is silent
+
     def _answer(self, future: Future[T], doing: str, group: str) -> T:
         return self._ask(future.result, doing, group)
 
@@ -275,7 +311,9 @@ class GroupAdmin:
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-            raise _not_found(group)
+            raise of_new_kind(group, has_offsets=False) if self._is_listed(group) else _not_found(group)
+        if error.code() == KafkaError._INVALID_ARG and (other := other_protocol_type(error.str())) is not None:
+            raise of_other_type(group, other)
         raise explained(self._last_error.reason(error, self._admin), doing)
 
 

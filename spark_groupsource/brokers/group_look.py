@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound
+from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import ANSWER_LIMIT_S
@@ -26,7 +26,7 @@ from spark_groupsource.timeouts import ANSWER_LIMIT_S
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Question = Literal["describe", "groups", "members", "offsets", "operations"]
+Question = Literal["describe", "groups", "members", "offsets", "operations", "refuse_other_kinds"]
 
 ATTEMPTS = 3
 """How often a question is asked before the crash of the process that answers it becomes an error."""
@@ -67,6 +67,15 @@ class GroupLook:
         """
         view: GroupView = self._answer("describe", group, _describing(group))
         return view
+
+    def refuse_other_kinds(self, group: str) -> None:
+        """Do what `GroupAdmin.refuse_other_kinds` does.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `refuse_other_kinds` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        self._answer("refuse_other_kinds", group, _describing(group))
 
     def members(self, group: str) -> frozenset[str]:
         """Return what `GroupAdmin.members` returns.
@@ -135,7 +144,7 @@ class GroupLook:
                 self.close()  # interrupted: a late answer must not be taken for that of the next question
                 raise
             if isinstance(answer, GroupKafkaError):
-                if not isinstance(answer, GroupNotFound):
+                if not isinstance(answer, GroupNotFound | NotAConsumerGroup):
                     self.close()  # a client that lost its broker may wait without end, even when the broker is back
                 raise answer
             return answer

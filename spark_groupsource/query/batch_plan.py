@@ -49,6 +49,7 @@ def plan_batch(options: Options) -> list[BatchTask]:
         OptionError: a start lies above its end, or the offsets or times are not for exactly the existing partitions.
         DataLossError: the group's commits are of a topic that was created again, or of a log that was cut (`failOnDataLoss`).
         GroupActive: `commitOffsets` is set, and the group has members.
+        NotAConsumerGroup: the read is from the group's commits, and it is a share group, for example.
         BrokerError: see topics.Topics and group_admin.GroupAdmin.
     """
     for name in options.without_effect_on_a_batch:
@@ -143,7 +144,10 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
     if options.commit_offsets:
         with contextlib.suppress(GroupNotFound):  # it has no members then
             refuse_active(group.describe(options.group_id))
-    return group.commits(options.group_id)
+    commits = group.commits(options.group_id)
+    if not commits:
+        group.refuse_other_kinds(options.group_id)  # a share group has none, and everything would be read
+    return commits
 
 
 def _still_true(

@@ -9,13 +9,17 @@ from functools import partial
 from types import MappingProxyType
 
 from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.group_look import GroupLook
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import (
     AssignmentTimeout,
+    BrokerError,
     BrokerUnavailable,
     GroupKafkaError,
     MemberFenced,
+    MembershipError,
+    NotAConsumerGroup,
     OptionError,
     TopicNotFound,
 )
@@ -238,22 +242,39 @@ class Joining:
         Raises:
             AssignmentTimeout: the group gave no assignment within `assignmentTimeout`.
             MemberFenced: another process has had the same `kafka.group.instance.id` for as long.
+            NotAConsumerGroup: the group is of another kind.
+            MembershipError: it refuses this member's assignor or protocol.
         """
         options = self._options
         if newest.plan < 0:
             refuse_unknown(options.stream_start, self._topics.partitions(skip_missing=True))
         self._starting_offsets.begin(newest)
         deadline = Deadline(options.assignment_timeout_ms / 1000, clock=self._clock)
-        # KIP-848: a static member that was killed holds its instance id until its session is over.
-        member, ledger = deadline.retry(
-            lambda: self._attempt(stream, deadline), lambda error: isinstance(error, MemberFenced), 10 * RETRY_INTERVAL_S
-        )
+        try:
+            # KIP-848: a static member that was killed holds its instance id until its session is over.
+            member, ledger = deadline.retry(
+                lambda: self._attempt(stream, deadline), lambda error: isinstance(error, MemberFenced), 10 * RETRY_INTERVAL_S
+            )
+        except MembershipError as refused:
+            raise self._reason(refused) from None
         return Joined(member, ledger, options, clock=self._clock)
 
     def leave(self) -> None:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
         if self._member is not None:
             self._member.close()
+
+    def _reason(self, refused: MembershipError) -> GroupKafkaError:
+        """Return that the group is of another kind, if it is. It refuses this member as one of another assignor or protocol."""
+        if type(refused) is MembershipError:
+            try:
+                with GroupLook(self._options.client_settings()) as look:
+                    look.refuse_other_kinds(self._options.group_id)
+            except NotAConsumerGroup as other:
+                return other
+            except BrokerError as unknown:
+                log.info("whether the group is of another kind is not known: %s", unknown)
+        return refused
 
     def _attempt(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
         options = self._options

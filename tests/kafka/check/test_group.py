@@ -15,6 +15,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.check.conftest import Check, Checked, query
 from tests.support.consumers import commit, commit_as_another_client, joined, plain_member
+from tests.support.other_groups import ConnectGroup, ShareGroup, StreamsGroup
 from tests.support.producing import send
 from tests.support.waiting import until
 
@@ -41,6 +42,21 @@ def test_a_live_member_with_another_assignor_is_reported_and_not_disturbed(
         "set kafka.partition.assignment.strategy=cooperative-sticky" if protocol == "classic" else "kafka.group.protocol=classic"
     )
     assert advice in checked.errors[0][2]
+
+
+@pytest.mark.parametrize("kind", [ShareGroup, StreamsGroup, ConnectGroup])
+def test_a_group_that_is_no_consumer_group_is_an_error_that_names_its_kind(
+    topic: MakeTopic,
+    cluster: Cluster,
+    check: Check,
+    plain: Mapping[str, str],
+    kind: type[ShareGroup | StreamsGroup | ConnectGroup],
+) -> None:
+    name = topic()
+    kind(cluster, name, name)
+    checked = check(query(name, plain))
+    assert checked.failed == ["group"]
+    assert kind.kind in checked.errors[0][2]
 
 
 def test_members_with_range_may_offer_more_which_is_a_warning(

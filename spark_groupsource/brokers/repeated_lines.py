@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
+from spark_groupsource.subject import subject_of
 from spark_groupsource.timeouts import REPEATED_LINE_EVERY_S, REPEATED_LINE_LOCK_S
 
 Line = TypeVar("Line")
@@ -146,8 +147,8 @@ class Repeats(Generic[Line]):
 class RepeatFilter(logging.Filter):
     """Lets the first of equal warnings and errors pass. Once a minute, and at exit, it writes how often each came again.
 
-    Lines are equal if they differ in durations only, and in the client that wrote them. The lines of librdkafka also have a kind:
-    what is left of them without numbers and names of brokers.
+    Lines for one query are equal if they differ in durations only, and in the client that wrote them. The lines of librdkafka
+    also have a kind: what is left of them without numbers and names of brokers.
 
     Args:
         write: Writes a record. It may pass this filter again.
@@ -173,6 +174,7 @@ class RepeatFilter(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Return whether the record is to be written."""
+        subject = subject_of(record)
         if self._ended or record.levelno < logging.WARNING or hasattr(record, _CHECKED):
             return True
         same = same_line(record.getMessage())
@@ -180,7 +182,8 @@ class RepeatFilter(logging.Filter):
         if not self._lock.acquire(timeout=REPEATED_LINE_LOCK_S):
             return True
         try:
-            new = self._repeats.is_new(f"{record.name} {same}", kind_of_line(same) if self._has_kinds else None, record)
+            kind = f"{subject}{kind_of_line(same)}" if self._has_kinds else None
+            new = self._repeats.is_new(f"{record.name} {subject}{same}", kind, record)
             if not new:
                 self._start_timer()
         finally:

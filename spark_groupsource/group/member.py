@@ -266,9 +266,7 @@ class Member:
         try:
             self.consumer.close()
         except (KafkaException, RuntimeError) as error:
-            log.warning(
-                "group %s: leaving it failed, so its partitions move only when the session times out: %s", self._group_id, error
-            )
+            log.warning("leaving the group failed, so its partitions move only when the session times out: %s", error)
         self._assign(Assignment())
         self._move(State.LEFT if self._failure is None else State.FAILED)
         self._has_joined = True
@@ -281,7 +279,7 @@ class Member:
         if self._failure is None:
             self._failure = error
             if self._has_joined:  # the query hears of it with its next call, which may be its next trigger
-                log.error("group %s: this driver's membership ends: %s", self._group_id, error)
+                log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
         message = self.consumer.poll(timeout_s)
@@ -291,9 +289,9 @@ class Member:
         if error is None:
             raise MembershipError("The group's consumer fetched a record, which it must never do. Please report this as a bug.")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
-            log.warning("group %s: this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins", self._group_id)
+            log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins")
         elif error.code() in TOPIC_ERRORS and self._has_joined:
-            log.warning("group %s: %s", self._group_id, error.str())
+            log.warning("the Kafka client says: %s", error.str())
         elif error.fatal() or error.code() in MEMBER_ERRORS:
             raise self._explained(error)
         else:
@@ -307,7 +305,7 @@ class Member:
             self._fail(self._explained(error))
         elif not repeated or self._clock() >= self._silent_until:
             self._silent_until = self._clock() + TROUBLE_INTERVAL_S
-            log.warning("group %s: %s", self._group_id, error.str())
+            log.warning("the Kafka client says: %s", error.str())
 
     def _read_epoch(self) -> None:
         """Follow the member epoch of KIP-848: it rises without a callback, and callbacks still see the old one.
@@ -353,8 +351,7 @@ class Member:
         )
         self._assign(after)
         log.info(
-            "group %s generation %d: gained [%s] lost [%s] kept [%s]%s",
-            self._group_id,
+            "generation %d: gained [%s] lost [%s] kept [%s]%s",
             after.generation,
             _listed(after.partitions - before.partitions),
             _listed(before.partitions - after.partitions),
@@ -399,8 +396,7 @@ class Member:
         while not self._closing and self._keeper.in_flight(going):
             if deadline.over:
                 log.warning(
-                    "group %s: [%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
-                    self._group_id,
+                    "[%s] are released with ranges in flight, which stay claimed by this stream (handoff.drainTimeout)",
                     _listed(going),
                 )
                 break
@@ -415,9 +411,7 @@ class Member:
         lost_ones = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
-            "group %s: [%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; "
-            "their claims stay",
-            self._group_id,
+            "[%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; their claims stay",
             _listed(lost_ones),
         )
         self._guarded(lambda: self._keeper.lost(lost_ones))

@@ -75,9 +75,9 @@ def serve(tally: Tally, host: str, port: int) -> MetricsServer:
         raise _cannot_listen(error, host, port) from None
     served = MetricsServer(*started)
     if port:
-        log.info("group %s: metrics at %s", tally.group, served.url)
+        log.info("metrics at %s", served.url)
     else:  # the port is known from this line only, and by default Python shows warnings and errors only
-        log.warning("group %s: metrics at %s", tally.group, served.url)
+        log.warning("metrics at %s", served.url)
     return served
 
 

@@ -60,7 +60,7 @@ class AssignmentWait:
             return
         drain_s = self._options.drain_timeout_ms / 1000 if self._options.handoff == "drain" else 0.0
         waits_s = min(drain_s + REBALANCE_S, self._options.assignment_timeout_ms / 1000)
-        log.info("group %s: waiting up to %.0f s for a partition that another member releases", self._options.group_id, waits_s)
+        log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
             if joined.once(Ledger.ready) and joined.positions:
                 return
@@ -68,9 +68,8 @@ class AssignmentWait:
             return  # they are not adopted yet, and the log says why
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(
-            "group %s gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
+            "the group gave this run no partition within %.0f s: other members own them all. A run of Trigger.AvailableNow or "
             "Trigger.Once ends without reading new records; a continuous query is a standby until a member leaves.%s",
-            self._options.group_id,
             waits_s,
             f" What stream {stream.name} confirmed up to plan {stream.durable} may stay held by other queries until this stream "
             "owns a partition again."
@@ -102,8 +101,7 @@ class AssignmentWait:
         if self._clock() - self._seen_at < REBALANCE_S:
             return False
         log.warning(
-            "group %s has taken all partitions from this run, which ends now: what it has not read is for their new owners, "
+            "the group has taken all partitions from this run, which ends now: what it has not read is for their new owners, "
             "or for its next run",
-            self._options.group_id,
         )
         return True

@@ -336,10 +336,10 @@ class Cycle:
             return
         self._warned_of_claims = True
         log.warning(
-            "group %s: the claims of a micro-batch stayed open for %.0f s, longer than handoff.drainTimeout (%.0f s). A "
-            "partition that moves meanwhile is released with its claim open, and other clients of the group read it again. Use "
-            "smaller micro-batches, or raise handoff.drainTimeout",
-            *(self._options.group_id, open_s, limit_s),
+            "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed open for %.0f s. A partition that "
+            "moves meanwhile is released with its claim open, and other clients of the group read it again. Use smaller "
+            "micro-batches, or raise handoff.drainTimeout",
+            *(limit_s, open_s),
         )
 
     def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:

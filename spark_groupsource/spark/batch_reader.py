@@ -13,6 +13,7 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.query.batch_plan import plan_batch
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, in_task
+from spark_groupsource.subject import work_for
 
 
 class GroupKafkaBatchReader(DataSourceReader):
@@ -32,6 +33,7 @@ class GroupKafkaBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
+        work_for(group=self._options.group_id)
         log_to_stderr()
         warn_on_driver()
         return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]

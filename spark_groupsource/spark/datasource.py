@@ -91,9 +91,13 @@ class GroupKafkaDataSource(DataSource):
         from spark_groupsource.options.sink_model import SinkOptions
         from spark_groupsource.sink.columns import check_columns
         from spark_groupsource.sink.output_topic import refuse_missing
+        from spark_groupsource.spark.stderr_log import log_to_stderr
+        from spark_groupsource.subject import work_for
 
         options = SinkOptions.parse(self.options, use)
         check_columns(schema, options.topic)
+        work_for(topic=options.topic)
+        log_to_stderr()
         settings = options.sink_settings(use)
         refuse_missing(settings, settings.topic)
         return settings

@@ -5,7 +5,6 @@ Spark makes a writer at the driver and sends it to each task; after the tasks it
 
 from __future__ import annotations
 
-import json
 import logging
 import re
 from collections.abc import Iterator, Sequence
@@ -17,14 +16,15 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 from pyspark.sql.types import Row, StructType
 
-from spark_groupsource.errors import CheckpointUnreadable, ReportsUnavailable, SinkError
+from spark_groupsource.errors import ReportsUnavailable, SinkError
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
-from spark_groupsource.sink.names import is_query
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.spark.query_id import query_of_checkpoint, query_of_task
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
 from spark_groupsource.spark.worker_signals import ended_by_signals
 from spark_groupsource.spark.worker_socket import PromptlyAcknowledged, sees_the_end, whole
+from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,9 +42,8 @@ _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 
 _BATCH_ID = "streaming.sql.batchId"
-_QUERY_ID = "sql.streaming.queryId"
 _RUN_ID = "spark.jobGroup.id"
-"""The local properties of Spark's jobs that say which micro-batch, which query and which run of it this is."""
+"""The local properties of Spark's jobs that say which micro-batch and which run of the query this is."""
 
 
 @dataclass
@@ -82,10 +81,11 @@ class _Writer(PromptlyAcknowledged):
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Done:
         from spark_groupsource.sink.writing import write_at_least_once, write_once
 
-        log_to_stderr()
+        query = query_of_task() or ""
+        self._speak_for(query)
         context = TaskContext.get()
         assert context is not None  # noqa: S101 -- a writer's `write` runs in a task
-        query, run = "", _run_of(context)
+        run = _run_of(context)
         ended = sees_the_end()
         if ended is not None:
             batches = whole(batches, ended)
@@ -96,13 +96,17 @@ class _Writer(PromptlyAcknowledged):
                     "cancelled before its last row, and the sink cannot write each row once. Set deliveryGuarantee=at-least-once."
                 )
             attempt = _this_attempt(context)
-            query = attempt.query
             with ended_by_signals():
-                report = write_once(self._settings, self._settings.names(query), attempt, batches)
+                report = write_once(self._settings, self._settings.names(attempt.query), attempt, batches)
         else:
             report = write_at_least_once(self._settings, batches)
         freeze_imports()
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
+
+    def _speak_for(self, query: str | None) -> None:
+        """Name the query in the lines of the log."""
+        work_for(query=query, topic=self._settings.topic)
+        log_to_stderr()
 
     def _batches(self, rows: Iterator[Any]) -> Iterator[pa.RecordBatch]:
         """Make record batches of the rows of Spark 4.0."""
@@ -124,8 +128,8 @@ class _StreamWriter(_Writer):
             ReplayDiffers, CheckpointBehindSink: See sink/rules.py.
             BrokerError: The token cannot be committed.
         """
-        log_to_stderr()
         done = [message for message in messages if isinstance(message, Done)]
+        self._speak_for(done[0].query if done else None)
         written, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
         left = sum(one.left for one in done)
         if self._settings.exactly_once and done:
@@ -155,13 +159,13 @@ class _StreamWriter(_Writer):
 
         A task that is cancelled does it by itself. One whose worker was killed does not.
         """
-        log_to_stderr()
         if not self._settings.exactly_once:
             return
         done = [message for message in messages if isinstance(message, Done)]
         unfinished = set(range(len(messages))) - {one.task for one in done}
         # Spark does not say which query this is. A task that has written does, and so does the checkpoint, where it can be read.
-        query = done[0].query if done else _query_of(self._checkpoint)
+        query = done[0].query if done else query_of_checkpoint(self._checkpoint)
+        self._speak_for(query)
         log.info("Micro-batch %d is given up; %d of its tasks have not written.", batchId, len(unfinished))
         if query is None:
             log.info("Transactions of workers that were killed stay open until the query is started again, or they time out.")
@@ -169,19 +173,6 @@ class _StreamWriter(_Writer):
         from spark_groupsource.sink.finishing import abort
 
         abort(self._settings, self._settings.names(query), unfinished)
-
-
-def _query_of(checkpoint: str | None) -> str | None:
-    """Return the query's id, which its checkpoint has in the file `metadata`; `None` if that cannot be read from here."""
-    if checkpoint is None:
-        return None
-    from spark_groupsource.checkpoint.files import CheckpointFiles
-
-    try:
-        found = json.loads(CheckpointFiles(checkpoint).read("metadata"))["id"]
-    except (CheckpointUnreadable, ValueError, KeyError, TypeError):
-        return None
-    return found if isinstance(found, str) and is_query(found) else None
 
 
 def _topics_of(done: Sequence[Done]) -> tuple[str, ...]:
@@ -244,7 +235,7 @@ def _this_attempt(context: TaskContext) -> Attempt:
     """Return which task this is."""
     from spark_groupsource.sink.writing import Attempt
 
-    batch, query = context.getLocalProperty(_BATCH_ID), context.getLocalProperty(_QUERY_ID)
+    batch, query = context.getLocalProperty(_BATCH_ID), query_of_task()
     if batch is None or query is None:
         raise SinkError(
             "Spark does not say which micro-batch this is, so the sink cannot write each row once. Set "

@@ -1,7 +1,8 @@
-"""Logging in the Python processes that Spark starts: lines with time, level and logger on stderr.
+"""Logging in the Python processes that Spark starts: lines with time, level, logger, group and query on stderr.
 
 These processes configure no logging. The JVM copies the runner's stderr to the driver's, and a worker's stderr to its executor's.
-Without a handler Python would write warnings there as bare text, and drop everything below a warning.
+Without a handler Python would write warnings there as bare text, and drop everything below a warning. Many processes write to one
+stderr, so each line names the group and the query (subject.py).
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ import os
 
 from spark_groupsource.brokers.repeated_lines import RepeatFilter
 from spark_groupsource.errors import OptionError
+from spark_groupsource.subject import FIELD
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
 """The environment variable with the level. For a registered source, `spark.executorEnv.*` sets it in all these processes."""
+
+FORMAT = f"%(asctime)s %(levelname)s %(name)s: %({FIELD})s%(message)s"
 
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
@@ -37,6 +41,6 @@ def log_to_stderr() -> None:
         logger.setLevel(given.upper())
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        handler.setFormatter(logging.Formatter(FORMAT, defaults={FIELD: ""}))
         handler.addFilter(RepeatFilter(handler.handle))
         logger.addHandler(handler)

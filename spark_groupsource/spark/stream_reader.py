@@ -8,6 +8,7 @@ executors. So the constructor joins nothing. Executors get what tasks need of it
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,11 @@ from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.cycle import Cycle
+from spark_groupsource.spark.query_id import query_of_checkpoint
 from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
+from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
     from spark_groupsource.metrics.server import MetricsServer
@@ -45,6 +48,8 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._metrics: MetricsServer | None = None
         self._newest_plan: int | None = None
         self._newest_commit = -1
+        self._stream_name: str | None = None
+        self._query_id: str | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return in_task, (self.task_reader(),)
@@ -63,6 +68,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         group = self._options.group_id
         since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
         self._refuse_asynchronous_progress(since, until)
+        self._speak_for(until.stream)
         granted = self._running().claim(since, until)
         # The whole plan is cut, and then left out of it what is not granted: a replay may be granted less than an earlier try,
         # and a sink that has written some of the tasks by then knows them by their numbers.
@@ -95,7 +101,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
-        planned = self._running().plan(PlanOffset.parse(start, self._options.group_id), limited=limited)
+        since = PlanOffset.parse(start, self._options.group_id)
+        self._speak_for(since.stream)
+        planned = self._running().plan(since, limited=limited)
         if planned is None:
             return start
         self._newest_plan = planned.plan
@@ -116,13 +124,26 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     def _running(self) -> Cycle:
         if self._cycle is None:
+            self._speak_for(self._stream_name)
             log_to_stderr()
+            if self._options.checkpoint_location is not None:  # its file system may hang
+                threading.Thread(target=self._look_up_query, name="groupkafka-query-id", daemon=True).start()
             warn_on_driver()
             collect_rarely()
             self._cycle = Cycle(self._options, observer=self._metered())
             leave_on_sigterm(self._cycle)
             leave_with_driver(self._cycle)
         return self._cycle
+
+    def _look_up_query(self) -> None:
+        """Learn the query's id from its checkpoint."""
+        self._query_id = query_of_checkpoint(self._options.checkpoint_location)
+        self._speak_for(self._stream_name)
+
+    def _speak_for(self, stream: str | None) -> None:
+        """Name the group in the lines of the log, and the query. Spark does not say which that is: else name its stream."""
+        self._stream_name = stream
+        work_for(group=self._options.group_id, query=self._query_id, stream=stream if self._query_id is None else None)
 
     def _metered(self) -> Observer:
         """Return what observes the cycle. If metrics are enabled, they are served from before the group is joined."""

@@ -17,9 +17,11 @@ from spark_groupsource.fetch.choice import fetch, fetch_shared
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.spark.query_id import query_of_task
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.worker_garbage import freeze_imports
 from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,6 +69,7 @@ class TaskReader(PromptlyAcknowledged):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of the task's ranges, as Arrow record batches with the columns that were asked for."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
+        work_for(group=self._settings.client["group.id"], query=query_of_task())
         log_to_stderr()
         records = self._records(partition.ranges)
         freeze_imports()
@@ -102,6 +105,7 @@ class BatchTaskReader(PromptlyAcknowledged):
         """
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
+        work_for(group=self._group_id)
         log_to_stderr()
         for offsets in partition.ranges:
             yield from fetch(offsets, self._settings)

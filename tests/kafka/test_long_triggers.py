@@ -58,7 +58,7 @@ def test_a_trigger_that_is_longer_than_the_drain_timeout_is_worth_one_warning(
             slow.run_batch()
             time.sleep(0.01)  # The claims stay open for at least ten times as long as a partition may drain.
     (message,) = caplog.messages
-    assert "longer than handoff.drainTimeout" in message
+    assert "took longer than handoff.drainTimeout" in message
 
 
 def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:

@@ -86,7 +86,7 @@ def test_the_settings_of_conf_run_on_a_cluster(
     more = {"SPARK_MASTER": master, "GROUPKAFKA_LOG_LEVEL": level, "SPARK_HOME": str(SPARK_HOME)}
     with running("submit", tmp_path, submit, more) as submitted:
         # The line is the runner's, and the driver's JVM has copied it.
-        gained = rf"group {name} generation \d+: gained \[{name}-0 {name}-1\]"
+        gained = rf"group {name}, (?:query|stream) [0-9a-f-]+: generation \d+: gained \[{name}-0 {name}-1\]"
         submitted.found_in_log(rf"(INFO spark_groupsource\.group\.member: {gained})")
         until(
             lambda: written(tmp_path / "output") == [(at, one) for at in range(2) for one in range(50)], "the records are there"

@@ -18,6 +18,7 @@ ORDER = [
     ("version", "number"),
     ("errors", "raised"),
     ("partition", "coordinates"),
+    ("subject", "whose log lines"),
     ("timeouts", "times"),
     ("patience", "retries"),
     ("handoff", "rules"),

@@ -43,7 +43,8 @@ IN_A_WORKER = {
     "kafka_settings": {"environment", "secrets", "tables"},
     "partition": set(),
     "patience": set(),
-    "spark": {"datasource", "stderr_log", "task", "worker_garbage", "worker_socket"},
+    "spark": {"datasource", "query_id", "stderr_log", "task", "worker_garbage", "worker_socket"},
+    "subject": set(),
     "timeouts": set(),
     "version": set(),
 }

@@ -40,6 +40,40 @@ def test_the_environment_variable_sets_the_level() -> None:
     assert written("ERROR").stderr == ""
 
 
+OF_TWO_QUERIES = """
+import logging, time
+from spark_groupsource.brokers.client import librdkafka_log
+from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.subject import work_for
+
+log = logging.getLogger("spark_groupsource.fetch.reading")
+for query in ("q-1", "q-2"):  # as a worker, which has a task of one query and then of another
+    work_for(group="orders", query=query)
+    log_to_stderr()
+    for _ in range(3):
+        log.warning("the leader refuses to read")
+    librdkafka_log.error("1/1 brokers are down")
+work_for(query="q-3", topic="a\\nb", group=None)
+log.warning("written")
+work_for()
+log.warning("nobody's")
+"""
+
+
+def test_a_line_names_the_group_and_the_query_and_keeps_them_when_it_is_written_later() -> None:
+    done = subprocess.run([sys.executable, "-c", OF_TWO_QUERIES], capture_output=True, text=True, check=True)
+    assert sorted(line.partition(": ")[2] for line in done.stderr.splitlines()) == [
+        "group orders, query q-1: 1/1 brokers are down",
+        "group orders, query q-1: the leader refuses to read",
+        "group orders, query q-1: the leader refuses to read (repeated 2 times in 0 s)",
+        "group orders, query q-2: 1/1 brokers are down",
+        "group orders, query q-2: the leader refuses to read",
+        "group orders, query q-2: the leader refuses to read (repeated 2 times in 0 s)",
+        "nobody's",
+        "query q-3, topic 'a\\nb': written",
+    ]
+
+
 def test_a_handler_that_is_there_is_left_alone() -> None:
     done = written("INFO", "logging.basicConfig(stream=sys.stdout, format='mine: %(message)s')")
     assert (done.stdout, done.stderr) == ("mine: joined\nmine: lost\n", "")

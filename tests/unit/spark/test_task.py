@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 
+from spark_groupsource import subject
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark import task
@@ -22,3 +25,4 @@ def test_a_task_without_offsets_reads_nothing(ranges: tuple[FetchRange, ...], mo
     for once_in_a_worker in ("log_to_stderr", "freeze_imports"):
         monkeypatch.setattr(task, once_in_a_worker, lambda: None)
     assert list(TaskReader(Options.parse(BASE).fetch_settings()).read(RangePartition(ranges))) == []
+    assert subject.subject_of(logging.makeLogRecord({})) == "group billing: "

@@ -1,0 +1,39 @@
+"""Whom this process works for, as each of its log lines says.
+
+All runners of a driver write to one stderr, and so do all workers of an executor. A runner works for one query. A worker has one
+task at a time, and the next one may be another query's. So a line keeps whom it was written for.
+"""
+
+from __future__ import annotations
+
+import logging
+
+FIELD = "groupkafka_subject"
+"""The attribute of a record, for a formatter. It is empty, or ends with a colon and a blank."""
+
+_subject = ""
+
+
+def work_for(**names: str | None) -> None:
+    """Set whom the lines from now on are written for.
+
+    Args:
+        names: What it is, in the order in which it is shown, such as a group and a query. Without a value it is left out.
+    """
+    global _subject
+    shown = ", ".join(f"{kind} {_printable(name)}" for kind, name in names.items() if name)
+    _subject = f"{shown}: " if shown else ""
+
+
+def subject_of(record: logging.LogRecord) -> str:
+    """Return whom a record was written for, and keep that with it: it may be written later, as one that repeated."""
+    kept: str | None = getattr(record, FIELD, None)
+    if kept is None:
+        kept = _subject
+        setattr(record, FIELD, kept)
+    return kept
+
+
+def _printable(name: str) -> str:
+    """Return a name that cannot begin a line of its own. A group may have any character."""
+    return name if name.isprintable() else ascii(name)

@@ -47,6 +47,29 @@ def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
         until(lambda: newcomer.plan() and False, "the live query is dead now, and the grace counts from then")
 
 
+def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_long(
+    filled: Filled, query: MakeQuery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The plan before may be an hour ago. In between only the consumer's thread learns who has died."""
+    monkeypatch.setattr("spark_groupsource.group.ledger.SETTLE_BETWEEN_TRIGGERS_S", 0.1)
+    name = filled(partitions=2)
+    a, b = query(name, handoff="immediate"), query(name, outstandingClaims="reread-after 1s")
+    assert a.plan()
+    a.claim()
+    b.until_planning(1)
+    assert not b.plan(), "everything is claimed by a query that is alive"
+    a.cycle.stop()
+    held = b.joined._ledger._held_ranges
+
+    def dead_for_a_second() -> bool:
+        since = dict(held._dead_since).values()
+        return len(since) == 2 and held._noted_at - max(since) >= 1
+
+    until(dead_for_a_second, "the consumer's thread learns that the other query is dead")
+    assert b.plan()
+    assert b.claim() == {0: (0, 10), 1: (0, 10)}
+
+
 def test_a_trigger_that_is_longer_than_the_drain_timeout_is_worth_one_warning(
     topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -279,3 +279,34 @@ LIVED_BETWEEN_TWO_PLANS = prompt(
 )
 """B holds ranges for A, which is dead at a plan of B. A comes back and has a partition again for a long time, and dies shortly
 before B's next plan. If what B hears in between does not count, A was dead all the time, and its ranges are read at once."""
+
+DIED_BETWEEN_TWO_PLANS = prompt(
+    f"""
+    append 0
+    append 1
+    takes A.1 0
+    gets A.1 1
+    plans A.1 None
+    claims A.1
+    begins B.1
+    move 1 B.1#1
+    revoke A.1
+    let go A.1
+    sync B.1
+    assign B.1
+    on_assign B.1
+    {2 * HEARS}
+    plans B.1 None
+    name B.1
+    rest B.1
+    dies A.1
+    move 0 B.1#1
+    sync B.1
+    assign B.1
+    on_assign B.1
+    {30 * HEARS}
+    plans B.1 None
+    """.replace("\n\n", "\n")
+)
+"""A is alive at a plan of B, and dies soon after. B's next plan is much later: it reads A's ranges at once. If A is dead only
+since that plan, they wait for the one after it."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_groupsource.group.adoption import look_up
 from spark_groupsource.group.survey import LookUp
+from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
@@ -60,6 +61,10 @@ class Driver(Membership):
         """The same when it last decided what to read in place of other streams."""
         self.lived: dict[str, float] = {}
         """When an answer that it took last showed a stream as alive, by its clock."""
+        self.dead: dict[tuple[TopicPartition, str, int], float] = {}
+        """Since when every answer that it took has shown the stream of a plan that it holds ranges of as dead."""
+        self.heard_at = -math.inf
+        """When it took the newest answer."""
         self.clock = _Clock()
         self.before: list[Register | None] | None = None
         """What the next fetch gets, when others write before it is used."""
@@ -91,7 +96,7 @@ class Driver(Membership):
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
         twin.ledger._adoption = twin_of(self.ledger._adoption)
         twin.ledger._closing = twin_of(self.ledger._closing)
-        twin.lived = dict(self.lived)
+        twin.lived, twin.dead = dict(self.lived), dict(self.dead)
         twin.ledger._commits = FakeCommits(world, twin)
         twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
         return twin
@@ -168,15 +173,37 @@ class Driver(Membership):
         self.stage = "plan"
         return False
 
+    def hears(self, running: Collection[str], spared: Collection[str]) -> None:
+        """It takes an answer. These streams run, or count as if they did, because other topics were not asked for their plans."""
+        self.heard_at = self.clock.now
+        self.lived |= dict.fromkeys(running, self.heard_at)
+        held = [(where, entry.stream, entry.plan) for where, entry in self._held() if entry.stream not in spared]
+        self.dead = {plan: self.dead.get(plan, self.heard_at) for plan in held}
+
+    def _held(self) -> list[tuple[TopicPartition, OwedRange]]:
+        """What it holds for other streams."""
+        records = self.ledger._records.items()
+        return [(where, entry) for where, record in records for entry in record.owed if entry.stream != record.stream]
+
     def _reads_again(self, again: Ranges) -> None:
-        """It decides to read these in place of other streams. They must have been dead for long enough, by all that it heard."""
+        """It decides to read these in place of other streams: all whose streams were dead for long enough, by all that it heard.
+
+        A time that is counted from plan to plan begins late, since the plan before may be long ago. Or it ends early, since
+        the stream may have lived in between.
+        """
         self.again, self.knew = again, self.knows
-        after = self.world.setting.outstanding.reread_after_s or 0
-        for where, offsets in again.items():
-            for entry in self.ledger._records[where].owed:
-                lived = self.lived.get(entry.stream, -math.inf)
-                if entry.range in offsets and self.clock.now - lived < after:
-                    raise Violation("reread too early", f"{where}: {entry}, alive {self.clock.now - lived:.0f} s ago")
+        after = self.world.setting.outstanding.reread_after_s
+        if after is None:
+            return
+        spared = self.ledger._spared(self.ledger._records)
+        for where, entry in self._held():
+            lived = self.lived.get(entry.stream, -math.inf)
+            reread = entry.range in again.get(where, ())
+            if reread and self.clock.now - lived < after:
+                raise Violation("reread too early", f"{where}: {entry}, alive {self.clock.now - lived:.0f} s ago")
+            dead = self.heard_at - self.dead.get((where, entry.stream, entry.plan), math.inf)
+            if not reread and dead >= after and entry.stream not in spared and where not in self.ledger._draining:
+                raise Violation("reread too late", f"{where}: {entry}, dead for {dead:.0f} s")
 
     def do_plan(self, limit: int | None) -> bool:
         """Look at the positions and the partitions' ends; 0: no broker answers."""

@@ -450,6 +450,13 @@ UNLIKELY_FAULTS = (
         history=counterexamples.LIVED_BETWEEN_TWO_PLANS,
     ),
     Fault(
+        "a stream that died between two plans counts as dead since the later one",
+        ledger=_DeathsCountFromPlanToPlan,
+        setting=replace(REREADING, outstanding=OutstandingClaims(reread_after_s=20 * LOOK_S)),
+        shown_as={"reread too late"},
+        history=counterexamples.DIED_BETWEEN_TWO_PLANS,
+    ),
+    Fault(
         "two members drain for each other",
         ledger=_DrainsForOneThatDrainsForIt,
         setting=Setting(streams=2, partitions=4, records=1),

@@ -81,7 +81,8 @@ class HeldLooks(ConfirmedPlans):
         if isinstance(self._reader, FakeReader):
             driver = self._reader.driver
             driver.knows = self._reader.showed
-            driver.lived |= dict.fromkeys(self._alive(driver.ledger._records.keys() | driver.ledger._acquired), driver.clock.now)
+            owned = driver.ledger._records.keys() | driver.ledger._acquired
+            driver.hears(self._alive(owned), self.spared(driver.ledger._records.values(), owned))
 
     def _begin(self, question: Question) -> None:
         """It is answered by a step of its own."""

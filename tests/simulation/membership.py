@@ -42,6 +42,7 @@ class Membership:
     ledger: Ledger
     survey: HeldSurvey
     answer: str
+    dead: dict[tuple[TopicPartition, str, int], float]
 
     @property
     def looks(self) -> HeldLooks:
@@ -102,6 +103,7 @@ class Membership:
             return False
         given, self.untold = self.untold, set()
         self.held |= given
+        self.dead = {plan: since for plan, since in self.dead.items() if plan[0] not in named(given)}
         if self.world.group.protocol == "classic":
             self.do_sync()
         with self.looking_at_reports(self.held):

@@ -24,7 +24,7 @@ GroupKafkaError
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── CommitRecordTooNew      a newer version of this package wrote the group's record of a partition
-│   ├── ClaimsOutstanding       a stream without a checkpoint found ranges that only another stream may read
+│   ├── ClaimsOutstanding       a new stream found ranges that only another stream may read, and is to stop then
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
@@ -166,7 +166,7 @@ class CommitRecordTooNew(HandoffError):
 
 
 class ClaimsOutstanding(HandoffError):
-    """A stream without a checkpoint found ranges that only another stream may read (`outstandingClaims`)."""
+    """A stream with a new checkpoint found ranges that only another stream may read (`outstandingClaims.grace`)."""
 
 
 class AsynchronousProgress(HandoffError):

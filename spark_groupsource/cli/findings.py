@@ -256,14 +256,15 @@ def of_claims(options: Options, view: GroupView | None) -> Finding:
         where = " in the other partitions" if any(one.newer_format is not None for one in mine) else ""
         text = f"{running} offsets are in flight in running queries; nothing is owed" if running else f"nothing is claimed{where}"
         return Finding(Level.OK, "claims", text)
-    after = options.outstanding().reread_after_s
-    if options.outstanding_claims is None:
+    policy = options.outstanding()
+    after = policy.reread_after_s
+    if policy.stop_after_s is not None:
         fate = (
-            f"fails after {options.outstanding_claims_grace_ms // 1000} s (outstandingClaims.grace) if they are not confirmed by "
-            "then. Restart the query of that stream on its checkpoint, or set outstandingClaims"
+            f"fails after {policy.stop_after_s:.0f} s (outstandingClaims.grace) if they are not confirmed by then. Restart the "
+            "query of that stream on its checkpoint, or set outstandingClaims"
         )
     elif after is None:
-        fate = "does not read them; only that stream's query does, when it restarts (outstandingClaims=hold)"
+        fate = "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
     else:
         fate = f"reads them{f' after {after:.0f} s' if after else ''}; records may be duplicated (outstandingClaims)"
     ranges = listed(f"{partition} {claim.range} of stream {claim.stream}" for partition, claim in left)

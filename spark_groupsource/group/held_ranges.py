@@ -2,6 +2,9 @@
 
 They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
 whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
+
+A query with a new checkpoint may have been started in place of such a stream, by mistake. So it warns at its start. It goes on:
+what nobody has claimed is its to read either way, and what is claimed stays so until somebody chooses.
 """
 
 from __future__ import annotations
@@ -33,7 +36,7 @@ class HeldRanges:
 
         Args:
             policy: What the user chose.
-            fresh: Whether the stream started without a checkpoint.
+            fresh: Whether the stream's checkpoint was new and empty when it started.
         """
         self.policy = policy
         self._dead_since: Mapping[PlanOf, float] = {}
@@ -42,20 +45,23 @@ class HeldRanges:
         self._claimed_before: frozenset[PlanOf] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
         self._logged: frozenset[PlanOf] = frozenset()
-        self._stops = fresh and policy.stop_after_s is not None
+        self._warned: frozenset[PlanOf] = frozenset()
+        """Those of the earlier claims that were warned of, since their streams do not run."""
+        self._fresh = fresh
 
     @property
     def takes_over(self) -> bool:
-        """Whether it matters here which other streams are alive: their ranges may be read, or end the query."""
-        return self.policy.reread_after_s is not None or bool(self._claimed_before)
+        """Whether it matters here which other streams are alive: their ranges may be read or warned of, or end the query."""
+        earlier = self._claimed_before if self.policy.stop_after_s is not None else self._claimed_before - self._warned
+        return self.policy.reread_after_s is not None or bool(earlier)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note everything that is claimed in the group, if that may end the query. Call before the stream joins.
+        """Note everything that is claimed in the group, if the stream is new and leaves it. Call before the stream joins.
 
         Args:
             commits: What the group has committed for each partition.
         """
-        if not self._stops:
+        if not self._fresh or self.policy.chosen:
             return
         self._claimed_before = frozenset(
             claimed
@@ -100,7 +106,7 @@ class HeldRanges:
             alive: Streams that run now (`rules.alive`), or of which that is not known.
 
         Raises:
-            ClaimsOutstanding: The stream has no checkpoint, and an earlier claim is not confirmed.
+            ClaimsOutstanding: The stream is new, an earlier claim is not confirmed, and the user wants it to stop then.
         """
         held = [(plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in alive]
         self._stop_if_overdue(held)
@@ -133,12 +139,14 @@ class HeldRanges:
             )
         self._full = frozenset(records)
 
-    def warn(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Log once each range that is held for another stream.
+    def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
+        """Log once each range that is held for another stream; before that, what a new query has to know of these streams.
 
         Args:
             records: The record of every partition of this member.
+            stream: This member's stream.
         """
+        self._warn_of_earlier(_held(records, stream))
         after = self.policy.reread_after_s
         if after is None:
             fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
@@ -161,6 +169,29 @@ class HeldRanges:
                     *(partition, owed.range, owed.range.size, owed.stream, owed.plan, fate),
                     *(_claimed_when(owed), _effect(owed, record)),
                 )
+
+    def _warn_of_earlier(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
+        """Log once what was claimed before a new query came by streams that do not run now."""
+        left = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
+        new = frozenset(plan for plan, _ in left) - self._warned
+        if not new:
+            return
+        self._warned |= new
+        grace = self.policy.stop_after_s
+        if grace is None:
+            fate = "It reads everything else, and goes on"
+        else:
+            left_s = max(0.0, grace - max(map(self._dead_for, new)))
+            fate = f"It reads everything else, and ends in {left_s:.0f} s if they are not confirmed (outstandingClaims.grace)"
+        log.warning(
+            "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed "
+            "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
+            "%s. To have every record once, restart these queries on their checkpoints: this one may run beside them. If it was "
+            "to continue with one of their checkpoints, whose path was changed, stop it and give it that path. If a checkpoint "
+            "is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are duplicated",
+            *(sum(entry.range.size for _, entry in left), len({plan[0] for plan, _ in left})),
+            *(", ".join(sorted({entry.stream for _, entry in left})), fate),
+        )
 
 
 def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PlanOf, OwedRange]]:
@@ -196,16 +227,17 @@ def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: 
     )
     streams = ", ".join(sorted({entry.stream for _, entry in overdue}))
     return ClaimsOutstanding(
-        f"This query started without a checkpoint. After {grace:.0f} s (outstandingClaims.grace) streams that were in the group "
-        f"before it still claim ranges:{ranges}\n"
+        f"This query is new: its checkpoint was empty when it started. For {grace:.0f} s (outstandingClaims.grace) streams that "
+        f"had claimed ranges before did not run, and did not confirm them:{ranges}\n"
         "These streams claimed the records for a micro-batch and did not confirm it. Only their checkpoints show whether the "
         "records reached the output. This query has not read them. Choose:\n"
         f"  - restart the query of stream {streams} on its checkpoint, if that still exists. It reads the ranges, and every "
         "record reaches the output once. This query may then run beside it.\n"
         "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had already reached the "
         "output are duplicated.\n"
-        "  - outstandingClaims=hold: go on and leave them to their stream. Nothing is duplicated, but if its checkpoint was "
-        "deleted, these records are permanently missing from the output. The same happens if this query is restarted unchanged "
-        "on the checkpoint that it has now.\n"
-        "If this query's checkpoint was deleted, or its path was changed by mistake, stop it and put the old one back first."
+        "  - leave out outstandingClaims.grace: go on and leave them to their stream. Nothing is duplicated, but if its "
+        "checkpoint was deleted, these records are permanently missing from the output. The same happens if this query is "
+        "restarted unchanged on the checkpoint that it has now.\n"
+        "If this query was to continue with an older checkpoint, which was deleted or whose path was changed by mistake, put "
+        "that one back first."
     )

@@ -88,7 +88,7 @@ class Ledger:
         """Begin without a partition.
 
         Args:
-            stream: what the checkpoint says. A stream without a checkpoint has `logged` below 0.
+            stream: what the checkpoint says. A stream whose checkpoint is new and empty has `logged` below 0.
             commits: reads and writes the group's records.
             survey: asks the brokers about partitions that are to be adopted.
             reader: reads what the group holds for partitions of others, on other threads.
@@ -250,7 +250,7 @@ class Ledger:
         if self._confirmed_plans.take():
             self._held_ranges.note(self._records, self._stream, self._clock(), self._spared(self._records))
             self._settle()
-            self._held_ranges.warn(self._records)
+            self._held_ranges.warn(self._records, self._stream)
         self._adopt_acquired()
 
     def _adopt_acquired(self) -> None:
@@ -317,7 +317,7 @@ class Ledger:
         """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`).
 
         Raises:
-            ClaimsOutstanding: this stream has no checkpoint, and an earlier claim is not confirmed in time.
+            ClaimsOutstanding: this stream is new, and an earlier claim is not confirmed within `outstandingClaims.grace`.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._spared(records))

@@ -59,7 +59,9 @@ class OutstandingClaims:
     reread_after_s: float | None = None
     """Seconds after which a held range is read in a plan of this stream. `None`: never."""
     stop_after_s: float | None = None
-    """Seconds after which a stream without a checkpoint stops if earlier claims are not confirmed. `None`: never."""
+    """Seconds after which a stream whose checkpoint is new stops if earlier claims are not confirmed. `None`: never."""
+    chosen: bool = True
+    """Whether the user has chosen. If not, a stream whose checkpoint is new warns of earlier claims."""
 
 
 HOLD = OutstandingClaims()

@@ -305,21 +305,20 @@ class Options(BaseModel):
             "What to do with ranges that another query claimed and never confirmed. `hold`: leave them to that query's "
             "restart (exactly once). `reread`: read them here once that query is dead (at least once). `reread-after 10m`: "
             "read them here when that query has been dead for this long (at least once). A query counts as dead when it owns "
-            "no partition any more. Without a value it is `hold`, except that a query without a checkpoint stops when it "
-            "finds such a range."
+            "no partition any more. Without a value it is `hold`. A new query warns at its start if it leaves such ranges."
         ),
     )
     """`hold`, or after how many ms to read; see `outstanding`."""
 
-    outstanding_claims_grace_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
+    outstanding_claims_grace_ms: Annotated[int | None, BeforeValidator(duration_ms)] = option(
         "outstandingClaims.grace",
-        "2m",
         section=HANDOFF,
         use="streams",
         only_here=True,
         meaning=(
-            "How long a query without a checkpoint waits for those ranges. Then it stops, with an error that lists them. Has "
-            "an effect only if `outstandingClaims` is not set."
+            "How long a query whose checkpoint is new and empty waits for ranges that were claimed before it came. Then it stops "
+            "once, with an error that lists them. Without a value it goes on. Has an effect only if `outstandingClaims` is not "
+            "set."
         ),
     )
 
@@ -534,7 +533,8 @@ class Options(BaseModel):
     def outstanding(self) -> OutstandingClaims:
         """Return what to do with ranges that are owed to other streams."""
         if self.outstanding_claims is None:
-            return OutstandingClaims(stop_after_s=self.outstanding_claims_grace_ms / 1000)
+            grace_ms = self.outstanding_claims_grace_ms
+            return OutstandingClaims(stop_after_s=None if grace_ms is None else grace_ms / 1000, chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:

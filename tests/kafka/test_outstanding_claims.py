@@ -152,7 +152,23 @@ def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_
         until(lambda: not child_processes(), "nothing is held any more")
 
 
-def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confirmed_within_the_grace(
+def test_a_new_query_beside_a_killed_one_warns_at_its_start_and_goes_on_and_each_record_is_read_once(
+    filled: Filled, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
+) -> None:
+    name = filled()
+    a, b = query(name), query(name)
+    dead_with_a_claim(a)
+    b.until_planning(1)
+    (warning,) = [text for text in caplog.messages if text.startswith("this query is new")]
+    assert f"had claimed 10 offsets in 1 partitions, and they have not confirmed them: streams {a.done.stream}." in warning
+    assert "reads everything else, and goes on. To have every record once, restart these queries on their checkpoints" in warning
+    produce(name, [(None, b"y")] * 5)
+    assert b.run_batch() == {0: (10, 15)}
+    a.restart()
+    assert a.claim() == {0: (0, 10)}, "as the warning says"
+
+
+def test_a_new_query_stops_when_claims_of_before_are_not_confirmed_within_the_grace_that_is_set(
     filled: Filled, query: MakeQuery
 ) -> None:
     name = filled()
@@ -162,7 +178,7 @@ def test_a_query_without_a_checkpoint_stops_when_claims_of_before_are_not_confir
         rf"{name}-0 \[0, 10\) 10 offsets: stream {a.done.stream}, plan 0\n"
         r".*restart the query .* every record reaches the output once"
         r".*outstandingClaims=reread: .* duplicated"
-        r".*outstandingClaims=hold: .* permanently missing from the output"
+        r".*leave out outstandingClaims.grace: .* permanently missing from the output"
     )
     with pytest.raises(ClaimsOutstanding, match=f"(?s){said}"):
         until(lambda: b.plan() and False, "the query stops")

@@ -80,10 +80,11 @@ def test_a_stream_that_came_back_and_died_again_between_two_triggers_is_dead_sin
     assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
-GRACE = OutstandingClaims(stop_after_s=120)
+GRACE = OutstandingClaims(stop_after_s=120, chosen=False)
+NOT_CHOSEN = OutstandingClaims(chosen=False)
 
 
-def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
+def test_a_new_stream_with_a_grace_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
     holding = HeldRanges(GRACE, fresh=True)
     assert not holding.takes_over
     claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
@@ -94,11 +95,12 @@ def test_a_stream_without_a_checkpoint_stops_when_a_claim_of_before_is_not_confi
     with pytest.raises(ClaimsOutstanding) as raised:
         seen(holding, 120.0, record(OWED))
     text = str(raised.value)
-    assert "After 120 s (outstandingClaims.grace)" in text
+    assert text.startswith("This query is new: its checkpoint was empty when it started. For 120 s (outstandingClaims.grace) ")
+    assert "without a checkpoint" not in text, "it has one"
     assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
     assert "restart the query of stream gone on its checkpoint" in text
     assert "outstandingClaims=reread" in text
-    assert "outstandingClaims=hold" in text
+    assert "leave out outstandingClaims.grace" in text
 
 
 def test_it_goes_on_once_they_are_confirmed() -> None:
@@ -121,15 +123,68 @@ def test_nobody_else_stops_because_of_what_was_claimed_before(policy: Outstandin
     holding.note_earlier_claims({ORDERS: record(OWED)})
     for now in (0.0, 1e6):
         seen(holding, now, record(OWED))
+        holding.warn({ORDERS: record(OWED)}, ME)
     assert holding.takes_over == (policy.reread_after_s is not None)
+
+
+def new_beside_dead_ones(policy: OutstandingClaims) -> HeldRanges:
+    """A new query that found two streams' claims before it joined. One of them does not run."""
+    holding = HeldRanges(policy, fresh=True)
+    live = CommitRecord(stream="live", logged=2, done=1, next=30, open=(OpenRange(5, 30),))
+    holding.note_earlier_claims({ORDERS: record(OWED), RETURNS: live})
+    return holding
+
+
+BOTH = {ORDERS: record(OWED), RETURNS: record(OwedRange("live", 2, 5, 30))}
+
+
+def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had_claimed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    holding = new_beside_dead_ones(NOT_CHOSEN)
+    assert holding.takes_over, "it matters who is alive"
+    for now in (0.0, 10.0):
+        holding.note(BOTH, ME, now, {"live"})
+        holding.warn(BOTH, ME)
+    first, *others = caplog.messages
+    assert first.startswith(
+        "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed 40 "
+        "offsets in 1 partitions, and they have not confirmed them: streams gone. This query leaves these ranges to them. It "
+        "reads everything else, and goes on."
+    )
+    assert all("is held back" in text for text in others)
+    holding.note(BOTH, ME, 20.0, ())
+    holding.warn(BOTH, ME)
+    assert "streams gone, live" in caplog.messages[-1], "it has died, too"
+    assert not holding.takes_over, "everything is said"
+
+
+def test_the_warning_of_a_new_query_with_a_grace_says_how_much_of_it_is_left(caplog: pytest.LogCaptureFixture) -> None:
+    holding = new_beside_dead_ones(GRACE)
+    holding.note(BOTH, ME, 0.0, {"live"})
+    holding.note(BOTH, ME, 10.0, {"live"})
+    holding.warn(BOTH, ME)
+    assert "It reads everything else, and ends in 110 s if they are not confirmed (outstandingClaims.grace)" in caplog.messages[0]
+    assert holding.takes_over, "the end still depends on it"
+
+
+@pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
+def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
+    policy: OutstandingClaims, fresh: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    holding = HeldRanges(policy, fresh=fresh)
+    holding.note_earlier_claims({ORDERS: record(OWED)})
+    holding.note(BOTH, ME, 0.0, ())
+    holding.warn(BOTH, ME)
+    assert all("is held back" in text for text in caplog.messages)
 
 
 def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureFixture) -> None:
     holding = HeldRanges(HOLD, fresh=False)
     for records in ({ORDERS: record(OWED)}, {ORDERS: record(OWED)}, {ORDERS: record()}):
-        holding.warn(records)
+        holding.warn(records, ME)
     assert len(caplog.messages) == 1
-    holding.warn({ORDERS: record(OWED)})
+    holding.warn({ORDERS: record(OWED)}, ME)
     assert len(caplog.messages) == 2
 
 
@@ -146,7 +201,7 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
     policy: OutstandingClaims, fate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.WARNING):
-        HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()})
+        HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()}, ME)
     (warning,) = caplog.messages
     assert warning.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
     assert fate in warning
@@ -154,7 +209,7 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
 
 def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_range(caplog: pytest.LogCaptureFixture) -> None:
     claimed = OWED._replace(since=1_763_744_384)
-    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))})
+    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))}, ME)
     lowest, above = caplog.messages
     assert lowest.endswith(
         "(outstandingClaims=hold). It was claimed at 2025-11-21T16:59:44Z. Until it is confirmed the committed offset stays at "
@@ -165,7 +220,7 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
 
 
 def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
-    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)})
+    HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)}, ME)
     (warning,) = caplog.messages
     assert "stream gone" in warning
     assert "stays at" not in warning, "not the lowest range"

@@ -129,8 +129,8 @@ def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
-        ({}, OutstandingClaims(stop_after_s=120)),
-        ({"outstandingClaims.grace": "5s"}, OutstandingClaims(stop_after_s=5)),
+        ({}, OutstandingClaims(chosen=False)),
+        ({"outstandingClaims.grace": "5s"}, OutstandingClaims(stop_after_s=5, chosen=False)),
         ({"outstandingClaims": "hold"}, HOLD),
         ({"outstandingclaims": " Reread "}, OutstandingClaims(reread_after_s=0)),
         ({"outstandingClaims": "reread-after 10m"}, OutstandingClaims(reread_after_s=600)),

@@ -6,37 +6,14 @@ Spark passes a schema of the user to the reader as it is, and does not ask for t
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 import pyarrow as pa
-from pyspark.sql.types import (
-    ArrayType,
-    BinaryType,
-    DataType,
-    IntegerType,
-    LongType,
-    StringType,
-    StructField,
-    StructType,
-    TimestampType,
-)
+from pyspark.sql.types import ArrayType, DataType, StructType
 
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE
-
-_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
-
-_TYPES: Mapping[str, tuple[DataType, ...]] = {
-    "key": (BinaryType(), StringType()),
-    "value": (BinaryType(), StringType()),
-    "topic": (StringType(),),
-    "partition": (IntegerType(),),
-    "offset": (LongType(),),
-    "timestamp": (TimestampType(),),
-    "timestampType": (IntegerType(),),
-    "headers": (_HEADERS,),
-}
-"""The types that each column can have. The first one is that of Spark's own Kafka source (`KafkaRecordToRowConverter`)."""
+from spark_groupsource.spark.default_schema import TYPES
 
 _DDL = {
     "bigint": "LONG",
@@ -52,12 +29,6 @@ _ARROW = {
     "bigint": pa.int64(),
     "timestamp": pa.timestamp("us", tz="UTC"),
 }
-
-
-def default_schema(include_headers: bool) -> StructType:
-    """Return the schema of Spark's own Kafka source. With `include_headers` the last column is `headers`."""
-    names = [name for name in _TYPES if include_headers or name != "headers"]
-    return StructType([StructField(name, _TYPES[name][0]) for name in names])
 
 
 def requested(schema: StructType, include_headers: bool) -> pa.Schema:
@@ -77,13 +48,13 @@ def requested(schema: StructType, include_headers: bool) -> pa.Schema:
     if problems:
         raise SchemaError(
             f"{' '.join(problems)} A schema may have these columns, in any order: "
-            f"{', '.join(f'{name} {_allowed(name)}' for name in _TYPES)}."
+            f"{', '.join(f'{name} {_allowed(name)}' for name in TYPES)}."
         )
     return pa.schema([pa.field(field.name, _arrow_type(field.dataType), nullable=field.nullable) for field in schema])
 
 
 def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
-    known = {name.lower(): name for name in _TYPES}
+    known = {name.lower(): name for name in TYPES}
     counts = Counter(name.lower() for name in schema.names)
     if not counts:
         yield "The schema has no column: name at least one, for example offset LONG."
@@ -91,7 +62,7 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
         name = known.get(field.name.lower())
         if name is None:
             yield f"There is no column {field.name}."
-        elif _text(field.dataType) not in map(_text, _TYPES[name]):
+        elif _text(field.dataType) not in map(_text, TYPES[name]):
             yield f"{field.name} cannot be {_ddl(field.dataType)}: write {field.name} {_allowed(name)}."
     for lower, count in counts.items():
         if count > 1:
@@ -103,7 +74,7 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
 def _arrow_type(kind: DataType) -> pa.DataType:
     if not isinstance(kind, ArrayType):
         return _ARROW[_text(kind)]
-    assert isinstance(kind.elementType, StructType)  # noqa: S101 -- the only one in _TYPES
+    assert isinstance(kind.elementType, StructType)  # noqa: S101 -- the only one in TYPES
     parts = [
         pa.field(part.name, default.type, nullable=part.nullable)
         for part, default in zip(kind.elementType, HEADERS_TYPE.value_type, strict=True)
@@ -112,7 +83,7 @@ def _arrow_type(kind: DataType) -> pa.DataType:
 
 
 def _allowed(name: str) -> str:
-    return " or ".join(_ddl(kind) for kind in _TYPES[name])
+    return " or ".join(_ddl(kind) for kind in TYPES[name])
 
 
 def _ddl(kind: DataType) -> str:

@@ -42,7 +42,7 @@ class GroupKafkaDataSource(DataSource):
             OptionError: An option is wrong. Nothing has been started.
         """
         from spark_groupsource.options.model import Options
-        from spark_groupsource.spark.columns import default_schema
+        from spark_groupsource.spark.default_schema import default_schema
 
         return default_schema(Options.parse(self.options).include_headers)
 

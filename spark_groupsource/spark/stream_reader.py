@@ -3,7 +3,8 @@
 Only `latestOffset` is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
 
 Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles it for the
-executors. So the constructor joins nothing. Executors get what tasks need of it (task.py).
+executors. So the constructor joins nothing, and what only the runner needs is imported once it runs. Executors get what tasks
+need of it (task.py).
 """
 
 from __future__ import annotations
@@ -12,25 +13,24 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from spark_groupsource.errors import AsynchronousProgress
-from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.spark.query_id import query_of_checkpoint
-from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from spark_groupsource.metrics.server import MetricsServer
+    from spark_groupsource.query.cycle import Cycle
 
 
 class GroupKafkaStreamReader(DataSourceStreamReader):
@@ -124,6 +124,10 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
 
     def _running(self) -> Cycle:
         if self._cycle is None:
+            from spark_groupsource.fetch.choice import warn_on_driver
+            from spark_groupsource.query.cycle import Cycle
+            from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
+
             self._speak_for(self._stream_name)
             log_to_stderr()
             if self._options.checkpoint_location is not None:  # its file system may hang

@@ -2,7 +2,7 @@
 
 Spark sends a task its reader and its partition. A reader of the driver is pickled as one of the readers of this module, with
 settings that the driver has checked and merged. So this module imports nothing that only the driver needs: a fresh worker would
-pay for it.
+pay for it. The planning process that pickles the readers needs their classes alone, so what reads is imported when a task reads.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import InputPartition
 
-from spark_groupsource.fetch.choice import fetch, fetch_shared
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
@@ -76,6 +75,8 @@ class TaskReader(PromptlyAcknowledged):
         return records
 
     def _records(self, ranges: tuple[FetchRange, ...]) -> Iterator[pa.RecordBatch]:
+        from spark_groupsource.fetch.choice import fetch, fetch_shared
+
         if len(ranges) == 1:
             return fetch(ranges[0], self._settings)
         if len({(one.topic, one.partition) for one in ranges}) == len(ranges):
@@ -105,6 +106,8 @@ class BatchTaskReader(PromptlyAcknowledged):
         """
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
+        from spark_groupsource.fetch.choice import fetch
+
         work_for(group=self._group_id)
         log_to_stderr()
         for offsets in partition.ranges:

@@ -1,7 +1,11 @@
-"""What is imported where: nothing of the extras on a cluster, and in a worker nothing that only the driver needs."""
+"""What each of Spark's Python processes imports of this package: nothing before it connects, and then only what it needs.
+
+What is imported is asked of `sys.modules`, so that none of this depends on time.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import pickle
 import subprocess
 import sys
@@ -60,6 +64,53 @@ assert list(reader.read(partition)) == []
 print(*sorted(set(sys.modules) - before))
 """
 
+# What Spark starts: the daemon, and the modules that it forks to, or that run by themselves. Only the runner has Spark's 10 s.
+SPARKS_PROCESSES = (
+    "pyspark.daemon",
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.worker.lookup_data_sources",
+    "pyspark.sql.worker.create_data_source",
+    "pyspark.sql.worker.plan_data_source_read",
+    "pyspark.sql.worker.write_into_data_source",
+    "pyspark.sql.worker.commit_data_source_write",
+    "pyspark.sql.worker.python_streaming_sink_runner",
+    "pyspark.worker",
+)
+
+BEFORE_IT_CONNECTS = """
+import importlib, sys
+for name in sys.argv[1:]: importlib.import_module(name)
+print(*sorted(sys.modules))
+"""
+
+# What `load()` does in a process of its own, which sends the source and its schema to the JVM.
+A_LOAD = """
+import sys
+import pyspark.sql.worker.create_data_source
+from pyspark import cloudpickle
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+before = set(sys.modules)
+source = GroupKafkaDataSource({"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"})
+cloudpickle.dumps(source), source.schema().json()
+print(*sorted(set(sys.modules) - before))
+"""
+
+# As a query plans its first micro-batch: a process of its own makes a reader, and sends it to the JVM.
+A_PLAN = """
+import sys
+import pyspark.sql.worker.plan_data_source_read
+from pyspark import cloudpickle
+from pyspark.sql.types import StringType, StructField, StructType
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+before = set(sys.modules)
+source = GroupKafkaDataSource({"kafka.bootstrap.servers": "localhost:9092", "kafka.group.id": "billing", "subscribe": "orders"})
+cloudpickle.dumps(source.streamReader(StructType([StructField("value", StringType())])))
+print(*sorted(set(sys.modules) - before))
+"""
+
+# Of this package: what checks the options, and what they are made of.
+OF_OPTIONS = {"errors", "fetch", "handoff", "kafka_settings", "options", "partition"}
+
 EXTRAS = ("click", "prometheus_client", "rich")
 
 TOP_LEVEL = Path(__file__).parents[3] / "spark_groupsource" / "top_level"
@@ -103,6 +154,50 @@ def test_a_worker_imports_only_what_reading_needs(batch: bool) -> None:
     assert ours == IN_A_WORKER
     assert {name.split(".")[0] for name in others} == {"confluent_kafka"}
     assert not [name for name in others if name.startswith("confluent_kafka.admin")]
+
+
+def test_spark_connects_before_it_imports_anything_of_ours_or_of_what_we_need() -> None:
+    there = [name for name in SPARKS_PROCESSES if importlib.util.find_spec(name) is not None]
+    assert "pyspark.sql.streaming.python_streaming_source_runner" in there
+
+    done = python(BEFORE_IT_CONNECTS, *there)
+
+    assert done.returncode == 0, done.stderr
+    packages = {name.split(".")[0] for name in done.stdout.split()}
+    assert "pyspark" in packages
+    assert not {"spark_groupsource", "pyspark_groupkafka", "confluent_kafka", "pydantic", *EXTRAS} & packages
+
+
+def test_a_load_imports_what_checks_the_options_and_not_pyarrow() -> None:
+    done = python(A_LOAD)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.split()
+    assert not {"pyarrow", "numpy", "pandas"} & set(found)
+    assert packages_of_ours(found) == {*OF_OPTIONS, "spark"}
+    assert not [name for name in found if name.startswith("confluent_kafka.admin")]
+
+
+def test_planning_a_stream_imports_neither_what_reads_nor_what_joins() -> None:
+    done = python(A_PLAN)
+    assert done.returncode == 0, done.stderr
+    found = done.stdout.split()
+    assert "spark_groupsource.spark.stream_reader" in found
+    # Of `brokers` it is the filter of the handler that writes to stderr.
+    assert packages_of_ours(found) == {*OF_OPTIONS, "brokers", "observer", "spark", "timeouts"}
+    assert {name for name in found if name.startswith("spark_groupsource.brokers.")} == {
+        "spark_groupsource.brokers.repeated_lines"
+    }
+    assert {name for name in found if name.startswith("spark_groupsource.fetch.")} == {
+        "spark_groupsource.fetch.arrow_schema",
+        "spark_groupsource.fetch.contract",
+        "spark_groupsource.fetch.settings",
+    }
+    assert not [name for name in found if name.startswith("confluent_kafka.admin")]
+
+
+def packages_of_ours(names: list[str]) -> set[str]:
+    """The packages, and the modules beside them, that are among these modules and were imported with the source."""
+    return {name.split(".")[1] for name in names if name.startswith("spark_groupsource.")}
 
 
 def test_what_writes_and_commits_imports_no_model_of_the_groups_commits() -> None:

@@ -24,13 +24,7 @@ SAID = [
     ("_TRANSPORT", "SSL handshake failed: Disconnected: connecting to a PLAINTEXT broker listener?", "security.protocol", 0),
     ("_TRANSPORT", "Disconnected: SSL connection closed by peer (after 3ms in state SSL_HANDSHAKE)", "security.protocol", 0),
     ("_ALL_BROKERS_DOWN", "1/1 brokers are down", "security.protocol", 0),
-    (
-        "_BAD_MSG",
-        "Receive failed: Invalid response size 1008813135 (0..100000000): increase receive.message.max.bytes "
-        "(after 0ms in state APIVERSION_QUERY)",
-        "security.protocol",
-        0,
-    ),
+    ("_BAD_MSG", "Invalid response size 1008813135 (0..3) (after 0ms in state APIVERSION_QUERY)", "security.protocol", 0),
     ("_AUTHENTICATION", "SASL authentication error: Authentication failed: Invalid username or password", "sasl.password", 1),
     ("_AUTHENTICATION", 'SASL authentication error: {"status":"invalid_token"}', "the token", 1),
     ("_AUTHENTICATION", "SASL PLAIN mechanism handshake failed: broker's supported mechanisms: ", "kafka.sasl.mechanism", 1),

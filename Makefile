@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: archives bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: archives bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -180,6 +180,10 @@ bench-wide: $(BENCH_STAMP)
 # What a query costs while it has nothing to read.
 bench-idle: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks.idle $(BENCH)
+
+# The processes and the CPU time that a query takes until its first micro-batch is done.
+bench-starting: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks.starting $(BENCH)
 
 # The connections and log lines of a query whose brokers are away, and how long a start takes.
 bench-reconnecting: $(STAMP)

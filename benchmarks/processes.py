@@ -91,6 +91,44 @@ def _is_worker(pid: int) -> bool:
         return False
 
 
+@dataclass(frozen=True)
+class PythonProcess:
+    """A process of Spark's Python: what it runs, and the CPU seconds that it has taken."""
+
+    runs: str
+    cpu_seconds: float
+
+
+def python_processes() -> dict[int, PythonProcess]:
+    """Return Spark's Python processes that run now, by pid."""
+    commands = {pid: _spark_module(pid) for pid in _tree(set()) - {os.getpid()}}
+    return {
+        pid: PythonProcess(_what_it_runs(pid, command, commands), _cpu_ticks(pid) / _TICKS_PER_S)
+        for pid, command in commands.items()
+        if command
+    }
+
+
+def _spark_module(pid: int) -> tuple[str, ...]:
+    """Return the module that a Python process of Spark was started with, and its arguments; nothing for other processes."""
+    try:
+        words = (_PROC / str(pid) / "cmdline").read_text().rstrip("\0").split("\0")
+    except OSError:
+        return ()
+    return tuple(words[2:]) if words[1:2] == ["-m"] and words[2].startswith("pyspark.") else ()
+
+
+def _what_it_runs(pid: int, command: tuple[str, ...], commands: dict[int, tuple[str, ...]]) -> str:
+    """Return a short name; a process that a daemon has forked has the daemon's command line."""
+    module = command[-1].rpartition(".")[2]
+    if command[0] != "pyspark.daemon":
+        return module
+    fields = _fields(_PROC / str(pid))
+    is_daemon = not fields or commands.get(int(fields[1])) != command
+    of = "worker" if len(command) == 1 else module
+    return f"daemon of {of}" if is_daemon else of
+
+
 def drivers_python_memory(without: Iterable[int]) -> int:
     """Return the resident memory in bytes of the largest of the driver's Python processes: of a query's runner.
 

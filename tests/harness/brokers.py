@@ -32,15 +32,19 @@ def in_sync(topics: Iterable[TopicMetadata]) -> bool:
 
 
 class Brokers(Cluster):
-    """A cluster. With three nodes each has a second listener, whose advertised address is that of a proxy."""
+    """A cluster. With three nodes, or if asked for, each has a second listener, whose advertised address is that of a proxy."""
 
-    def __init__(self, nodes: int, version: str | None) -> None:
-        super().__init__(nodes=nodes, version=version, config=SHORT_SESSIONS)
+    def __init__(
+        self, nodes: int, version: str | None, config: Mapping[str, str] = SHORT_SESSIONS, *, proxied: bool = False
+    ) -> None:
+        super().__init__(nodes=nodes, version=version, config=config)
+        self._with = config
+        self._proxied = proxied or nodes > 1
         self.proxies: dict[int, Proxy] = {}
 
     def start(self) -> None:
         super().start()
-        if len(self.nodes) > 1:
+        if self._proxied:
             self._put_behind_proxies()
 
     def stop(self) -> None:
@@ -115,7 +119,7 @@ class Brokers(Cluster):
             plain, controller = f"PLAINTEXT://{HOST}:{node.port}", f"CONTROLLER://{HOST}:{node._address.controller_port}"
             node.configure(
                 {
-                    **SHORT_SESSIONS,
+                    **self._with,
                     "listeners": f"{plain},PROXIED://{HOST}:{port},{controller}",
                     "advertised.listeners": f"{plain},PROXIED://{HOST}:{self.proxies[node.id].port}",
                     "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT",

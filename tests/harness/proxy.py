@@ -1,7 +1,8 @@
-"""A TCP proxy in front of one broker's listener, which can stop either direction or refuse to connect.
+"""A TCP proxy in front of one broker's listener, which can stop either direction, refuse to connect, or forget a connection.
 
 `hold` keeps the bytes and the connections: what was sent arrives when it is released, as through a network that was away for
-a while. `drop` closes the connections that were held, and their bytes never arrive.
+a while. `drop` closes the connections that were held, and their bytes never arrive. `forget` loses an answer and all that follow
+on its connection, as a router does that has forgotten one: requests still arrive, and new connections work.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
+from collections.abc import Callable
 from enum import Enum
 
 from devtools.broker.config import HOST
@@ -33,6 +35,9 @@ class Proxy:
         for gate in self._open.values():
             gate.set()
         self._refusing = False
+        self._loses: tuple[Direction, Callable[[bytes], bool]] | None = None
+        self._forgotten: set[socket.socket] = set()
+        """The broker's ends of connections on which no answer arrives any more."""
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server((HOST, 0))
@@ -48,6 +53,21 @@ class Proxy:
         """Close every connection, and every new one at once."""
         self._refusing = True
         self._close_all()
+
+    def forget(self, begins: Callable[[bytes], bool], among: Direction = Direction.ANSWERS) -> None:
+        """Lose an answer, and every later one on its connection, until the client closes it.
+
+        Args:
+            begins: gets what is sent, in pieces; what is shorter than a few kB is one. It is true for the answer to lose, or for
+                the request whose answer to lose.
+            among: which of the two it gets.
+        """
+        self._loses = (among, begins)
+
+    @property
+    def forgot(self) -> bool:
+        """Whether what `forget` waits for has come."""
+        return self._loses is None
 
     def release(self) -> None:
         """Let everything through again, what was held back included."""
@@ -93,15 +113,25 @@ class Proxy:
         try:
             while data := source.recv(CHUNK):
                 self._open[direction].wait()
-                target.sendall(data)
+                broker = target if direction is Direction.REQUESTS else source
+                if not self._is_lost(broker, direction, data):
+                    target.sendall(data)
         except OSError:
             pass
         # If a connection ends while the direction is held, its end is held too.
         self._open[direction].wait()
         with self._lock:
             self._connections -= {source, target}
+            self._forgotten -= {source, target}
         for one in (source, target):
             _shut(one)
+
+    def _is_lost(self, broker: socket.socket, direction: Direction, data: bytes) -> bool:
+        with self._lock:
+            if self._loses is not None and self._loses[0] is direction and self._loses[1](data):
+                self._loses = None
+                self._forgotten.add(broker)
+            return direction is Direction.ANSWERS and broker in self._forgotten
 
     def _close_all(self) -> None:
         with self._lock:

@@ -131,6 +131,24 @@ class GroupAdmin:
         )
         return frozenset(member.member_id for member in self._answer(answers[group], doing, group).members)
 
+    def member(self, group: str, member_id: str) -> GroupMember | None:
+        """Return a member with what the coordinator has assigned to it.
+
+        The result is `None` if the group does not have this member.
+
+        Raises:
+            GroupNotFound: The group does not exist.
+            NotAuthorized: The user may not describe the group.
+            BrokerUnavailable: No broker answers.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"asking for the members of group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        found = self._answer(answers[group], doing, group).members
+        return next((_member(one) for one in found if one.member_id == member_id), None)
+
     def operations(self, group: str) -> frozenset[str] | None:
         """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
 
@@ -337,10 +355,12 @@ def _member(description: Any) -> GroupMember:
         client_id=description.client_id,
         instance_id=description.group_instance_id or None,
         host=description.host.removeprefix("/"),
-        # What a classic group's leader wrote: any client may write anything.
-        partitions=frozenset(
-            TopicPartition(one.topic, one.partition)
-            for one in description.assignment.topic_partitions
-            if one.topic and one.partition >= 0
-        ),
+        partitions=_partitions(description.assignment),
+        target=None if description.target_assignment is None else _partitions(description.target_assignment),
     )
+
+
+def _partitions(assignment: Any) -> frozenset[TopicPartition]:
+    # What a classic group's leader wrote: any client may write anything.
+    found = assignment.topic_partitions
+    return frozenset(TopicPartition(one.topic, one.partition) for one in found if one.topic and one.partition >= 0)

@@ -6,18 +6,19 @@ An AdminClient of librdkafka aborts its process if a coordinator's connection br
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from multiprocessing.context import SpawnProcess
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.brokers.group_view import GroupView
+from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -26,7 +27,14 @@ from spark_groupsource.timeouts import ANSWER_LIMIT_S
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-Question = Literal["describe", "groups", "members", "offsets", "operations", "refuse_other_kinds"]
+Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
+
+_PROGRAM = """import sys
+sys.path[:] = filter(None, sys.path)  # not the working directory, in which anything may be
+from spark_groupsource.brokers.group_look import serve
+serve(int(sys.argv[1]))
+"""
+"""What the child runs. A process of multiprocessing would first import this process's program, which may be large."""
 
 ATTEMPTS = 3
 """How often a question is asked before the crash of the process that answers it becomes an error."""
@@ -41,10 +49,8 @@ class GroupLook:
         Args:
             client_settings: as `GroupAdmin` takes them. They reach the child through a pipe.
         """
-        # Spawned, not forked: a fork has none of librdkafka's threads, and its client hangs.
-        self._context = multiprocessing.get_context("spawn")
         self._settings = dict(client_settings)
-        self._child: SpawnProcess | None = None
+        self._child: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
 
     def __enter__(self) -> Self:
@@ -65,7 +71,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `describe` do.
             BrokerUnavailable: The child has died three times, or did not answer within ANSWER_LIMIT_S.
         """
-        view: GroupView = self._answer("describe", group, _describing(group))
+        view: GroupView = self._answer("describe", (group,), _describing(group))
         return view
 
     def refuse_other_kinds(self, group: str) -> None:
@@ -75,7 +81,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `refuse_other_kinds` do.
             BrokerUnavailable: As `describe` does.
         """
-        self._answer("refuse_other_kinds", group, _describing(group))
+        self._answer("refuse_other_kinds", (group,), _describing(group))
 
     def members(self, group: str) -> frozenset[str]:
         """Return what `GroupAdmin.members` returns.
@@ -84,8 +90,18 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `members` do.
             BrokerUnavailable: As `describe` does.
         """
-        members: frozenset[str] = self._answer("members", group, _describing(group))
+        members: frozenset[str] = self._answer("members", (group,), _describing(group))
         return members
+
+    def member(self, group: str, member_id: str) -> GroupMember | None:
+        """Return what `GroupAdmin.member` returns.
+
+        Raises:
+            GroupKafkaError: As `GroupAdmin` and its `member` do.
+            BrokerUnavailable: As `describe` does.
+        """
+        member: GroupMember | None = self._answer("member", (group, member_id), _describing(group))
+        return member
 
     def operations(self, group: str) -> frozenset[str] | None:
         """Return what `GroupAdmin.operations` returns.
@@ -94,7 +110,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `operations` do.
             BrokerUnavailable: As `describe` does.
         """
-        allowed: frozenset[str] | None = self._answer("operations", group, _describing(group))
+        allowed: frozenset[str] | None = self._answer("operations", (group,), _describing(group))
         return allowed
 
     def groups(self, part: str) -> list[str]:
@@ -104,7 +120,7 @@ class GroupLook:
             GroupKafkaError: As `GroupAdmin` and its `groups` do.
             BrokerUnavailable: As `describe` does.
         """
-        groups: list[str] = self._answer("groups", part, f"Listing the groups *{part}*")
+        groups: list[str] = self._answer("groups", (part,), f"Listing the groups *{part}*")
         return groups
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
@@ -115,7 +131,7 @@ class GroupLook:
             BrokerUnavailable: As `describe` does.
         """
         offsets: dict[TopicPartition, tuple[int, str | None]] = self._answer(
-            "offsets", group, f"Reading the commits of group {group}"
+            "offsets", (group,), f"Reading the commits of group {group}"
         )
         return offsets
 
@@ -125,10 +141,10 @@ class GroupLook:
             self._pipe.close()
         if self._child is not None:
             self._child.kill()  # it holds nothing that it would have to release
-            self._child.join()
+            self._child.wait()
         self._pipe = self._child = None
 
-    def _answer(self, question: Question, about: str, doing: str) -> Any:
+    def _answer(self, question: Question, about: tuple[str, ...], doing: str) -> Any:
         deadline = Deadline(ANSWER_LIMIT_S)
         for _ in range(ATTEMPTS):
             try:
@@ -156,11 +172,19 @@ class GroupLook:
 
     def _connected(self) -> Connection:
         if self._pipe is None:
-            ours, theirs = self._context.Pipe()
-            child = self._context.Process(target=_serve, args=(theirs, self._settings), name="groupkafka-look", daemon=True)
+            ours, theirs = Pipe()
             with theirs, _no_interrupts():
-                child.start()
-                self._child, self._pipe = child, ours  # only now: `close` must not end a process that was not started
+                # Not forked: a fork has none of librdkafka's threads, and its client hangs.
+                self._child = subprocess.Popen(
+                    [sys.executable, "-c", _PROGRAM, str(theirs.fileno())],
+                    pass_fds=(theirs.fileno(),),
+                    env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.DEVNULL,
+                    stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
+                )
+                self._pipe = ours
+            ours.send(self._settings)
         return self._pipe
 
 
@@ -181,21 +205,22 @@ def _no_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _serve(pipe: Connection, settings: Mapping[str, str]) -> None:
-    """Answer questions in the child, until its parent closes the pipe or ends."""
+def serve(descriptor: int) -> None:
+    """Answer questions in the child, until its parent closes the pipe or ends. The first thing that it sends is the settings."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with open(os.devnull, "w") as nothing:  # an abort must not print into the parent's terminal
-        os.dup2(nothing.fileno(), 2)
+    pipe = Connection(descriptor)
+    settings: Mapping[str, str] = {}
     admin: GroupAdmin | None = None
     while True:
         question: Question
         try:
+            settings = settings or pipe.recv()
             question, about, doing = pipe.recv()
         except EOFError:
             return
         try:
             admin = admin or GroupAdmin(settings)
-            answer = getattr(admin, question)(about)
+            answer = getattr(admin, question)(*about)
         except GroupKafkaError as failed:
             pipe.send(failed)
         except Exception as failed:  # noqa: BLE001 -- what else it is, the parent says: it would call it a crash of librdkafka

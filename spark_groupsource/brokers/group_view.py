@@ -9,8 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, Newer, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, Newer, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
+
+HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
+"""States of a classic group in which its coordinator does not return which member has which partition."""
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,9 @@ class GroupMember:
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
+    """What the coordinator has assigned to it. Kafka 4.4 shows also what it has to give back, which earlier versions leave out."""
+    target: frozenset[TopicPartition] | None = None
+    """What it is to have when the rebalance is over (KIP-848). `None` under the classic protocol."""
 
     @property
     def name(self) -> str:
@@ -102,6 +108,24 @@ class PartitionView:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """A partition of which the members and the coordinator do not say the same.
+
+    It is assigned to one member, and is to be with another one (KIP-848), or another one has written there last. While a
+    partition moves that is so for seconds: until its owner has given it back, or has written its first commit record. If it
+    stays, a member may not know of the move.
+    """
+
+    partition: TopicPartition
+    owner: GroupMember | None
+    """The member to which it is assigned."""
+    target: GroupMember | None
+    """The member that is to have it; the owner under the classic protocol."""
+    writer: GroupMember | None
+    """The member that wrote the commit record. `None` if that has left the group, or is not known."""
+
+
+@dataclass(frozen=True)
 class GroupView:
     """One group at one moment. Its partitions are those that have a commit or an owner, sorted."""
 
@@ -132,6 +156,22 @@ class GroupView:
     def held(self) -> int:
         """Sum of the offsets that are known to be claimed and not yet confirmed."""
         return sum(partition.held or 0 for partition in self.partitions)
+
+    @property
+    def differences(self) -> tuple[Difference, ...]:
+        """The partitions in which the group's members, by what they have written, and its coordinator differ."""
+        if self.state in HIDING:
+            return ()
+        members = {mark_of(member.member_id): member for member in self.members}
+        targets = {partition: member for member in self.members for partition in member.target or ()}
+        found = []
+        for one in self.partitions:
+            mark = one.commit.member if isinstance(one.commit, CommitRecord) else None
+            writer = members.get(mark or "")
+            target = targets.get(one.partition, one.member if one.member is None or one.member.target is None else None)
+            if target != one.member or (mark is not None and writer != one.member):
+                found.append(Difference(one.partition, one.member, target, writer))
+        return tuple(found)
 
     @property
     def newer_formats(self) -> dict[TopicPartition, int]:

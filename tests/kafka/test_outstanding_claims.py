@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import time
-from multiprocessing import active_children
-from multiprocessing.process import BaseProcess
 
 import pytest
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 from spark_groupsource.spark.task import RangePartition
@@ -147,9 +146,9 @@ def test_a_plain_member_that_keeps_a_dead_stream_s_record_does_not_make_it_look_
         until(lambda: plain.owned == 2, "both partitions")
         b.until_planning(1)
         (left,) = b.positions
-        until(child_processes, "the group is asked for its members")
+        until(lambda: asks(b), "the group is asked for its members")
         assert b.run_batch() == {left.partition: (0, 10)}
-        until(lambda: not child_processes(), "nothing is held any more")
+        until(lambda: not asks(b), "nothing is held any more")
 
 
 def test_a_new_query_beside_a_killed_one_warns_at_its_start_and_goes_on_and_each_record_is_read_once(
@@ -222,5 +221,8 @@ def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
     b.plan()
 
 
-def child_processes() -> list[BaseProcess]:
-    return [child for child in active_children() if child.name == "groupkafka-look"]
+def asks(query: Query) -> bool:
+    """Return whether the process runs that the group's members are asked in."""
+    reader = query.joined._ledger._confirmed_plans._reader
+    assert isinstance(reader, GroupReader)
+    return reader._look.pid is not None

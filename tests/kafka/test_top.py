@@ -187,7 +187,7 @@ def test_a_look_that_dies_is_made_again(topic: MakeTopic, cluster: Cluster) -> N
 
 
 def test_a_look_that_always_dies_is_an_error_and_not_the_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_look, "_serve", os.abort)
+    monkeypatch.setattr(group_look, "_PROGRAM", "import os; os.abort()")
     with GroupLook({"bootstrap.servers": cluster.bootstrap_servers}) as look:
         with pytest.raises(BrokerUnavailable, match="the Kafka client crashed"):
             look.describe("any")

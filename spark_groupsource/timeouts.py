@@ -147,6 +147,10 @@ CALLBACK_AFTER_S = 2.0
 REBALANCE_S = 15.0
 """How long the group may take to move a partition, besides the drain: two rounds of heartbeats (KIP-848: 5 s each), with room."""
 
+DISAGREES_S = 20.0
+"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end that, and brokers want
+one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
+
 QUIET_S = 3.0
 """An assignment that has not changed for so many seconds is complete enough to end a run of Trigger.AvailableNow."""
 
@@ -158,6 +162,15 @@ ADOPTED_WITHIN_S = 60.0
 records anew within that time."""
 
 # Looking: how often something is asked that nobody reports.
+
+COMPARE_EVERY_S = 30.0
+"""How often the coordinator is asked what it has assigned to this member. With `DISAGREES_S` that is less than a minute."""
+
+COMPARE_AGAIN_S = 5.0
+"""The same while the two disagree, and the wait after a request that timed out: librdkafka first connects again."""
+
+WATCH_STEP_S = 0.5
+"""How often the thread that asks looks whether the member has left, or a request has timed out."""
 
 SETTLE_INTERVAL_S = 2.0
 """How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""

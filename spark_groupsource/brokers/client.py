@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from confluent_kafka import Consumer
     from confluent_kafka.admin import AdminClient
 
+    _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
+else:
+    _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
+
 
 def _logger(name: str) -> logging.Logger:
     logger = logger_without_repetitions(name)
@@ -52,7 +56,7 @@ def make_client(
     kind: Callable[..., Client],
     settings: Mapping[str, Any],
     on_error: Callable[[KafkaError], None],
-    logger: logging.Logger,
+    logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
     *,
     reads: bool = False,
 ) -> Client:
@@ -95,6 +99,26 @@ def connect_early(client: object) -> None:
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
         describe_cluster(request_timeout=EARLY_TIMEOUT_S)
+
+
+class TimeoutsNoticed(_LoggerAdapter):
+    """Takes librdkafka's log lines of one client, and notices those about requests that timed out. No callback reports these."""
+
+    def __init__(self, logger: logging.Logger, notice: Callable[[], None]) -> None:
+        """Pass every line on.
+
+        Args:
+            logger: Receives the lines.
+            notice: Called for each line about a time-out, when the client is polled.
+        """
+        super().__init__(logger, {})
+        self._notice = notice
+
+    def log(self, level: int, msg: object, *args: object, **more: Any) -> None:
+        """Take a line as confluent-kafka gives it: its first argument is librdkafka's name for what it is about."""
+        if args[:1] == ("REQTMOUT",):
+            self._notice()
+        super().log(level, msg, *args, **more)
 
 
 class LastError:

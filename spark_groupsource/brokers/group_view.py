@@ -25,7 +25,7 @@ class GroupMember:
     instance_id: str | None
     host: str
     partitions: frozenset[TopicPartition]
-    """What the coordinator has assigned to it. Kafka 4.4 shows also what it has to give back, which earlier versions leave out."""
+    """What the coordinator has assigned to it. Kafka 4.4 shows also what it has to give back, earlier versions leave that out."""
     target: frozenset[TopicPartition] | None = None
     """What it is to have when the rebalance is over (KIP-848). `None` under the classic protocol."""
 

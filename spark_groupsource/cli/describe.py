@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_look import GroupLook
-from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
+from spark_groupsource.cli.group_changes import difference_text
 from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,
@@ -49,6 +50,9 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     The group of a query that writes is named as such, with the micro-batch
     that it holds, or who may have a transaction open.
 
+    If the members and the coordinator do not agree about a partition, that
+    follows, too. While it moves, this lasts for seconds.
+
     A range that is not confirmed holds the committed offset back. What is
     finished above it counts as lag all the same. Such partitions follow below
     the table, with the range, its stream, and the number of these records.
@@ -79,6 +83,16 @@ def json_group(view: GroupView) -> Json:
         "held": view.held,
         "members": [_member(member) for member in view.members],
         "partitions": [_partition(one) for one in view.partitions],
+        "differences": [_difference(one) for one in view.differences],
+    }
+
+
+def _difference(one: Difference) -> Json:
+    return {
+        **place(one.partition),
+        "owner_member_id": None if one.owner is None else one.owner.member_id,
+        "target_member_id": None if one.target is None else one.target.member_id,
+        "writer_member_id": None if one.writer is None else one.writer.member_id,
     }
 
 
@@ -122,6 +136,7 @@ def print_group(view: GroupView, console: Console, now: datetime) -> None:
     else:
         console.print("No partition has a committed offset or a member.")
     print_sink(view, console)
+    _print_differences(view, console)
     _print_held(view.partitions, console)
     _print_held_back(view.partitions, console, now)
     _print_newer(view, console)
@@ -147,6 +162,14 @@ def print_sink(view: GroupView, console: Console) -> None:
         console.print(Text(f"this group {OF_A_SINK}:"))
         for line in lines:
             console.print(Text(f"  {line}"))
+
+
+def _print_differences(view: GroupView, console: Console) -> None:
+    if view.differences:
+        console.print()
+        console.print("members and coordinator differ (if it stays: docs/operations.md, The group and a driver disagree):")
+        for one in view.differences:
+            console.print(Text(f"  {printable(difference_text(one))}"))
 
 
 def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:

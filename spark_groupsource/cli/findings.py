@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.group_changes import HIDING
+from spark_groupsource.brokers.group_view import HIDING, GroupView
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated

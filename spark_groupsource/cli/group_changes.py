@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_groupsource.brokers.group_view import GroupMember, GroupView
+from spark_groupsource.brokers.group_view import HIDING, Difference, GroupMember, GroupView
 from spark_groupsource.partition import TopicPartition
 
-HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
-"""States of a classic group in which its coordinator does not return which member has which partition."""
+DIFFERS_S = 20.0
+"""How long the members and the coordinator may differ in a partition before that is an event: longer than it takes to move."""
 
-Kind = Literal["state", "coordinator", "joined", "left", "moved", "reset", "owed", "settled"]
+Kind = Literal["state", "coordinator", "joined", "left", "moved", "differs", "reset", "owed", "settled"]
 """The kinds of events, as docs/command-line.md lists them."""
 
 
@@ -73,11 +73,14 @@ class Changes:
     def __init__(self) -> None:
         self._before: GroupView | None = None
         self._settled: GroupView | None = None
+        self._differing: dict[Difference, float] = {}
+        """The differences of the last look, and for how many seconds each has been there."""
 
     def since_last(self, view: GroupView, seconds: float) -> tuple[Rates, list[GroupEvent]]:
         """Return the rates and events since the last look, which was `seconds` ago. The first look has none."""
         before, settled = self._before, self._settled
         self._before = view
+        lasting = self._lasting(view, seconds)
         if view.state not in HIDING:
             self._settled = view
         if before is None:
@@ -85,7 +88,21 @@ class Changes:
         events = [*_of_group(before, view), *_of_members(before, view)]
         if settled is not None and view.state not in HIDING:
             events += _moves(settled, view)
+        events += [GroupEvent("differs", difference_text(one)) for one in lasting]
         return rates(before, view, seconds), [*events, *_of_offsets(before, view)]
+
+    def _lasting(self, view: GroupView, seconds: float) -> list[Difference]:
+        """Return the differences that have lasted for too long since this look."""
+        before = self._differing
+        self._differing = {one: before[one] + seconds if one in before else 0.0 for one in view.differences}
+        return [one for one, lasted_s in self._differing.items() if before.get(one, 0.0) < DIFFERS_S <= lasted_s]
+
+
+def difference_text(one: Difference) -> str:
+    """Return a difference as text. It may contain names that clients chose."""
+    meant = "" if one.target == one.owner else f", meant for {_name_or_nobody(one.target)}"
+    writer = "one that is no member" if one.writer is None else one.writer.name
+    return f"{one.partition}: assigned to {_name_or_nobody(one.owner)}{meant}, last written by {writer}"
 
 
 def _of_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:

@@ -215,6 +215,9 @@ def live_parts(look: Look, events: list[str], width: int, height: int, now: date
             parts.append(
                 Text(f"and {len(held_back) - MOST_HELD_BACK} more that are held back; see groupkafka claims", style="dim")
             )
+    if view.differences:
+        line = f"members and coordinator differ in {_differing(view)}; see groupkafka describe"
+        parts += [Text(), Text(line, no_wrap=True, overflow="ellipsis")]
     used = len(parts) + len(view.members)
     if events:
         # Only the newest events, if not all fit beside a few partitions.
@@ -234,10 +237,16 @@ def _summary(view: GroupView, rates: Rates) -> str:
     )
     if sink_lines(view):
         summary += ", of a query that writes: no positions of a reader"
+    if view.differences:
+        summary += f", members and coordinator differ in {_differing(view)}"
     if newer := view.newer_formats:
         formats = ", ".join(str(version) for version in sorted(set(newer.values())))
         summary += f", {len(newer)} in format {formats}: written by a newer version; upgrade this command"
     return summary
+
+
+def _differing(view: GroupView) -> str:
+    return "1 partition" if len(view.differences) == 1 else f"{len(view.differences)} partitions"
 
 
 def _members(view: GroupView, rates: Rates) -> Table:

@@ -6,7 +6,7 @@ runs them inside the callback. The consumer never fetches a record: its own assi
 this module keeps what the group has assigned.
 
 The package handoff describes a partition's life. Here are its callbacks: `on_assign` acquires, `on_revoke` drains and releases,
-`on_lost` loses.
+`on_lost` loses. A member that joins again (`rejoin`) drains and releases everything first.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, TOPIC_ERRORS, explain
-from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
 from spark_groupsource.group.assignment import Assignment
@@ -71,8 +71,8 @@ PREDECESSORS: Mapping[State, frozenset[State]] = {
     State.LEFT: frozenset({State.LEAVING}),
     State.FAILED: frozenset({State.LEAVING}),
 }
-"""The states that each state may follow. A member that loses partitions goes from MEMBER back to JOINING. It may keep others, as
-of topics that still exist, and have to release them while it rejoins."""
+"""The states that each state may follow. A member that loses partitions goes from MEMBER back to JOINING, and so does one that is
+to join again (`rejoin`). It may keep others, as of topics that still exist, and have to release them while it rejoins."""
 
 
 class RecordKeeper(Protocol):
@@ -143,10 +143,17 @@ class Member:
         self._last_trouble: KafkaError | None = None
         self._silent_until = 0.0
         self._has_joined = False
+        self._timeouts = 0
+        self._rejoin_from: tuple[Assignment, str] | None = None
+        """The assignment with which the member is to join again, and why. Another thread sets it."""
+        self._drained = False
+        """Whether this member leaves for a moment, and has drained before."""
         self._callback_due: Deadline | None = None
         self._assignment = Assignment()
         self._keeper: RecordKeeper
-        self.consumer = make_client(Consumer, consumer_settings, self._on_error, librdkafka_log)
+        self.consumer = make_client(
+            Consumer, consumer_settings, self._on_error, TimeoutsNoticed(librdkafka_log, self._note_timeout)
+        )
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-{self._group_id}", daemon=True)
 
     # Called from any thread.
@@ -165,6 +172,11 @@ class Member:
     def last_trouble(self) -> KafkaError | None:
         """The last error that librdkafka reported: the likely reason when no assignment comes."""
         return self._last_trouble
+
+    @property
+    def timeouts(self) -> int:
+        """How often librdkafka has logged that requests timed out. What their answers said may be lost."""
+        return self._timeouts
 
     @property
     def failure(self) -> GroupKafkaError | None:
@@ -214,6 +226,18 @@ class Member:
             result: T = value
             return result
 
+    def rejoin(self, seen: Assignment, why: str) -> None:
+        """Have the member leave the group and join it again; return at once.
+
+        Nothing happens if its assignment has changed by then. It drains as if the group had asked everything back. Claims that
+        are still open then stay in the group's record.
+
+        Args:
+            seen: the assignment for which this is decided.
+            why: about what it disagrees with the coordinator, for the log.
+        """
+        self._rejoin_from = (seen, why)
+
     def close(self, timeout_s: float = LEAVE_S) -> None:
         """Leave the group and end the thread; wait for that at most `timeout_s` seconds.
 
@@ -241,15 +265,14 @@ class Member:
     def _run(self) -> None:
         try:
             self._move(State.JOINING)
-            self.consumer.subscribe(
-                self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost
-            )
+            self._subscribe()
             while not self._closing and self._failure is None:
                 # The first assignment comes in `poll`, which serves callbacks and does not return for them. No command comes
                 # before it.
                 self._commands.serve(POLL_INTERVAL_S if self._has_joined else 0)
                 self._poll(0 if self._has_joined else JOIN_INTERVAL_S)
                 self._read_epoch()
+                self._rejoin_if_asked()
                 self._keeper.idle()
         except GroupKafkaError as error:
             self._fail(error)
@@ -259,6 +282,23 @@ class Member:
             self._fail(MembershipError(f"The member of group {self._group_id} ended with an unexpected error: {error!r}"))
         finally:
             self._leave()
+
+    def _subscribe(self) -> None:
+        self.consumer.subscribe(self._subscription, on_assign=self._on_assign, on_revoke=self._on_revoke, on_lost=self._on_lost)
+
+    def _rejoin_if_asked(self) -> None:
+        asked, self._rejoin_from = self._rejoin_from, None
+        if asked is None or asked[0] != self._assignment or self._state is not State.MEMBER:
+            return
+        log.warning("the coordinator and this driver disagree: %s", asked[1])
+        # Before it leaves: a member that leaves sends no heartbeat, so a drain in `on_revoke` could outlast its session.
+        self._drain(self._assignment.partitions)
+        if self._closing or self._failure is not None:
+            return
+        self._drained = True
+        self._move(State.JOINING)
+        self.consumer.unsubscribe()
+        self._subscribe()  # librdkafka joins when `on_revoke` has been served, and the member has left
 
     def _leave(self) -> None:
         self._closing = True
@@ -297,6 +337,9 @@ class Member:
         else:
             self._on_error(error)
 
+    def _note_timeout(self) -> None:
+        self._timeouts += 1
+
     def _on_error(self, error: KafkaError) -> None:
         """Serve librdkafka's error callback. librdkafka recovers from these errors by itself, unless they are fatal."""
         repeated = self._last_trouble is not None and self._last_trouble.code() == error.code()
@@ -329,6 +372,7 @@ class Member:
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
         self._callback_due = None
+        self._drained = False
         self._move(State.MEMBER)
         self._publish(self._assignment.partitions | gained, generation=generation)
         self._observer.rebalanced("assigned")
@@ -387,7 +431,7 @@ class Member:
 
     def _drain(self, going: frozenset[TopicPartition]) -> None:
         self._keeper.draining(going)
-        if self._closing or not self._drain_timeout_s or not self._keeper.in_flight(going):
+        if self._closing or self._drained or not self._drain_timeout_s or not self._keeper.in_flight(going):
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)

@@ -24,6 +24,7 @@ from spark_groupsource.errors import (
     TopicNotFound,
 )
 from spark_groupsource.group.adoption import look_up
+from spark_groupsource.group.coordinator_watch import watch
 from spark_groupsource.group.fenced_commits import FencedCommits, fetch_commits
 from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.group.ledger import Ledger
@@ -316,6 +317,8 @@ class Joining:
         )
         deadline.retry(lambda: ledger.look_around(first_fetch(self._subscribed())), _passes)
         member.start(ledger)
+        if options.group_protocol == "consumer":
+            watch(member, options.group_id, GroupLook(options.client_settings()))
         try:
             self._wait_assigned(member, ledger, deadline)
         except MemberFenced:

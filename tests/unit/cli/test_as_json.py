@@ -21,7 +21,7 @@ from spark_groupsource.cli.render import lag_of
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.cli.visibility import Visibility
-from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.token import Opener
@@ -42,6 +42,7 @@ RECORD = CommitRecord(
     open=(OpenRange(6, 9),),
     owed=(OwedRange("b", 3, 2, 4),),
     claimed_at=1_763_744_390,
+    member=mark_of("a-0"),
 )
 MEMBER = GroupMember("a-1", "a", None, "host", frozenset({ZERO}))
 VIEW = GroupView(

@@ -12,10 +12,10 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, rates
+from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, difference_text, rates
 from spark_groupsource.cli.render import held_back_lines
 from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
 AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
@@ -130,6 +130,33 @@ def test_another_coordinator_and_another_protocol() -> None:
         ("state", "classic, assignor range -> consumer, assignor uniform"),
         ("coordinator", "broker 1 -> broker 2"),
     ]
+
+
+def written_by(name: str) -> CommitRecord:
+    return CommitRecord(stream="s", logged=1, done=1, next=9, member=mark_of(f"{name}-1"))
+
+
+def test_members_and_coordinator_that_differ_for_long_are_an_event_once_and_in_each_summary() -> None:
+    moving = view(member("a", 0), member("b", 1), commits={0: written_by("a"), 1: written_by("a"), 2: written_by("b")})
+    changes = Changes()
+    events = [event for _ in range(20) for event in changes.since_last(moving, 2)[1]]
+    assert events == [
+        GroupEvent("differs", "orders-1: assigned to b@host, last written by a@host"),
+        GroupEvent("differs", "orders-2: assigned to nobody, last written by b@host"),
+    ]
+    lines: list[str] = []
+    PlainLines(lines.append).show(Look("billing", AT, moving))
+    assert lines[-1].endswith(", members and coordinator differ in 2 partitions")
+    shown = plain_text(live_parts(Look("billing", AT, moving), [], 120, 24, AT))
+    assert "members and coordinator differ in 2 partitions; see groupkafka describe" in shown
+
+
+def test_who_has_left_differs_only_from_an_owner_and_nobody_differs_while_a_classic_group_rebalances() -> None:
+    commits: dict[int, GroupCommit] = {0: written_by("gone"), 1: written_by("gone"), 2: Foreign(3)}
+    (one,) = view(member("a", 0, 2), commits=commits).differences
+    assert difference_text(one) == "orders-0: assigned to a@host, last written by one that is no member"
+    hidden = view(member("a"), commits={0: written_by("a")}, state="preparing rebalancing")
+    assert hidden.differences == ()
 
 
 def plain_text(parts: list[Text | Table]) -> list[str]:

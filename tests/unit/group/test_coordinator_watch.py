@@ -1,0 +1,146 @@
+"""When the coordinator is asked what it has assigned to this member, and what becomes of the answers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import cast
+
+import pytest
+
+from spark_groupsource.brokers.group_view import GroupMember
+from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
+from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.coordinator_watch import CoordinatorWatch, sentence
+from spark_groupsource.group.member import Member, State
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.timeouts import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S, WATCH_STEP_S
+
+
+def some(*numbers: int) -> frozenset[TopicPartition]:
+    return frozenset(TopicPartition("orders", number) for number in numbers)
+
+
+class Play:
+    """A member, its coordinator and the time, as the thread sees them. What happens when, a test says."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.state = State.MEMBER
+        self.assignment = Assignment(some(0, 1), generation=3, member_id="me")
+        self.timeouts = 0
+        self.answer = some(0, 1)
+        self.failure: Exception | None = None
+        self.asked: list[float] = []
+        self.closed = False
+        self.rejoins: list[tuple[float, str]] = []
+        self.happens: dict[float, Callable[[], None]] = {}
+
+    def member(self, group: str, member_id: str) -> GroupMember:
+        assert (group, member_id) == ("billing", "me")
+        self.asked.append(self.now)
+        if self.failure is not None:
+            raise self.failure
+        return GroupMember(member_id, "client", None, "host", self.answer, self.answer)
+
+    def close(self) -> None:
+        self.closed = True
+
+    def rejoin(self, seen: Assignment, why: str) -> None:
+        assert seen == self.assignment
+        self.rejoins.append((self.now, why))
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        for at in sorted(at for at in self.happens if at <= self.now):
+            self.happens.pop(at)()
+
+    def until(self, seconds: float) -> Play:
+        """Run the thread until then; the member leaves at the end."""
+
+        def leave() -> None:
+            self.state = State.LEAVING
+
+        self.happens[seconds] = leave
+        watch = CoordinatorWatch(cast("Member", self), "billing", self, clock=lambda: self.now, sleep=self.sleep)
+        watch.run()
+        assert self.closed
+        return self
+
+
+@pytest.fixture
+def play() -> Play:
+    return Play()
+
+
+def test_a_short_query_never_asks(play: Play) -> None:
+    assert play.until(COMPARE_EVERY_S - 1).asked == []
+
+
+def test_who_agrees_is_asked_seldom_and_left_alone(play: Play) -> None:
+    play.until(3600)
+    assert len(play.asked) <= 3600 / COMPARE_EVERY_S
+    assert play.rejoins == []
+
+
+def test_a_difference_that_lasts_is_asked_for_more_often_and_has_the_member_join_again_once(play: Play) -> None:
+    def mended() -> None:
+        play.answer = some(0, 1)
+
+    play.answer = some(0, 1, 2)
+    play.happens[COMPARE_EVERY_S + DISAGREES_S + 2 * COMPARE_AGAIN_S] = mended
+    play.until(600)
+    ((at, why),) = play.rejoins
+    assert COMPARE_EVERY_S + DISAGREES_S <= at <= COMPARE_EVERY_S + DISAGREES_S + COMPARE_AGAIN_S < 60
+    assert "the coordinator has assigned orders-2, which this driver does not have" in why
+
+
+def test_after_a_request_that_timed_out_it_is_asked_soon(play: Play) -> None:
+    def timed_out() -> None:
+        play.timeouts += 1
+
+    play.happens[3.0] = timed_out
+    play.answer = some(0)
+    play.until(3 + DISAGREES_S + 2 * COMPARE_AGAIN_S + 2)
+    assert play.asked[0] <= 3 + COMPARE_AGAIN_S + 2 * WATCH_STEP_S
+    ((_, why),) = play.rejoins
+    assert "this driver has orders-1, which is meant for others" in why
+
+
+@pytest.mark.parametrize("failure", [BrokerUnavailable("away"), NotAuthorized("no DESCRIBE")])
+def test_a_coordinator_that_does_not_answer_changes_nothing_and_is_logged_once(
+    play: Play, failure: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "spark_groupsource.group.coordinator_watch")
+    play.failure = failure
+    play.until(600)
+    assert len(play.asked) > 10
+    assert play.rejoins == []
+    assert [record.getMessage() for record in caplog.records if str(failure) in record.getMessage()] == [
+        f"group billing: what the coordinator has assigned to this driver is asked later: {failure}"
+    ]
+
+
+def test_an_assignment_that_changes_while_the_coordinator_is_asked_is_not_compared(play: Play) -> None:
+    def member(group: str, member_id: str) -> GroupMember:
+        play.assignment = Assignment(some(0, 1), generation=play.assignment.generation + 1, member_id="me")
+        return ask(group, member_id)
+
+    ask, play.answer = play.member, some(0)
+    play.member = member  # type: ignore[method-assign]
+    assert play.until(600).rejoins == []
+
+
+@pytest.mark.parametrize("state", [State.JOINING, State.DRAINING])
+def test_a_member_that_joins_or_drains_is_not_compared(play: Play, state: State) -> None:
+    play.state = state
+    play.answer = some(0)
+    assert play.until(600).asked == []
+
+
+def test_both_kinds_are_named() -> None:
+    assert sentence(some(3), some(1, 2), 21.4) == (
+        "for 21 s this driver has orders-3, which is meant for others, and the coordinator has assigned orders-1, "
+        "orders-2, which this driver does not have: an answer of the coordinator was lost, and librdkafka does not ask again. "
+        "This driver leaves the group and joins it again; claims that are open stay"
+    )

@@ -9,6 +9,7 @@ from functools import partial
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from spark_groupsource.timeouts import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S
 from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Case, Run, away
 from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
 from tests.chaos.ways import EARLY
@@ -16,6 +17,7 @@ from tests.harness.driver import AVAILABLE_NOW
 from tests.harness.pool import PATIENCE_S
 from tests.harness.proxy import Direction
 from tests.harness.steps import How, Step
+from tests.support.lost_answers import lose_assignment
 from tests.support.waiting import until
 
 MAX_POLL_MS = 7000
@@ -27,6 +29,8 @@ BETWEEN_S = 3.0
 AWAY_S = 4.0
 """How long a query that was stopped stays away, and nothing may be claimed."""
 LONG_DRAIN_S = 60.0
+NOTICED_S = COMPARE_EVERY_S + DISAGREES_S + COMPARE_AGAIN_S
+"""After this time at most a query has noticed that an answer of its coordinator was lost."""
 IN_MICRO_BATCH_S = 2.0
 """How long a micro-batch goes on after a partition has begun to drain."""
 AFTER_DRAIN_S = TRIGGER_S + ALLOWANCE_S
@@ -264,6 +268,40 @@ def connection_cut(run: Run, *, both_ways: bool) -> None:
     run.finish()
 
 
+def revocation_lost(run: Run) -> None:
+    """Lose the answer that takes partitions from A when B joins: A keeps them until it notices, and B reads nothing till then."""
+    a, b = run.stream("A", proxied=True), run.stream("B")
+    run.begin(a)
+    proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
+    lose_assignment(proxy, run.brokers.client(), run.topic, 2, run.protocol)
+    run.fault(a, b)
+    run.allow(NOTICED_S)
+    b.start()
+    until(lambda: proxy.forgot, "the answer is lost", PATIENCE_S)
+    since = time.time()
+    run.until_shared()
+    assert time.time() - since <= NOTICED_S + FIRST_BATCH_S + ALLOWANCE_S, "it took longer than a minute"
+    run.finish()
+
+
+def gain_lost(run: Run) -> None:
+    """Lose the answer that gives C what A has drained, after it has got B's share: nobody reads that until C notices."""
+    a, b = run.pair({"handoff.drainTimeout": f"{LONG_DRAIN_S:.0f}s"})
+    c = run.stream("C", proxied=True)
+    a.hold_at(Step.IN_TASK)
+    a.arm(Step.IN_DRAIN, How.MARK)
+    c.start()
+    a.wait_at(Step.IN_DRAIN)
+    until(lambda: c.owned, "C has its share of what B had", PATIENCE_S)
+    proxy = run.brokers.proxies[run.brokers.coordinator(run.group).id]
+    lose_assignment(proxy, run.brokers.client(), run.topic, 2, run.protocol)
+    run.fault(a, b, c)
+    run.allow(NOTICED_S)
+    a.release(Step.IN_TASK)
+    until(lambda: proxy.forgot, "the answer is lost", PATIENCE_S)
+    run.finish()
+
+
 def broker_restarted(run: Run) -> None:
     """Stop the coordinator's node in an orderly way, and restart it."""
     a, b = run.pair()
@@ -444,6 +482,8 @@ CASES = {
         Case("fenced-commit-deferred", partial(fenced_with_a_commit, deferred=True), nodes=3, drivers=2),
         Case("cut-one-way", partial(connection_cut, both_ways=False), nodes=3, drivers=2),
         Case("cut-both-ways", partial(connection_cut, both_ways=True), nodes=3, drivers=2),
+        Case("revocation-lost", revocation_lost, nodes=3, drivers=2),
+        Case("gain-lost", gain_lost, nodes=3, partitions=6),
         Case("broker-restarted", broker_restarted, nodes=3, drivers=2),
         Case("broker-killed", broker_killed, nodes=3, drivers=2),
         Case("coordinator-moved", coordinator_moved, nodes=3, drivers=2),

@@ -135,6 +135,8 @@ class Driver(Membership):
             due.append(("sync", name))
         if self.draining:
             due.append(("release", name))
+        elif self.deaf:
+            due.append(("rejoin", name))
         elif set(group.to_revoke(self.member)) - self.untold:
             due.append(("revoke", name))
         if group.to_assign(self.member):
@@ -156,7 +158,13 @@ class Driver(Membership):
         reports = [("report", self.name, age) for age in (0, 1) if age <= self.durable_plan]
         noise = [("noise", self.name, of) for of in ("next", "another")]
         owed = any(record.owed for record in self.ledger._records.values())
-        return [*reports, *noise, *([("idle", self.name)] if owed else [])]
+        loses = self.world.setting.lost_answers and not self.deaf
+        return [
+            *reports,
+            *noise,
+            *([("idle", self.name)] if owed else []),
+            *([("lose answer", self.name)] if loses else []),
+        ]
 
     def do_begin(self) -> bool:
         """Look at what the group holds, before it joins."""
@@ -406,6 +414,7 @@ class Driver(Membership):
                 frozenset(self.untold),
                 frozenset(self.held),
                 frozenset(self.draining),
+                (self.deaf, self.leaving),
                 frozenset(self.ranges.items()),
                 frozenset(self.again.items()),
                 frozenset(self.topics.items()),

@@ -122,6 +122,14 @@ class _ClaimsCountBeforeTheyAreWritten(Ledger):
             return Claims(granted={where: mistaken.planned(stream, where) for where in stream.ranges}, waiting=frozenset())
 
 
+class _JoinsAgainWithItsRecords(Driver):
+    def do_rejoin(self) -> bool:
+        if not self.deaf or self.draining or not self.known:
+            return False
+        self._leave_for_a_moment()
+        return True
+
+
 # Mistakes with a commit that is accepted in part.
 
 
@@ -428,6 +436,12 @@ FAULTS = (
         survey=mistaken.LateAnswersBelieved,
         setting=Setting(streams=2, partitions=1, records=5),
         shown_as={"doubled", "let slip", "claimed twice", "lost"},
+    ),
+    Fault(
+        "a member that joins again keeps the records that it had",
+        driver=_JoinsAgainWithItsRecords,
+        setting=Setting(streams=2, partitions=2, records=5, protocol="consumer", lost_answers=True),
+        shown_as={"doubled", "let slip", "claimed twice", "lost", "an answer changed"},
     ),
     # More.
     Fault("open claims of the earlier owner forgotten", {"adopt": mistaken.open_claims_forgotten}, seed=35),

@@ -37,6 +37,7 @@ WEIGHTS = {
     "upgrade": 2,
     "restore": 4,
     "lose commit": 4,
+    "lose answer": 4,
     "report": 4,
 }
 """How often a kind of action is drawn, where 1 is not said."""
@@ -90,7 +91,8 @@ def draw_setting(chance: random.Random) -> Setting:
     # Drawn apart, so that the other histories stay as they are.
     apart = random.Random(f"fencing after {chance.getstate()}")
     fencing: Fencing = apart.choice(("equal", "equal", "silent", "whole", "part", "part"))
-    return replace(setting, fencing=fencing) if setting.protocol == "consumer" else setting
+    loses = apart.random() < 0.25
+    return replace(setting, fencing=fencing, lost_answers=loses) if setting.protocol == "consumer" else setting
 
 
 def run(

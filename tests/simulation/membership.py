@@ -60,6 +60,10 @@ class Membership:
         """Given by the coordinator; `on_assign` has not run yet."""
         self.held: set[int] = set()
         self.draining: set[int] = set()
+        self.deaf = False
+        """Whether an answer was lost: it hears nothing of assignments any more."""
+        self.leaving = False
+        """Whether it drains because it is about to join again."""
         self.reports = Reports()
 
     @property
@@ -86,20 +90,47 @@ class Membership:
         if self.member is None or self.known:
             return False
         self.ledger.lost(named(self.held))
+        self._forget_membership()
+        return True
+
+    def _forget_membership(self) -> None:
         self.member = None
         self.held, self.untold, self.draining = set(), set(), set()
+        self.deaf = self.leaving = False
+
+    def do_lose_answer(self) -> bool:
+        """The answer is lost that says what it has to give back, or may take."""
+        if self.deaf or not self.known or not (self.untold or self.world.group.to_revoke(self.member)):
+            return False
+        self.deaf, self.untold = True, set()
         return True
+
+    def do_rejoin(self) -> bool:
+        """It has differed from its coordinator for too long: it drains, leaves, and joins again."""
+        if not self.deaf or self.draining or self.leaving or not self.known:
+            return False
+        self.leaving, self.draining = True, set(self.held)
+        with self.looking_at_reports(self.held, owed_too=False):
+            self.ledger.draining(named(self.draining))
+        if not self.draining:
+            self._leave_for_a_moment()
+        return True
+
+    def _leave_for_a_moment(self) -> None:
+        if self.known:
+            self.world.group.remove(self.member or "")
+        self._forget_membership()
 
     def do_assign(self) -> bool:
         """The coordinator gives it what is free; it does not know yet."""
         given = self.world.group.assign(self.member) if self.member and self.known else []
-        self.untold |= set(given)
+        self.untold |= set() if self.deaf else set(given)
         self.world.account.note_owner(self.letter, given)
         return bool(given)
 
     def do_on_assign(self) -> bool:
         """on_assign. Under the classic protocol it sees the new generation, under KIP-848 the old epoch."""
-        if not self.untold or self.draining:
+        if not self.untold or self.draining or self.deaf:
             return False
         given, self.untold = self.untold, set()
         self.held |= given
@@ -132,7 +163,7 @@ class Membership:
     def do_revoke(self) -> bool:
         """on_revoke begins."""
         going = set(self.world.group.to_revoke(self.member)) - self.untold
-        if self.draining or not going:
+        if self.draining or self.deaf or not going:
             return False
         self.draining = going
         with self.looking_at_reports(going, owed_too=False):
@@ -154,6 +185,8 @@ class Membership:
         self.held -= going
         if self.member is not None:
             self.world.group.release(self.member, sorted(going))
+        if self.leaving:
+            self._leave_for_a_moment()
         return True
 
     # Reports that a plan is durable.

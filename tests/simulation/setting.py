@@ -34,6 +34,8 @@ class Setting:
     restores: bool = False
     """An older copy may be put in the place of a stopped query's checkpoint, without a plan that the group knows, or without the
     commit of a plan that the group knows as done."""
+    lost_answers: bool = False
+    """An answer to a member's heartbeat may be lost, which said what it has to give back or may take. It then joins again."""
     room: int = 0
     """How many ranges a record has room for once it is adopted. 0: as many as in Kafka."""
     upgrades: bool = False

@@ -75,6 +75,15 @@ def test_epochs_that_rise_silently_in_every_order_of_steps(streams: int, partiti
     _holds(setting, trouble)
 
 
+@pytest.mark.parametrize(
+    "trouble",
+    [{"move": 1, "lose answer": 1}, *([{"move": 1, "lose answer": 1, "let go": 1}] if NIGHTLY else [])],
+    ids=str,
+)
+def test_a_lost_answer_of_the_coordinator_in_every_order_of_steps(trouble: Mapping[str, int]) -> None:
+    _holds(replace(SMALL, protocol="consumer", lost_answers=True), trouble)
+
+
 def test_commits_are_accepted_in_part_in_some_histories(monkeypatch: pytest.MonkeyPatch) -> None:
     in_part = 0
 

@@ -38,7 +38,7 @@ Action: TypeAlias = tuple[Any, ...]
 LETTERS = "ABCD"
 FAULTS = frozenset(
     {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
-    | {"recreate", "restore", "lose commit"}
+    | {"recreate", "restore", "lose commit", "lose answer"}
 )
 """Actions that never happen once a history's faults are over."""
 

@@ -117,7 +117,7 @@ def test_a_coordinator_that_does_not_answer_changes_nothing_and_is_logged_once(
     assert len(play.asked) > 10
     assert play.rejoins == []
     assert [record.getMessage() for record in caplog.records if str(failure) in record.getMessage()] == [
-        f"group billing: what the coordinator has assigned to this driver is asked later: {failure}"
+        f"what the coordinator has assigned to this driver is asked later: {failure}"
     ]
 
 

@@ -10,6 +10,9 @@ from __future__ import annotations
 REQUEST_TIMEOUT_S = 10.0
 """One request to a broker. librdkafka asks another broker when it is over."""
 
+LIST_GROUPS_S = 3.0
+"""How long all brokers together may take to list their groups, once the coordinator has answered that there is none of a name."""
+
 FIRST_TIMEOUTS_S = (3.0, 3.0)
 """Time limits of the first attempts to describe topics. After each of them another broker is asked."""
 

@@ -35,7 +35,7 @@ from spark_groupsource.errors import (
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
+from spark_groupsource.timeouts import LIST_GROUPS_S, REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
 
 T = TypeVar("T")
 
@@ -66,17 +66,16 @@ class GroupAdmin:
             AuthenticationFailed: The brokers refuse the login.
             NotAuthorized: The user may not describe the group.
         """
-        doing = f"describing group {group}"
-        answers = self._ask(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
-        )
-        description = self._answer(answers[group], doing, group)
+        description = self._description(group)
         offsets = self.offsets(group)
         commits = {partition: read_commit(*found) for partition, found in offsets.items()}
         if description.state == ConsumerGroupState.DEAD:
             if self._is_listed(group):
-                raise of_new_kind(group, has_offsets=bool(offsets))
-            if not offsets:
+                # Or its first member has joined since then.
+                description = self._description(group)
+                if description.state == ConsumerGroupState.DEAD:
+                    raise of_new_kind(group, has_offsets=bool(offsets))
+            elif not offsets:
                 raise _not_found(group)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
@@ -103,6 +102,26 @@ class GroupAdmin:
                 for partition in partitions
             ),
         )
+
+    def _description(self, group: str) -> Any:
+        """Return what the group's coordinator says of it."""
+        doing = f"describing group {group}"
+
+        def once() -> Any:
+            answers = self._ask(
+                lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+            )
+            return self._answer(answers[group], doing, group)
+
+        try:
+            return once()
+        except GroupNotFound:
+            if not self._is_listed(group):
+                raise
+        try:
+            return once()  # its first member may have joined since then
+        except GroupNotFound:
+            raise of_new_kind(group, has_offsets=False) from None
 
     def refuse_other_kinds(self, group: str) -> None:
         """Do nothing if this is a consumer group, or no group.
@@ -309,7 +328,7 @@ class GroupAdmin:
             # It is deprecated in favour of a function that leaves out what is no consumer group.
             simplefilter("ignore", DeprecationWarning)
             try:
-                return bool(self._admin.list_groups(group, timeout=REQUEST_TIMEOUT_S))
+                return bool(self._admin.list_groups(group, timeout=LIST_GROUPS_S))
             except KafkaException as failed:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists it, and another one is silent
@@ -329,7 +348,7 @@ class GroupAdmin:
         except KafkaException as failed:
             error: KafkaError = failed.args[0]
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
-            raise of_new_kind(group, has_offsets=False) if self._is_listed(group) else _not_found(group)
+            raise _not_found(group)
         if error.code() == KafkaError._INVALID_ARG and (other := other_protocol_type(error.str())) is not None:
             raise of_other_type(group, other)
         raise explained(self._last_error.reason(error, self._admin), doing)

@@ -145,8 +145,9 @@ def _commits(options: Options) -> Mapping[TopicPartition, GroupCommit]:
         with contextlib.suppress(GroupNotFound):  # it has no members then
             refuse_active(group.describe(options.group_id))
     commits = group.commits(options.group_id)
-    if not commits:
-        group.refuse_other_kinds(options.group_id)  # a share group has none, and everything would be read
+    if not any(isinstance(commit, CommitRecord) for commit in commits.values()):
+        # A share group has none, and everything would be read. Those of a streams group are an application's.
+        group.refuse_other_kinds(options.group_id)
     return commits
 
 

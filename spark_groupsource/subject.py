@@ -6,10 +6,12 @@ task at a time, and the next one may be another query's. So a line keeps whom it
 
 from __future__ import annotations
 
+import functools
 import logging
+from typing import Any
 
 FIELD = "groupkafka_subject"
-"""The attribute of a record, for a formatter. It is empty, or ends with a colon and a blank."""
+"""The attribute of a record, for any formatter of a process that Spark starts. It is empty, or ends with a colon and a blank."""
 
 _subject = ""
 
@@ -32,6 +34,19 @@ def subject_of(record: logging.LogRecord) -> str:
         kept = _subject
         setattr(record, FIELD, kept)
     return kept
+
+
+@functools.cache
+def name_in_records() -> None:
+    """From now on each record of this process has FIELD, also for a handler that is not ours: empty in those of others."""
+    make = logging.getLogRecordFactory()
+
+    def named(*given: Any, **more: Any) -> logging.LogRecord:
+        record = make(*given, **more)
+        setattr(record, FIELD, _subject if record.name.partition(".")[0] == __package__ else "")
+        return record
+
+    logging.setLogRecordFactory(named)
 
 
 def _printable(name: str) -> str:

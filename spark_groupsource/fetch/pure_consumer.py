@@ -122,8 +122,8 @@ class _PureIntake:
         # Nothing after the last record of the range counts, not even an error.
         while self._fetched and next_offset < end:
             message = self._fetched[0]
-            # A consumed message has an offset. Its type also covers produced ones, which may have none.
-            offset = message.offset() or 0
+            # A consumed message has an offset, unless it is an error of the whole partition.
+            offset = -1 if (found := message.offset()) is None else found
             error = message.error()
             if error is not None:
                 self._fetched.popleft()

@@ -30,6 +30,9 @@ UNREADABLE_HEADERS = "headers cannot be read"
 _RESPONSE_LIMIT = "receive.message.max.bytes"
 """What librdkafka's texts name when a response is too large."""
 
+_LARGEST_RESPONSE = "..2147483647)"
+"""What such a text has if the limit is the highest there is: then it was no response."""
+
 _OF_ZSTD = "(codec 0x4)"
 """What its text of a batch that it cannot decompress has for zstd."""
 
@@ -100,7 +103,7 @@ def _how_to_read_it(error: KafkaError) -> str:
             "kafka.receive.message.max.bytes limits what a batch in zstd decompresses to: remove that option, or raise it. "
             "Without it the batch is damaged, or too large for librdkafka, whose limit is between 0.7 and 2.1 GB."
         )
-    if _RESPONSE_LIMIT in error.str():
+    if _RESPONSE_LIMIT in error.str() and _LARGEST_RESPONSE not in error.str():
         return "Remove kafka.receive.message.max.bytes, or raise it: without it a response has the largest size that there is."
     if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
         return "Read without headers: remove includeHeaders, or headers from the schema."

@@ -172,8 +172,9 @@ class HeldRanges:
 
     def _warn_of_earlier(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
         """Log once what was claimed before a new query came by streams that do not run now."""
-        left = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
-        new = frozenset(plan for plan, _ in left) - self._warned
+        earlier = self._claimed_before - self._warned
+        left = [(plan, entry) for plan, entry in held if plan in earlier and plan in self._dead_since]
+        new = frozenset(plan for plan, _ in left)
         if not new:
             return
         self._warned |= new
@@ -187,8 +188,10 @@ class HeldRanges:
             "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed "
             "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
             "%s. To have every record once, restart these queries on their checkpoints: this one may run beside them. If it was "
-            "to continue with one of their checkpoints, whose path was changed, stop it and give it that path. If a checkpoint "
-            "is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are duplicated",
+            "to continue with one of their checkpoints, whose path was changed, stop it, and run it once more on the checkpoint "
+            "that it has now with trigger(availableNow=True), so that it leaves nothing claimed; then give it that path. If a "
+            "checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are "
+            "duplicated",
             *(sum(entry.range.size for _, entry in left), len({plan[0] for plan, _ in left})),
             *(", ".join(sorted({entry.stream for _, entry in left})), fate),
         )
@@ -238,6 +241,7 @@ def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: 
         "  - leave out outstandingClaims.grace: go on and leave them to their stream. Nothing is duplicated, but if its "
         "checkpoint was deleted, these records are permanently missing from the output. The same happens if this query is "
         "restarted unchanged on the checkpoint that it has now.\n"
-        "If this query was to continue with an older checkpoint, which was deleted or whose path was changed by mistake, put "
-        "that one back first."
+        "If this query was to continue with an older checkpoint, whose path was changed by mistake, run this query once more on "
+        "the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing claimed. Then give it the "
+        "path of the older one."
     )

@@ -75,8 +75,8 @@ The next Fetch is sent when fewer records than `queued.min.messages` are left. B
 are fetched ahead fall out of the processor's caches before they are read, which doubles the CPU time.
 
 `receive.message.max.bytes` limits a response, and what one batch in zstd decompresses to; of the other codecs librdkafka limits
-nothing. Java's client has no such limit, so this is the largest. It is not what keeps memory small: a response has at most
-`max.partition.fetch.bytes`, or one batch.
+nothing. Java's client has no such limit, so this is the largest. It keeps memory small for zstd only: a response has at most
+`max.partition.fetch.bytes`, or one batch, however large that becomes.
 """
 
 OFFSETS_ARE_OURS: Mapping[str, str] = {

@@ -12,7 +12,7 @@ import os
 
 from spark_groupsource.brokers.repeated_lines import RepeatFilter
 from spark_groupsource.errors import OptionError
-from spark_groupsource.subject import FIELD
+from spark_groupsource.subject import FIELD, name_in_records
 
 LEVEL = "GROUPKAFKA_LOG_LEVEL"
 """The environment variable with the level. For a registered source, `spark.executorEnv.*` sets it in all these processes."""
@@ -33,6 +33,7 @@ def log_to_stderr() -> None:
     Raises:
         OptionError: The environment variable is none of LEVELS.
     """
+    name_in_records()
     logger = logging.getLogger("spark_groupsource")
     given = os.environ.get(LEVEL)
     if given is not None:
@@ -41,6 +42,6 @@ def log_to_stderr() -> None:
         logger.setLevel(given.upper())
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
-        handler.setFormatter(logging.Formatter(FORMAT, defaults={FIELD: ""}))
+        handler.setFormatter(logging.Formatter(FORMAT))
         handler.addFilter(RepeatFilter(handler.handle))
         logger.addHandler(handler)

@@ -79,6 +79,19 @@ def test_a_handler_that_is_there_is_left_alone() -> None:
     assert (done.stdout, done.stderr) == ("mine: joined\nmine: lost\n", "")
 
 
+def test_a_handler_that_is_there_may_name_whom_a_line_is_written_for() -> None:
+    lines = """
+logging.basicConfig(stream=sys.stdout, format='%(groupkafka_subject)s%(message)s')
+from spark_groupsource.subject import work_for
+work_for(group="orders", query="q-1")
+from spark_groupsource.spark.stderr_log import log_to_stderr
+log_to_stderr()
+logging.getLogger("another").warning("of another package")
+"""
+    done = written("WARNING", lines)
+    assert (done.stdout, done.stderr) == ("of another package\ngroup orders, query q-1: lost\n", "")
+
+
 def test_another_level_is_an_error_that_names_the_variable() -> None:
     said = written("VERBOSE").stderr
     assert "OptionError: The environment variable GROUPKAFKA_LOG_LEVEL is 'VERBOSE'" in said

@@ -217,8 +217,9 @@ FIRST_LOOK_S = 5.0
 UNHEARD_S = 10.0
 """A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
 
-REPORTED_WITHIN_S = 3.0
-"""A micro-batch is reported up to a second after its commit log is written; after so long a report will not come."""
+REPORTED_WITHIN_S = 60.0
+"""A micro-batch is reported up to a second after its commit log is written. A program that has much to do, as at a slow start,
+takes longer; after so long a report will not come."""
 
 DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
 """How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""

@@ -278,7 +278,7 @@ def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
         run.claim(plan)
         run.ahead += 2 * UNHEARD_S
         assert run.watch.known(plan) >= 2 * UNHEARD_S
-        run.ahead += UNHEARD_S
+        run.ahead += REPORTED_WITHIN_S
         run.watch._wake()
         until(lambda: caplog.messages, "a warning")
     (warning,) = caplog.messages
@@ -469,6 +469,23 @@ class TestWithoutTheThreads:
         run.watch.known(3)
         run.reports.write(STREAM, 3)
         run.ahead += 2 * REPORTED_WITHIN_S
+        run.watch._look_at_report()
+        assert run.watch._heard
+        assert caplog.messages == []
+
+    def test_a_report_that_is_late_after_a_slow_start_is_no_reason_to_warn(
+        self, watched: Watch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        """The first micro-batch took 50 s. The driver's program is as slow, and the next trigger comes before its report."""
+        run = watched("report")
+        run.hold(0, for_s=50)
+        run.watch.known(0)
+        for _ in range(20):
+            run.ahead += 1
+            run.watch._look_at_report()
+        run.watch.claiming(STREAM, 1)
+        run.reports.write(STREAM, 0)
+        run.ahead += 100
         run.watch._look_at_report()
         assert run.watch._heard
         assert caplog.messages == []

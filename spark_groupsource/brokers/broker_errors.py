@@ -128,7 +128,13 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
     MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
-        Handling(ENDS, "60 s, each attempt of librdkafka", "kafka.request.timeout.ms", "no answer to a commit"),
+        Handling(
+            "leaves the group, joins it as a new member, goes on at what the group holds",
+            "2 min, each commit",
+            "assignmentTimeout",
+            "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
+            "until the connection breaks, as when a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",
+        ),
     ),
     CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),

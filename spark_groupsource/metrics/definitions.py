@@ -209,7 +209,7 @@ METRICS = (
         Kind.COUNTER,
         (*QUERY, "error"),
         "Commits that were not taken, by the error's name (errors.py). `GenerationChanged` is a rebalance and passes; "
-        "`CommitOutcomeUnknown` and `CommitRefused` end the query.",
+        "after `CommitOutcomeUnknown` the query joins again; `CommitRefused` ends it.",
         lambda tally: [((error,), n) for error, n in sorted({**dict.fromkeys(ERRORS, 0), **tally.commit_errors}.items())],
     ),
     Metric(

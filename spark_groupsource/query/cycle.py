@@ -19,7 +19,7 @@ from typing import Any, TypeVar, cast
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import ClaimTimeout, OffsetError, TopicNotFound
+from spark_groupsource.errors import ClaimTimeout, CommitOutcomeUnknown, OffsetError, TopicNotFound
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
@@ -73,6 +73,8 @@ class Cycle:
         self._assignment_wait = AssignmentWait(options, clock=clock)
         self._unsubscribed = Unsubscribed(options)
         self._joined: Joined | None = None
+        self._has_left = False
+        """Whether that membership is over, and a new one is to take its place."""
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
@@ -128,7 +130,9 @@ class Cycle:
             DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
         stream = self._stream(start, start.plan)
-        joined = self._join(stream, start)
+        return self._as_member(stream, start, lambda joined: self._plan_as(joined, stream, start, limited=limited))
+
+    def _plan_as(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
         self._assignment_wait.await_partitions(
             joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True))
@@ -203,7 +207,7 @@ class Cycle:
         self._join(stream, end)
         self._durable_watch.claiming(end.stream, end.plan)
         began = self._clock()
-        granted = self._claim(stream)
+        granted = self._as_member(stream, end, lambda _: self._claim(stream))
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
@@ -220,8 +224,8 @@ class Cycle:
 
         Its claims are closed at once where a partition drains, or else with the next commit.
         """
-        self._join(self._stream(end, end.plan), end)
-        self._do(lambda ledger: ledger.durable(end.plan))
+        stream = self._stream(end, end.plan)
+        self._as_member(stream, end, lambda _: self._do(lambda ledger: ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:
         """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
@@ -324,9 +328,37 @@ class Cycle:
         if self._joined is not None:
             self._joined.report_durable(stream, plan)
 
+    def _as_member(self, stream: Stream, newest: PlanOffset, step: Callable[[Joined], T]) -> T:
+        """Take a step as a member of the group, and again as a new member after a commit without an answer.
+
+        Such a commit may still be on its way, more than once: librdkafka sends it up to three times, and a broker also takes what
+        is left in a connection that was closed. If this member went on, it could undo its next claim. To read back what the group
+        holds is not enough: that does not show what is on its way. But a coordinator refuses every commit of a member that has
+        left, or that it has removed, and nobody gets its partitions before. The new member reads what the group holds by then,
+        as after a restart.
+
+        Raises:
+            CommitOutcomeUnknown: it happens again after `assignmentTimeout`.
+        """
+        deadline = self._deadline()
+        while True:
+            joined = self._join(stream, newest)
+            try:
+                return step(joined)
+            except CommitOutcomeUnknown as error:
+                if deadline.over:
+                    raise
+                log.warning(
+                    "group %s: this driver leaves the group, and joins it as a new member, since a commit got no answer: %s",
+                    *(self._options.group_id, error),
+                )
+            self._joining.leave()
+            self._has_left = True
+
     def _join(self, stream: Stream, newest: PlanOffset) -> Joined:
-        if self._joined is None:
-            self._joined = self._joining.join(stream, newest)
+        if self._joined is None or self._has_left:
+            # Other threads look at the earlier membership until then.
+            self._joined, self._has_left = self._joining.join(stream, newest), False
         return self._joined
 
     def _warn_of_long_claims(self, open_s: float) -> None:

@@ -22,7 +22,7 @@ from tests.simulation.checkpoint import GROUP_ID, Checkpoint
 from tests.simulation.commits import FakeCommits
 from tests.simulation.group import Register, partition
 from tests.simulation.looks import FakeReader, HeldLooks
-from tests.simulation.membership import Membership, named
+from tests.simulation.membership import Membership, Reports, named
 from tests.simulation.twins import twin_of
 
 if TYPE_CHECKING:
@@ -70,9 +70,20 @@ class Driver(Membership):
         """What the next fetch gets, when others write before it is used."""
         replays = checkpoint.committed < checkpoint.logged
         self.stage = "claim" if replays else "durable"
+        self.rejoins = 2
+        """How often it joins as a new member after a commit without an answer, before it ends."""
+        self.done = self.plan
+        """The plan before the newest one, while that is not durable."""
+        self.away = False
+        """Whether it has left the group after a commit without an answer, and has not joined it again."""
+        self._begin(self.plan, durable=self.plan.plan - replays)
+
+    def _begin(self, newest: PlanOffset, *, durable: int) -> None:
+        """Begin a membership. The group is joined later."""
+        world = self.world
         self.survey = world.survey_type(self.looking_up())
         self.ledger = world.ledger_type(
-            Stream(self.plan.stream, self.plan.plan, self.plan.plan - replays, self.plan.by_partition, self.plan.topics),
+            Stream(newest.stream, newest.plan, durable, newest.by_partition, newest.topics),
             FakeCommits(world, self),
             survey=self.survey,
             reader=FakeReader(self),
@@ -122,6 +133,8 @@ class Driver(Membership):
         """Steps that can be taken now. While a callback drains, the consumer's thread does nothing else."""
         group, name = self.world.group, self.name
         due: list[tuple[object, ...]] = [(self.stage, name)]
+        if self.away:
+            return due if self.stage in ON_ITS_OWN else [("rejoin", name)]
         if self.stage == "plan":
             due = [("plan", name, None), ("plan", name, 1)]
         due += [("answer", name, number) for number in range(len(self.survey.waiting))]
@@ -155,6 +168,8 @@ class Driver(Membership):
 
     def may(self) -> list[tuple[object, ...]]:
         """Reports that may reach it, or never do; and looks at what it holds for others, which take some time without a plan."""
+        if self.away:
+            return []
         reports = [("report", self.name, age) for age in (0, 1) if age <= self.durable_plan]
         noise = [("noise", self.name, of) for of in ("next", "another")]
         owed = any(record.owed for record in self.ledger._records.values())
@@ -237,6 +252,7 @@ class Driver(Membership):
         if not any(one.size for offsets in kept.values() for one in offsets):
             self.stage = "rest" if self.batch else "name"
             return False
+        self.done = self.plan
         self.plan = PlanOffset.build(
             stream=self.plan.stream,
             plan=self.plan.plan + 1,
@@ -374,6 +390,29 @@ class Driver(Membership):
 
     # The end of it.
 
+    def leaves(self, *, answered: bool) -> bool:
+        """A commit had no answer. It closes what is durable and leaves, or nobody hears of it until its session is over."""
+        if answered and self.known:
+            held = named(self.held)
+            with self.looking_at_reports(self.held, owed_too=False):
+                self.ledger.draining(held)
+                self.ledger.released(held)
+            self.world.group.remove(self.member or "")
+        self.away, self.member, self.reports = True, None, Reports()
+        self.held, self.untold, self.draining = set(), set(), set()
+        if self.stage in {"plan", "propose", "leave"}:
+            self.stage = "durable"  # Spark's call begins again
+        return True
+
+    def do_rejoin(self) -> bool:
+        """Spark's next call joins the group as a new member, with what the call says of the checkpoint."""
+        if not self.away or self.stage in ON_ITS_OWN:
+            return False
+        self.away = False
+        newest = self.done if self.stage == "acknowledge" else self.plan
+        self._begin(newest, durable=newest.plan - (self.stage == "claim"))
+        return self.do_begin()
+
     def do_crash(self) -> bool:
         """It dies. Its member stays in the group until its session is over."""
         self.world.account.graceful = False
@@ -407,7 +446,7 @@ class Driver(Membership):
         """Equal for drivers that behave alike. Of the epoch it matters whether it is current, and what was assigned since."""
         ledger = self.ledger
         return (
-            *(self.name, self.stage, self.plan.plan, self.batch, self.member, self.answer),
+            *(self.name, self.stage, self.plan.plan, self.batch, self.member, self.answer, self.away),
             *(self.epoch == self.world.group.epochs.get(self.member or ""), repr(self.before)),
             tuple(self.world.group.had(self.member, number, self.epoch) for number in range(len(self.world.ends))),
             *(
@@ -432,6 +471,9 @@ class Driver(Membership):
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
 
+
+ON_ITS_OWN = frozenset({"rest", "name", "write", "sink", "commit"})
+"""Steps of Spark, with which it asks nothing of the source."""
 
 COPIED = (set, dict)
 """The types of a ledger's attributes that change in place: a twin needs copies of them."""

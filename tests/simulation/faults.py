@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_groupsource.errors import CommitError, GenerationChanged, TopicNotFound
+from spark_groupsource.errors import CommitError, CommitOutcomeUnknown, GenerationChanged, TopicNotFound
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -112,6 +112,20 @@ class _UnansweredConfirmationIgnored(Ledger):
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
         with suppress(CommitError):
             self._write_confirmed(partitions)
+
+
+class _ReadBackAndGoesOn(Ledger):
+    """Learns the outcome of a commit without an answer from what the group holds then, and stays the same member."""
+
+    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+        try:
+            return super()._write_part(records)
+        except CommitOutcomeUnknown:
+            held = self.commits_of(records)
+            if any(held[where] != record for where, record in records.items()):
+                raise GenerationChanged("not written") from None
+            self._note_written(records)
+            return None
 
 
 class _ClaimsCountBeforeTheyAreWritten(Ledger):
@@ -378,14 +392,14 @@ FAULTS = (
         {"adopt": mistaken.adopted_with(past=None)},
         setting=RESTORED,
         shown_as={"a restored checkpoint goes on"},
-        seed=1862,
+        seed=8586,
     ),
     Fault(
         "nobody looks around before joining",
         {"refuse_behind": lambda *_: None},
         setting=RESTORED,
         shown_as={"a restored checkpoint goes on"},
-        seed=1862,
+        seed=1659,
     ),
     # Reports that a plan is durable.
     Fault("a report before the commit log", driver=_ReportsWhatIsLogged, reports=True),
@@ -406,6 +420,7 @@ FAULTS = (
     Fault("partitions are given back without a look at the reports", ledger=_ReleasedWithoutLooking, reports=True, seed=105),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
+    Fault("a commit without an answer is read back, and its member goes on", ledger=_ReadBackAndGoesOn),
     Fault("adoption counts although it was refused", ledger=_AdoptedAlthoughRefused, seed=674),
     Fault("claims count although they were refused", ledger=_ClaimsCountBeforeTheyAreWritten),
     # Streams that are alive, records that are full, records of the next version.

@@ -25,7 +25,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord, mark_of
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Account, Violation
 from tests.simulation.checkpoint import Checkpoint
-from tests.simulation.driver import SPARKS_CALLS, Driver
+from tests.simulation.driver import ON_ITS_OWN, SPARKS_CALLS, Driver
 from tests.simulation.group import Group, partition
 from tests.simulation.other_client import OtherClient
 from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
@@ -179,6 +179,8 @@ class World:
             driver = self.drivers.get(arguments[0])
             if driver is None or (kind in SPARKS_CALLS and kind != driver.stage):
                 return False
+            if driver.away and kind not in ON_ITS_OWN | {"rejoin", "crash", "stop"}:
+                return False
             return self._guarded(driver, getattr(driver, step), arguments[1:])
         if kind.startswith("other ") and kind != "other joins":
             return self.other is not None and bool(getattr(self.other, f"do_{kind.removeprefix('other ')}")(*arguments))
@@ -197,8 +199,7 @@ class World:
         except (GenerationChanged, MemberUnknown):
             return False
         except CommitOutcomeUnknown:
-            # The query ends, and on its way out it closes what is durable.
-            return driver.do_crash() if self.late else driver.do_stop()
+            return self._unanswered(driver, step)
         except CheckpointBehindGroup as behind:
             if not driver.checkpoint.torn:
                 raise Violation("a healthy checkpoint is called behind", str(behind)) from behind
@@ -211,6 +212,18 @@ class World:
                 raise Violation("a record is called too new", str(too_new)) from too_new
             self.refused.append(driver.name)
             return driver.do_crash()
+
+    def _unanswered(self, driver: Driver, step: Callable[..., bool]) -> bool:
+        """The query joins as a new member. If that takes too long, or it is being stopped, it ends.
+
+        On its way out it closes what is durable, unless that gets no answer either.
+        """
+        if step.__name__ == "do_stop":
+            return driver.do_crash()
+        if driver.rejoins:
+            driver.rejoins -= 1
+            return driver.leaves(answered=not self.late)
+        return driver.do_crash() if self.late else driver.do_stop()
 
     def do_start(self, letter: str) -> bool:
         """A driver starts where none is running."""

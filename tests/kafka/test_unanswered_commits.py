@@ -1,0 +1,62 @@
+"""Commits whose answers are lost: the query goes on as a new member of its group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from spark_groupsource.errors import CommitOutcomeUnknown, MemberUnknown
+from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.partition import TopicPartition
+from tests.conftest import Produce
+from tests.kafka.conftest import Claimed, Filled, MakeQuery
+
+
+@pytest.mark.parametrize("written", [True, False], ids=["it was written", "it was not written"])
+def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_read_once(
+    filled: Filled,
+    produce: Produce,
+    query: MakeQuery,
+    protocol: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    written: bool,
+) -> None:
+    """The request is sent to the broker, or not. Only its answer is not heard."""
+    name = filled()
+    one = query(name, **{"kafka.group.protocol": protocol})
+    lose = False
+    senders: list[FencedCommits] = []
+
+    def without_answer(commits: FencedCommits, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        nonlocal lose
+        lost, lose = lose and bool(records), lose and not records
+        if written or not lost:
+            commit(commits, records)
+        if lost:
+            senders.append(commits)
+            raise CommitOutcomeUnknown("no answer")
+
+    commit = FencedCommits.commit
+    monkeypatch.setattr(FencedCommits, "commit", without_answer)
+    end = one.run_batch()[0][1]
+    for count in range(1, 4):
+        produce(name, [(None, b"y")] * 5)
+        lose = True
+        while end < 10 + 5 * count:
+            for start, to in pairs(one.run_batch()):
+                assert start == end, "the next record"
+                end = to
+    assert len(senders) == 3
+    assert caplog.text.count("joins it as a new member, since a commit got no answer") == 3
+    for sender in senders:
+        with pytest.raises((MemberUnknown, RuntimeError)):
+            commit(sender, one.joined._ledger.known())
+
+
+def pairs(claimed: Claimed) -> list[tuple[int, int]]:
+    """The ranges of partition 0."""
+    bounds = claimed.get(0, ())
+    return list(zip(bounds[::2], bounds[1::2], strict=True))

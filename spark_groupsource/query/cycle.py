@@ -348,10 +348,7 @@ class Cycle:
             except CommitOutcomeUnknown as error:
                 if deadline.over:
                     raise
-                log.warning(
-                    "group %s: this driver leaves the group, and joins it as a new member, since a commit got no answer: %s",
-                    *(self._options.group_id, error),
-                )
+                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", error)
             self._joining.leave()
             self._has_left = True
 

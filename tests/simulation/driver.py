@@ -134,7 +134,7 @@ class Driver(Membership):
         group, name = self.world.group, self.name
         due: list[tuple[object, ...]] = [(self.stage, name)]
         if self.away:
-            return due if self.stage in ON_ITS_OWN else [("rejoin", name)]
+            return due if self.stage in ON_ITS_OWN else [("join anew", name)]
         if self.stage == "plan":
             due = [("plan", name, None), ("plan", name, 1)]
         due += [("answer", name, number) for number in range(len(self.survey.waiting))]
@@ -146,15 +146,16 @@ class Driver(Membership):
             return [*due, ("lost", name), *([("release", name)] if self.draining else [])]
         if self.epoch != group.epochs[self.member]:
             due.append(("sync", name))
-        if self.draining:
-            due.append(("release", name))
-        elif self.deaf:
-            due.append(("rejoin", name))
-        elif set(group.to_revoke(self.member)) - self.untold:
-            due.append(("revoke", name))
         if group.to_assign(self.member):
             due.append(("assign", name))
-        return [*due, *self._due_between_polls()]
+        return [*due, *self._due_on_the_way_out(), *self._due_between_polls()]
+
+    def _due_on_the_way_out(self) -> list[tuple[object, ...]]:
+        if self.draining:
+            return [("release", self.name)]
+        if self.deaf:
+            return [("rejoin", self.name)]
+        return [("revoke", self.name)] if set(self.world.group.to_revoke(self.member or "")) - self.untold else []
 
     def _due_between_polls(self) -> list[tuple[object, ...]]:
         due: list[tuple[object, ...]] = []
@@ -400,11 +401,12 @@ class Driver(Membership):
             self.world.group.remove(self.member or "")
         self.away, self.member, self.reports = True, None, Reports()
         self.held, self.untold, self.draining = set(), set(), set()
+        self.deaf = self.leaving = False
         if self.stage in {"plan", "propose", "leave"}:
             self.stage = "durable"  # Spark's call begins again
         return True
 
-    def do_rejoin(self) -> bool:
+    def do_join_anew(self) -> bool:
         """Spark's next call joins the group as a new member, with what the call says of the checkpoint."""
         if not self.away or self.stage in ON_ITS_OWN:
             return False

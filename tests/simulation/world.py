@@ -179,7 +179,7 @@ class World:
             driver = self.drivers.get(arguments[0])
             if driver is None or (kind in SPARKS_CALLS and kind != driver.stage):
                 return False
-            if driver.away and kind not in ON_ITS_OWN | {"rejoin", "crash", "stop"}:
+            if driver.away and kind not in ON_ITS_OWN | {"join anew", "crash", "stop"}:
                 return False
             return self._guarded(driver, getattr(driver, step), arguments[1:])
         if kind.startswith("other ") and kind != "other joins":

@@ -80,6 +80,13 @@ ABORT_S = 10.0
 CONNECT_S = 5.0
 """How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
 
+PARTITIONS_KNOWN_S = 30.0
+"""How long a task of the sink writes its rows again since a broker does not know a partition that another one has named. Brokers
+learn of added partitions within seconds; one that is cut off is replaced after its session (9 s)."""
+
+PARTITIONS_KNOWN_INTERVAL_S = 0.5
+"""Between two of these tries."""
+
 TOPIC_LIMIT_S = 3.0
 """How long a task of the sink waits for the largest batch that its topics take. Without an answer its batches are small."""
 

@@ -31,7 +31,7 @@ from spark_groupsource.errors import (
     WriterFenced,
 )
 from spark_groupsource.sink.contract import Undelivered
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANSACTION_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, PARTITIONS_KNOWN_S, REQUEST_TIMEOUT_S, TRANSACTION_S
 
 FENCED = frozenset(
     {
@@ -103,7 +103,15 @@ HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     WriterFenced: (Handling(ENDS, AT_ONCE, None),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
     AuthenticationFailed: (Handling("takes the step again once", "about 15 s", None, REFUSED_LOGIN),),
-    TopicNotFound: (Handling(ENDS, AT_ONCE, None),),
+    TopicNotFound: (
+        Handling(ENDS, AT_ONCE, None),
+        Handling(
+            "writes its rows again, unless they are more than half of `kafka.buffer.memory` by then",
+            f"{PARTITIONS_KNOWN_S:.0f} s",
+            None,
+            "UNKNOWN_TOPIC_OR_PART to a transaction: partitions were added, and not all brokers know them",
+        ),
+    ),
     RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
     OptionError: (Handling(ENDS, AT_ONCE, None),),
@@ -124,7 +132,10 @@ _ADVICE: Mapping[int, str] = {
         "Brokers before 2.8 want IDEMPOTENT_WRITE on the cluster; set kafka.enable.idempotence=false for at-least-once."
     ),
     KafkaError._UNKNOWN_TOPIC: "Create the topic, or check its name.",
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "Create the topic, or check its name.",
+    KafkaError.UNKNOWN_TOPIC_OR_PART: (
+        "A broker does not know the topic, or a partition that was just added: mostly the next try of the task succeeds. If it "
+        "does not, check whether the topic was deleted."
+    ),
     KafkaError._UNKNOWN_PARTITION: "The topic does not have the partition that the column partition names.",
     KafkaError.MSG_SIZE_TOO_LARGE: (
         "Raise kafka.max.request.size, and the topic's max.message.bytes if it is lower, or leave such rows out. If the row is "

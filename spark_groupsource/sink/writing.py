@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import pyarrow as pa
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
@@ -20,11 +20,19 @@ from spark_groupsource.sink.failures import PURGED, failure, undelivered
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producers import make_producer
+from spark_groupsource.sink.remembered import Remembered
 from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_be_a_replay, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
-from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+from spark_groupsource.timeouts import (
+    ABORT_S,
+    CONNECT_S,
+    INIT_TRY_S,
+    PARTITIONS_KNOWN_INTERVAL_S,
+    PARTITIONS_KNOWN_S,
+    TRANSACTION_S,
+)
 
 log = logging.getLogger(__name__)
 
@@ -42,6 +50,10 @@ class Attempt(NamedTuple):
     """The query's id."""
     number: int = 0
     """Which try of the task this is, from 0 on."""
+
+
+class _NotKnownYet(Exception):
+    """A broker does not know a partition that another one has named: mostly it was just added. The text is for the user."""
 
 
 class Report(NamedTuple):
@@ -78,13 +90,29 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         # Nothing is written, so nothing needs to be known: a replay finds nothing to write, either.
         return Report()
     client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
+    # Half of kafka.buffer.memory: the producer keeps up to twice as much as that.
+    remembered = Remembered(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
+
+    def write() -> Report:
+        nonlocal client
+        try:
+            return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
+        except OptionError:
+            if client is settings.producer:
+                raise
+            # The brokers allow less than they do by default. No row has been read yet.
+            client = settings.producer
+            return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
+
+    def passes(error: Exception) -> bool:
+        # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for final
+        # when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
+        return isinstance(error, _NotKnownYet) and remembered.whole
+
     try:
-        return _write_as(client, settings, names, attempt, topics_of(first), rows)
-    except OptionError:
-        if client is settings.producer:
-            raise
-        # The brokers allow less than they do by default. No row has been read yet.
-        return _write_as(settings.producer, settings, names, attempt, topics_of(first), rows)
+        return Deadline(PARTITIONS_KNOWN_S).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
+    except _NotKnownYet as error:
+        raise TopicNotFound(str(error)) from None
 
 
 def _write_as(
@@ -102,9 +130,9 @@ def _write_as(
     try:
         return writer.write(tokens, topics, rows)
     except KafkaException as failed:
-        raise writer.explained(failure(failed.args[0], writer.doing, producer.errors)) from None
+        raise writer.failed(failed.args[0]) from None
     except NotDelivered as failed:
-        raise writer.explained(writer.cause(failed.undelivered)) from None
+        raise writer.undelivered(failed.undelivered) from None
     finally:
         try:
             writer.close()
@@ -213,16 +241,21 @@ class _Writer:
         """For how many seconds its transaction has been open by now; 0 if it never was."""
         return 0.0 if self._began is None else time.monotonic() - self._began
 
-    def cause(self, first: Undelivered) -> GroupKafkaError:
+    def failed(self, error: KafkaError) -> GroupKafkaError | _NotKnownYet:
+        """Return why a step of the transaction failed."""
+        found = self._explained(failure(error, self.doing, self._producer.errors))
+        return _NotKnownYet(str(found)) if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART else found
+
+    def undelivered(self, first: Undelivered) -> GroupKafkaError | _NotKnownYet:
         """Return why a row was not delivered. If the transaction has failed, its rows are purged, and it knows why."""
         if first.error.code() in PURGED:
             try:
                 self._producer.send_offset(self._id, first.topic, self._attempt.batch, "", ABORT_S)
             except KafkaException as failed:
-                return failure(failed.args[0], self.doing, self._producer.errors)
-        return undelivered(first, self._producer.errors)
+                return self.failed(failed.args[0])
+        return self._explained(undelivered(first, self._producer.errors))
 
-    def explained(self, error: GroupKafkaError) -> GroupKafkaError:
+    def _explained(self, error: GroupKafkaError) -> GroupKafkaError:
         """Return the error, or another one if the transaction has failed because it took too long."""
         timeout_ms = int(self._client["transaction.timeout.ms"])
         if not isinstance(error, WriterFenced) or self.open_s * 1000 < timeout_ms:

@@ -108,7 +108,7 @@ class Brokers(Cluster):
     def _place(self, group: str) -> tuple[int, PartitionMetadata]:
         """Return the group's partition of the offsets topic; the leader of this partition is the group's coordinator."""
         partitions = self.client().list_topics(OFFSETS_TOPIC, timeout=REQUEST_LIMIT_S).topics[OFFSETS_TOPIC].partitions
-        number = abs(_java_hash(group)) % len(partitions)
+        number = abs(java_hash(group)) % len(partitions)
         return number, partitions[number]
 
     def _put_behind_proxies(self) -> None:
@@ -131,7 +131,7 @@ class Brokers(Cluster):
             node.wait_until_answers({other.id for other in self.nodes})
 
 
-def _java_hash(text: str) -> int:
+def java_hash(text: str) -> int:
     """Return Java's `String.hashCode`, which selects the group's partition of the offsets topic."""
     value = 0
     for char in text:

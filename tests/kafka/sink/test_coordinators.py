@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import threading
+import time
 import uuid
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
+from devtools.broker import Node
+from devtools.broker.config import HOST
+from devtools.broker.ready import quiet_client
 from spark_groupsource.brokers import group_admin
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.sink.tokens import Tokens
-from tests.harness.brokers import Brokers
+from tests.harness.brokers import Brokers, java_hash
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, Query
+from tests.support.waiting import in_background
 
 
 @pytest.fixture(scope="module")
@@ -65,6 +76,65 @@ def test_what_the_query_wrote_elsewhere_is_found_while_a_broker_is_silent(
         tokens.close()
     finally:
         node.resume()
+
+
+def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
+    brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka takes its answer for final, since it refuses the partitions that it knows along with the others."""
+    name = f"out-{uuid.uuid4().hex[:8]}"
+    brokers.create_topic(name, 3)
+    query = Query(brokers, name)
+    query.write(0, ["first"])  # makes the topic of the transactions
+    written = [f"{number:05}" for number in range(64 * 30)]
+    mark = Tokens.mark
+    nodes: list[Node] = []
+    resumed: list[threading.Thread] = []
+
+    def then_partitions_are_added(tokens: Tokens, *arguments: Any) -> None:
+        """Its next step is the first row, for which it asks for the topic's partitions."""
+        mark(tokens, *arguments)
+        if nodes:
+            node = nodes.pop()
+            node.pause()
+            client = quiet_client(",".join(f"{HOST}:{one.port}" for one in brokers.nodes if one is not node))
+            client.create_partitions([NewPartitions(name, len(client.list_topics(name).topics[name].partitions) + 9)])[
+                name
+            ].result()
+            resumed.append(in_background(partial(resume_later, node)))
+
+    monkeypatch.setattr(Tokens, "mark", then_partitions_are_added)
+    controller = active_controller(brokers)
+    for task in range(1, 4):
+        node = transaction_coordinator(brokers, query.names.task(task))
+        others = ",".join(f"{HOST}:{one.port}" for one in brokers.nodes if one is not node)
+        nodes[:] = [node] if node.id != controller else []
+        own = query.renamed(**{"kafka.bootstrap.servers": others})
+        assert own.write(0, written, task).written == len(written)
+        for one in resumed:
+            one.join()
+    assert read_committed(brokers, name) == sorted([*written * 3, "first"])
+
+
+def resume_later(node: Node) -> None:
+    """Let it go on when the task has asked the other brokers for the partitions, and the node for the transaction."""
+    time.sleep(1.5)
+    node.resume()
+
+
+def active_controller(brokers: Brokers) -> int:
+    """Return the id of the node that the other controllers follow."""
+    tool = brokers.tool("org.apache.kafka.tools.MetadataQuorumCommand", "--bootstrap-server", brokers.bootstrap_servers)
+    said = subprocess.run([*tool, "describe", "--status"], check=True, capture_output=True, text=True, timeout=120).stdout
+    (leader,) = re.findall(r"LeaderId:\s+(\d+)", said)
+    return int(leader)
+
+
+def transaction_coordinator(brokers: Brokers, transactional_id: str) -> Node:
+    """Return the node that coordinates the transactions of this id now."""
+    partitions = brokers.client().list_topics("__transaction_state", timeout=60).topics["__transaction_state"].partitions
+    leader = partitions[abs(java_hash(transactional_id)) % len(partitions)].leader
+    return next(node for node in brokers.nodes if node.id == leader)
 
 
 def test_the_coordinator_of_a_token_and_of_a_transaction_dies_between_and_within_tasks(brokers: Brokers, query: Query) -> None:

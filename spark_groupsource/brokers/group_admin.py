@@ -140,15 +140,12 @@ class GroupAdmin:
 
         Raises:
             GroupNotFound: The group does not exist.
+            NotAConsumerGroup: It is of another kind.
             NotAuthorized: The user may not describe the group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"asking for the members of group {group}"
-        answers = self._ask(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
-        )
-        return frozenset(member.member_id for member in self._answer(answers[group], doing, group).members)
+        return frozenset(member.member_id for member in self._description(group).members)
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
         """Return a member with what the coordinator has assigned to it.
@@ -157,16 +154,12 @@ class GroupAdmin:
 
         Raises:
             GroupNotFound: The group does not exist.
+            NotAConsumerGroup: It is of another kind.
             NotAuthorized: The user may not describe the group.
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"asking for the members of group {group}"
-        answers = self._ask(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
-        )
-        found = self._answer(answers[group], doing, group).members
-        return next((_member(one) for one in found if one.member_id == member_id), None)
+        return next((_member(one) for one in self._description(group).members if one.member_id == member_id), None)
 
     def operations(self, group: str) -> frozenset[str] | None:
         """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).

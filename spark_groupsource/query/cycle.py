@@ -11,6 +11,7 @@ The first call that shows which stream this is joins the group.
 
 from __future__ import annotations
 
+import gc
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -342,20 +343,25 @@ class Cycle:
         """
         deadline = self._deadline()
         while True:
-            joined = self._join(stream, newest)
             try:
-                return step(joined)
+                return step(self._join(stream, newest))
             except CommitOutcomeUnknown as error:
                 if deadline.over:
                     raise
-                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", error)
+                # As text: an error would keep the earlier membership as long as a handler keeps the line.
+                why = str(error)
+                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", why)
             self._joining.leave()
             self._has_left = True
 
     def _join(self, stream: Stream, newest: PlanOffset) -> Joined:
-        if self._joined is None or self._has_left:
+        if self._has_left:
             # Other threads look at the earlier membership until then.
             self._joined, self._has_left = self._joining.join(stream, newest), False
+            # That one has clients and perhaps a child process, in circles, which this process looks for rarely.
+            gc.collect()
+        elif self._joined is None:
+            self._joined = self._joining.join(stream, newest)
         return self._joined
 
     def _warn_of_long_claims(self, open_s: float) -> None:

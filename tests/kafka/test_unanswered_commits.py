@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import gc
+import threading
+import weakref
+from collections.abc import Iterator, Mapping
 
 import pytest
 
 from spark_groupsource.errors import CommitOutcomeUnknown, MemberUnknown
 from spark_groupsource.group.fenced_commits import FencedCommits
+from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import Produce
 from tests.kafka.conftest import Claimed, Filled, MakeQuery
+from tests.support.waiting import until
 
 
+@pytest.fixture
+def nothing_is_collected_by_itself() -> Iterator[None]:
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("nothing_is_collected_by_itself")
 @pytest.mark.parametrize("written", [True, False], ids=["it was written", "it was not written"])
 def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_read_once(
     filled: Filled,
@@ -29,6 +42,7 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
     one = query(name, **{"kafka.group.protocol": protocol})
     lose = False
     senders: list[FencedCommits] = []
+    ledgers: list[weakref.ref[Ledger]] = []
 
     def without_answer(commits: FencedCommits, records: Mapping[TopicPartition, CommitRecord]) -> None:
         nonlocal lose
@@ -36,7 +50,7 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
         if written or not lost:
             commit(commits, records)
         if lost:
-            senders.append(commits)
+            senders[:] = [commits]
             raise CommitOutcomeUnknown("no answer")
 
     commit = FencedCommits.commit
@@ -44,16 +58,18 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
     end = one.run_batch()[0][1]
     for count in range(1, 4):
         produce(name, [(None, b"y")] * 5)
+        until(lambda: sum(thread.name == "groupkafka-compare" for thread in threading.enumerate()) <= 1, "its threads have ended")
         lose = True
+        ledgers.append(weakref.ref(one.joined._ledger))
         while end < 10 + 5 * count:
             for start, to in pairs(one.run_batch()):
                 assert start == end, "the next record"
                 end = to
-    assert len(senders) == 3
     assert caplog.text.count("joins it as a new member, since a commit got no answer") == 3
-    for sender in senders:
-        with pytest.raises((MemberUnknown, RuntimeError)):
-            commit(sender, one.joined._ledger.known())
+    assert [ledger() for ledger in ledgers[:2]] == [None, None], "an earlier membership is not kept"
+    (sender,) = senders
+    with pytest.raises((MemberUnknown, RuntimeError)):
+        commit(sender, one.joined._ledger.known())
 
 
 def pairs(claimed: Claimed) -> list[tuple[int, int]]:

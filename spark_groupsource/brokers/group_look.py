@@ -172,6 +172,8 @@ class GroupLook:
 
     def _connected(self) -> Connection:
         if self._pipe is None:
+            if not sys.executable:
+                raise BrokerUnavailable("The group cannot be described here: which Python this is (sys.executable) is not known.")
             ours, theirs = Pipe()
             with theirs, _no_interrupts():
                 # Not forked: a fork has none of librdkafka's threads, and its client hangs.

@@ -74,6 +74,7 @@ class Cycle:
         self._assignment_wait = AssignmentWait(options, clock=clock)
         self._unsubscribed = Unsubscribed(options)
         self._joined: Joined | None = None
+        self._stopped = False
         self._has_left = False
         """Whether that membership is over, and a new one is to take its place."""
         self._began: tuple[Starts, Mapping[str, str]] | None = None
@@ -205,7 +206,7 @@ class Cycle:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         stream = self._stream(end, max(-1, end.plan - 1))
-        self._join(stream, end)
+        self._as_member(stream, end, lambda _: None)
         self._durable_watch.claiming(end.stream, end.plan)
         began = self._clock()
         granted = self._as_member(stream, end, lambda _: self._claim(stream))
@@ -250,6 +251,7 @@ class Cycle:
         Args:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
+        self._stopped = True
         self._durable_watch.conclude(LAST_LOOK_S if with_driver else AT_STOP_S)
         self._joining.leave()
 
@@ -339,14 +341,16 @@ class Cycle:
         as after a restart.
 
         Raises:
-            CommitOutcomeUnknown: it happens again after `assignmentTimeout`.
+            CommitOutcomeUnknown: it happens again `assignmentTimeout` after the first time, or the run is being stopped.
         """
-        deadline = self._deadline()
+        deadline: Deadline | None = None
         while True:
             try:
                 return step(self._join(stream, newest))
             except CommitOutcomeUnknown as error:
-                if deadline.over:
+                # From the first one on: to learn that there is no answer may take longer than the whole patience.
+                deadline = deadline or self._deadline()
+                if deadline.over or self._stopped:
                     raise
                 # As text: an error would keep the earlier membership as long as a handler keeps the line.
                 why = str(error)

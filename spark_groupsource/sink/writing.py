@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -104,13 +105,17 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             client = settings.producer
             return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
 
+    known_by: Deadline | None = None
+
     def passes(error: Exception) -> bool:
+        nonlocal known_by
         # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for final
         # when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
-        return isinstance(error, _NotKnownYet) and remembered.whole
+        known_by = known_by or Deadline(PARTITIONS_KNOWN_S)  # Spark may have taken longer to give the first rows
+        return isinstance(error, _NotKnownYet) and remembered.whole and not known_by.over
 
     try:
-        return Deadline(PARTITIONS_KNOWN_S).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
+        return Deadline(math.inf).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
     except _NotKnownYet as error:
         raise TopicNotFound(str(error)) from None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import weakref
 from collections.abc import Iterator, Mapping
 
@@ -70,6 +71,45 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
     (sender,) = senders
     with pytest.raises((MemberUnknown, RuntimeError)):
         commit(sender, one.joined._ledger.known())
+
+
+def lose_once(monkeypatch: pytest.MonkeyPatch, after_s: float = 0.0) -> None:
+    """Lose the answer to the next commit of a record, which is written."""
+    commit, lost = FencedCommits.commit, list[bool]()
+
+    def without_answer(commits: FencedCommits, records: Mapping[TopicPartition, CommitRecord]) -> None:
+        commit(commits, records)
+        if records and not lost:
+            lost.append(True)
+            time.sleep(after_s)
+            raise CommitOutcomeUnknown("no answer")
+
+    monkeypatch.setattr(FencedCommits, "commit", without_answer)
+
+
+def test_an_answer_that_is_waited_for_beyond_the_patience_does_not_end_the_query(
+    filled: Filled, query: MakeQuery, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    short = {"assignmentTimeout": "8s", "handoff.drainTimeout": "1s"}
+    one = query(filled(), **{"kafka.group.protocol": protocol}, **short)
+    assert one.plan()
+    lose_once(monkeypatch, after_s=9)
+    assert one.claim() == {0: (0, 10)}
+
+
+def test_the_first_commit_after_a_restart_has_no_answer(
+    filled: Filled, query: MakeQuery, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = filled()
+    one, other = (query(name, **{"kafka.group.protocol": protocol}) for _ in range(2))
+    assert one.plan()
+    assert one.claim() == {0: (0, 10)}
+    one.cycle.stop()
+    other.until_planning(1)
+    other.cycle.stop()
+    one.restart()
+    lose_once(monkeypatch)
+    assert one.claim() == {0: (0, 10)}
 
 
 def pairs(claimed: Claimed) -> list[tuple[int, int]]:

@@ -10,7 +10,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+import weakref
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -52,6 +53,7 @@ class GroupLook:
         self._settings = dict(client_settings)
         self._child: subprocess.Popen[bytes] | None = None
         self._pipe: Connection | None = None
+        self._end_child: Callable[[], object] | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -139,10 +141,9 @@ class GroupLook:
         """End the child. A later question starts another one."""
         if self._pipe is not None:
             self._pipe.close()
-        if self._child is not None:
-            self._child.kill()  # it holds nothing that it would have to release
-            self._child.wait()
-        self._pipe = self._child = None
+        if self._end_child is not None:
+            self._end_child()
+        self._pipe = self._child = self._end_child = None
 
     def _answer(self, question: Question, about: tuple[str, ...], doing: str) -> Any:
         deadline = Deadline(ANSWER_LIMIT_S)
@@ -186,8 +187,16 @@ class GroupLook:
                     stderr=subprocess.DEVNULL,  # an abort must not print into the parent's terminal
                 )
                 self._pipe = ours
+                # Also of one that nobody closes, as when its query has joined the group anew.
+                self._end_child = finalizer = weakref.finalize(self, _end, self._child)
+                finalizer.atexit = False  # a fork of this process must not end it; it ends by itself when the pipe is closed
             ours.send(self._settings)
         return self._pipe
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.kill()  # it holds nothing that it would have to release
+    child.wait()
 
 
 def _describing(group: str) -> str:

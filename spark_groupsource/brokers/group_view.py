@@ -169,8 +169,7 @@ class GroupView:
             mark = one.commit.member if isinstance(one.commit, CommitRecord) else None
             writer = members.get(mark or "")
             target = targets.get(one.partition, one.member if one.member is None or one.member.target is None else None)
-            # A writer that has left says nothing: who came after it may have had nothing to commit.
-            if target != one.member or writer not in {None, one.member}:
+            if target != one.member or (mark is not None and writer != one.member):
                 found.append(Difference(one.partition, one.member, target, writer))
         return tuple(found)
 

@@ -172,9 +172,8 @@ class HeldRanges:
 
     def _warn_of_earlier(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
         """Log once what was claimed before a new query came by streams that do not run now."""
-        earlier = self._claimed_before - self._warned
-        left = [(plan, entry) for plan, entry in held if plan in earlier and plan in self._dead_since]
-        new = frozenset(plan for plan, _ in left)
+        left = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
+        new = frozenset(plan for plan, _ in left) - self._warned
         if not new:
             return
         self._warned |= new

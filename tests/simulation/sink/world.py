@@ -37,7 +37,7 @@ LATE_S = 3600.0
 """More than any step of the sink may take."""
 CHOOSES = (BatchUnknown, ReplayDiffers, WrittenElsewhere, CheckpointBehindSink)
 """Errors after which a person chooses."""
-CLIENT = {"transaction.timeout.ms": "120000"}
+CLIENT = {"queue.buffering.max.kbytes": "1024", "transaction.timeout.ms": "120000"}
 
 
 class Violation(AssertionError):

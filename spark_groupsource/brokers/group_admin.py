@@ -25,13 +25,7 @@ from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, ot
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
-from spark_groupsource.errors import (
-    BrokerUnavailable,
-    CommitOutcomeUnknown,
-    GroupActive,
-    GroupKafkaError,
-    GroupNotFound,
-)
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline

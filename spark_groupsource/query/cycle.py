@@ -362,7 +362,7 @@ class Cycle:
         if self._has_left:
             # Other threads look at the earlier membership until then.
             self._joined, self._has_left = self._joining.join(stream, newest), False
-            # That one has clients and perhaps a child process, in circles, which this process looks for rarely.
+            # It keeps its clients, and perhaps a child process, until Python collects it, which the runner rarely does.
             gc.collect()
         elif self._joined is None:
             self._joined = self._joining.join(stream, newest)

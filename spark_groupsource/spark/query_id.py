@@ -1,4 +1,4 @@
-"""The id of the streaming query that a process of Spark works for. Spark tells it to tasks; a checkpoint has it in a file."""
+"""The id of the streaming query that a process of Spark works for. Tasks learn it from Spark; a checkpoint has it in a file."""
 
 from __future__ import annotations
 

@@ -45,6 +45,7 @@ class Watched:
         self.closed = -1
         self.draining = False
         self.ahead = 0.0
+        self.seconds: Callable[[], float] = time.monotonic
         self.looked = 0
         self.reports = reports
         self.watch = DurableWatch(
@@ -53,8 +54,11 @@ class Watched:
             closed=lambda plan: self.closed >= plan,
             hurried=lambda: self.draining,
             reports=reports,
-            clock=lambda: time.monotonic() + self.ahead,
+            clock=self.clock,
         )
+
+    def clock(self) -> float:
+        return self.seconds() + self.ahead
 
     def _report(self, stream: str, plan: int) -> None:
         self.reported.append((stream, plan))
@@ -66,7 +70,7 @@ class Watched:
 
     def hold(self, plan: int, *, made: bool = True, for_s: float = 0) -> Claim:
         """Claim, so many seconds ago, without the threads: a test looks in their place."""
-        self.watch._claim = claim = Claim(STREAM, plan, made, time.monotonic() + self.ahead - for_s)
+        self.watch._claim = claim = Claim(STREAM, plan, made, self.clock() - for_s)
         return claim
 
     def look(self) -> None:
@@ -378,6 +382,8 @@ class TestASlowFileSystem:
     @pytest.fixture
     def run(self, watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch) -> Watched:
         run = watched("checkpoint")
+        # A clock that only the test moves: each second of the machine in a look would make the pause four seconds longer.
+        run.seconds = lambda: 1_000.0
         locate = DurablePlans.locate
 
         def slow(plans: DurablePlans, stream: str, plan: int) -> int | None:

@@ -130,9 +130,9 @@ def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving(monkeypatch: 
                 time.sleep(0.1)
             began = time.monotonic()
             member.close()
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 9
             assert member.state is State.LEFT
-            assert slowest < 2
+            assert slowest < 8
         finally:
             node.resume()
             member.close()

@@ -24,7 +24,7 @@ def test_what_ended_the_member_ends_the_next_call_at_once(topic: MakeTopic, quer
             a.plan()
         with pytest.raises(BrokerUnavailable, match="silent for too long"):
             a.joined.do(Ledger.confirm)
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 40
 
 
 def refused(one: Query) -> MembershipError:

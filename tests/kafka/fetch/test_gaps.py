@@ -6,9 +6,16 @@ import time
 
 import pytest
 
+from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.kafka.fetch.conftest import COMMITTED, COMPACTED_AWAY, NO_MARKERS
 from tests.support.fetching import MakeSettings, offsets, warnings_of
+
+
+@pytest.fixture(autouse=True)
+def silence_is_long(believed_soon: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A task that waits for a record that is not there takes longer than a test may."""
+    monkeypatch.setattr(reading, "TASK_SILENCE_S", 25.0)
 
 
 def test_what_compaction_removed_is_no_loss(
@@ -19,7 +26,7 @@ def test_what_compaction_removed_is_no_loss(
             began = time.monotonic()
             found = offsets(read, FetchRange(compacted, partition, start, end), using())
             assert found == [offset for offset in range(start, end) if offset not in COMPACTED_AWAY], (partition, start, end)
-            assert time.monotonic() - began < 2
+            assert time.monotonic() - began < 20
     assert not warnings_of(caplog)
 
 
@@ -32,4 +39,4 @@ def test_transactions(isolation: str, visible: list[int], read: Reader, using: M
     for start, end in RANGES:
         began = time.monotonic()
         assert offsets(read, FetchRange(transactions, 0, start, end), how) == [each for each in visible if start <= each < end]
-        assert time.monotonic() - began < 2, (start, end)
+        assert time.monotonic() - began < 20, (start, end)

@@ -23,7 +23,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: archives bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: archives bench-runs bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
@@ -168,6 +168,11 @@ bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.wide)
 	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.sink)
+	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.short_runs)
+
+# A job that cron starts: whole runs of AvailableNow, beside Spark's own source and sink.
+bench-runs: $(BENCH_STAMP)
+	@$(BENCH_VENV)/bin/python -m benchmarks.short_runs $(BENCH)
 
 # The sink and Spark's own, in turn, with a busy core.
 bench-sink: $(BENCH_STAMP)

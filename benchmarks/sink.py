@@ -106,7 +106,7 @@ def in_turn(
 def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: str, size: int, rows: int, codec: str) -> int:
     """Run two more micro-batches of a query. Return the `addBatch` of the second one, in ms.
 
-    In the first one of a run the sink also looks for an earlier try, which takes two seconds (docs/sink.md).
+    In the first one of a run the sink also looks for an earlier try (short_runs.py measures whole runs).
     """
     name, options = SINKS[sink]
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", TASKS).load()

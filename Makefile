@@ -163,7 +163,7 @@ $(BENCH_STAMP): $(SOURCES)
 	@touch $@
 
 # This source and Spark's own, in turn, with a busy core; make bench BENCH=--help says what can be chosen. Without BENCH, wide
-# topics and the sink are measured too.
+# topics, the sink and short runs are measured too.
 bench: $(BENCH_STAMP)
 	@$(BENCH_VENV)/bin/python -m benchmarks $(BENCH)
 	$(if $(strip $(BENCH)),,@$(BENCH_VENV)/bin/python -m benchmarks.wide)

@@ -1,7 +1,7 @@
 """`make bench-runs`: what a run of AvailableNow takes, as a job that cron starts: from `start()` until the query has ended.
 
 Spark's own source and sink, and these, in turn, in one session. Each job reads its own topic with four partitions, and writes to
-nothing or to a topic of its own. It runs three times with one checkpoint: the checkpoint is new, there are new rows, there are none.
+nothing or to a topic of its own. It runs three times with one checkpoint: a new one, then with new rows, then without.
 """
 
 from __future__ import annotations

@@ -3,21 +3,21 @@
 A stream writes into every record of its own which plan is done. A range that is owed to it is dropped when one record shows its
 plan as done. That record may be of a topic that this query does not subscribe to.
 
-A coordinator may not answer for a long time, so threads of their own ask, one at a time. The consumer's thread takes the answers.
-An answer that is old does no harm: a plan that is done stays so.
+A coordinator may not answer for a long time, so threads of their own ask, one at a time (questions.py). An old answer does no
+harm: a plan that is done stays so.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from queue import Empty, SimpleQueue
-from typing import Protocol
+from functools import partial
+from typing import NamedTuple, Protocol
 
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.group.questions import Questions
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
 from spark_groupsource.partition import TopicPartition
@@ -25,8 +25,12 @@ from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
 
 log = logging.getLogger(__name__)
 
-PlanOf = tuple[str, int]
-"""A stream and the number of one of its plans."""
+
+class StreamPlan(NamedTuple):
+    """One plan of one stream."""
+
+    stream: str
+    plan: int
 
 
 class GroupReader(Protocol):
@@ -41,7 +45,7 @@ class GroupReader(Protocol):
     def members(self) -> frozenset[str]:
         """Return the marks of the group's members (`commit_record.mark_of`). Raises GroupKafkaError."""
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Give up what only `members` needs: it is not asked for the time being."""
 
 
@@ -49,13 +53,13 @@ class GroupReader(Protocol):
 class Question:
     """What is to be found out."""
 
-    claimed: frozenset[PlanOf]
+    claimed: frozenset[StreamPlan]
     """The plans of other streams of which ranges are held here."""
-    looked_for: frozenset[PlanOf]
+    asked_elsewhere: frozenset[StreamPlan]
     """Those of them that other topics were asked for before."""
-    new: bool
+    may_ask_new: bool
     """Whether other topics may be asked for plans that they were not asked for before."""
-    again: bool
+    may_ask_again: bool
     """Whether other topics may be asked for the other plans."""
     members: bool
     """Whether it matters which members the group has."""
@@ -66,7 +70,7 @@ class Answer:
     """What was found out."""
 
     here: Mapping[TopicPartition, GroupCommit]
-    missing: frozenset[PlanOf]
+    missing: frozenset[StreamPlan]
     """The claimed plans that no record here shows as done."""
     elsewhere: Mapping[str, int] | GroupKafkaError | None
     """What the records of other topics show as done, or why they cannot be asked. `None`: they were not asked."""
@@ -88,26 +92,27 @@ class ConfirmedPlans:
         self._clock = clock
         self._here: Mapping[TopicPartition, GroupCommit] = {}
         self._elsewhere: Mapping[str, int] = {}
-        self._looked_for: frozenset[PlanOf] = frozenset()
+        self._asked_elsewhere: frozenset[StreamPlan] = frozenset()
+        """The plans that the records of other topics were asked for, and do not show as done."""
         self._left_since: Mapping[tuple[TopicPartition, str], float] = {}
         """Since when the members that wrote records are known to have left the group."""
         self._left: frozenset[TopicPartition] = frozenset()
         """The partitions whose record no longer shows its stream as alive, because its member has left."""
-        self._look_again_at = -math.inf
+        self._ask_again_at = -math.inf
         self._failed_until = -math.inf
         self._asked: Question | None = None
-        self._unasked: tuple[frozenset[PlanOf], bool] | None = None
+        self._unasked: tuple[frozenset[StreamPlan], bool] | None = None
         """What is asked for when the answer to the open question has come."""
-        self._heard = False
+        self._answered = False
         self._members_asked = False
         self._outdated = False
         """Whether partitions were adopted since the open question was asked."""
-        self._answers: SimpleQueue[Answer | GroupKafkaError] = SimpleQueue()
+        self._questions: Questions[Question, Answer] = Questions(partial(find_out, reader), thread="groupkafka-evidence")
 
     @property
-    def unheard(self) -> bool:
-        """Whether the first answer is still to come."""
-        return self._asked is not None and not self._heard
+    def unanswered(self) -> bool:
+        """Whether something was asked, and the first answer is still to come."""
+        return self._asked is not None and not self._answered
 
     def note(self, here: Mapping[TopicPartition, GroupCommit]) -> None:
         """Note what the group holds for the subscribed partitions before this member joins it."""
@@ -119,8 +124,8 @@ class ConfirmedPlans:
         newest = {name: max(done.get(name, -1), self._elsewhere.get(name, -1)) for name in done.keys() | self._elsewhere.keys()}
         return {**newest, stream.name: stream.durable}
 
-    def spared(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
-        """Return the streams whose ranges nobody takes over now.
+    def protected(self, holding: Iterable[CommitRecord], owned: Collection[TopicPartition]) -> frozenset[str]:
+        """Return the streams whose ranges must not be taken over now.
 
         They run (`rules.alive`), or the records of other topics were not asked for their plans yet.
 
@@ -128,7 +133,7 @@ class ConfirmedPlans:
             holding: the records of this member's partitions.
             owned: the partitions that this member has, adopted or not yet.
         """
-        unasked = {name for name, _ in _claimed(holding) - self._looked_for}
+        unasked = {plan.stream for plan in _claimed(holding) - self._asked_elsewhere}
         return self._alive(owned) | unasked
 
     def adopted(self) -> None:
@@ -136,7 +141,7 @@ class ConfirmedPlans:
 
         Their streams may have become alive since, and other topics are asked for their plans.
         """
-        self._looked_for = frozenset()
+        self._asked_elsewhere = frozenset()
         self._outdated = self._asked is not None
 
     def ask(
@@ -144,8 +149,8 @@ class ConfirmedPlans:
     ) -> None:
         """Ask which of the plans are done. While a question is open, the newest of the others waits for its answer.
 
-        The records of subscribed topics are asked for first. Other topics are looked at only if these do not settle every
-        claim: at once for a plan that they were not looked at for, and then every LOOK_ELSEWHERE_EVERY_S.
+        The records of subscribed topics are asked for first. Other topics are asked only if these do not settle every claim: at
+        once for a plan that they were not asked for before, and then every LOOK_ELSEWHERE_EVERY_S.
 
         Args:
             stream: the stream that asks. Its commit log settles its own plans.
@@ -153,8 +158,8 @@ class ConfirmedPlans:
             holding: the records whose claims should be settled.
             takes_over: whether it matters which other streams are alive.
         """
-        claimed = frozenset(plan for plan in _claimed(holding) if plan[0] != stream.name)
-        members = takes_over and not self._alive(owned, whoever_left=True).isdisjoint(name for name, _ in claimed)
+        claimed = frozenset(plan for plan in _claimed(holding) if plan.stream != stream.name)
+        members = takes_over and not self._alive(owned, whoever_left=True).isdisjoint(plan.stream for plan in claimed)
         if self._asked is not None:
             self._unasked = claimed, members
         else:
@@ -162,15 +167,18 @@ class ConfirmedPlans:
 
     def take(self) -> bool:
         """Take the answer, or the error, if it has come. Return whether it says how things are now."""
-        try:
-            answer = self._answers.get_nowait()
-        except Empty:
+        taken = self._questions.take()
+        if taken is None:
             return False
+        _, answer = taken
+        # It was asked for before an adoption: a stream that has come since would count as dead, and its ranges be read twice.
         outdated, self._outdated = self._outdated, False
-        self._asked, self._heard = None, self._heard or not outdated
-        learned = not isinstance(answer, GroupKafkaError) and not outdated
+        self._asked, self._answered = None, self._answered or not outdated
+        learned = not isinstance(answer, Exception) and not outdated
         if isinstance(answer, GroupKafkaError):
             log.info("which plans of other streams are done is asked later: %s", answer)
+        elif isinstance(answer, Exception):
+            log.error("asking what other streams have confirmed failed", exc_info=answer)
         elif learned:
             self._note(answer)
         if self._unasked is not None:
@@ -178,27 +186,27 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
         return learned
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """Give up what is needed only while ranges are held for others."""
         if self._members_asked and self._asked is None:
             self._members_asked = False
-            self._reader.rest()
+            self._reader.pause()
 
-    def _ask(self, claimed: frozenset[PlanOf], *, members: bool) -> None:
+    def _ask(self, claimed: frozenset[StreamPlan], *, members: bool) -> None:
         now = self._clock()
         self._members_asked |= members
-        self._asked = Question(claimed, self._looked_for, now >= self._failed_until, now >= self._look_again_at, members)
-        self._begin(self._asked)
+        self._asked = Question(claimed, self._asked_elsewhere, now >= self._failed_until, now >= self._ask_again_at, members)
+        self._questions.ask(self._asked)
 
     def _note(self, answer: Answer) -> None:
         now = self._clock()
         self._here = answer.here
         if isinstance(answer.elsewhere, GroupKafkaError):
-            self._look_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
+            self._ask_again_at = self._failed_until = now + LOOK_ELSEWHERE_EVERY_S
             log.info("what other topics' records show as done is asked for later: %s", answer.elsewhere)
         elif answer.elsewhere is not None:
-            self._look_again_at = now + LOOK_ELSEWHERE_EVERY_S
-            self._looked_for, self._elsewhere = answer.missing, answer.elsewhere
+            self._ask_again_at = now + LOOK_ELSEWHERE_EVERY_S
+            self._asked_elsewhere, self._elsewhere = answer.missing, answer.elsewhere
         left = [] if answer.members is None else _by_others(answer.here, answer.members)
         self._left_since = {key: self._left_since.get(key, now) for key in left}
         # By two answers. Between them a stream that was restarted has written its record anew.
@@ -213,32 +221,26 @@ class ConfirmedPlans:
         """
         return alive(self._here, owned, frozenset() if whoever_left else self._left)
 
-    def _begin(self, question: Question) -> None:
-        threading.Thread(target=self._find_out, args=(question,), name="groupkafka-evidence", daemon=True).start()
 
-    def _find_out(self, question: Question) -> None:
-        """Run on another thread."""
-        try:
-            self._answers.put(_answer(self._reader, question))
-        except GroupKafkaError as error:
-            self._answers.put(error)
-        except Exception as error:
-            log.exception("asking what other streams have confirmed failed")
-            self._answers.put(GroupKafkaError(repr(error)))
+def find_out(reader: GroupReader, question: Question) -> Answer:
+    """Ask the group. This runs on a thread of `Questions`.
 
-
-def _answer(reader: GroupReader, question: Question) -> Answer:
+    Raises:
+        GroupKafkaError: the subscribed topics' records cannot be read.
+    """
     here = reader.subscribed()
     done = evidence(here.values())
-    missing = frozenset(plan for plan in question.claimed if done.get(plan[0], -1) < plan[1])
+    missing = frozenset(claimed for claimed in question.claimed if done.get(claimed.stream, -1) < claimed.plan)
+    asked_before = missing <= question.asked_elsewhere
+    may_ask = question.may_ask_again if asked_before else question.may_ask_new
     elsewhere: Mapping[str, int] | GroupKafkaError | None = None
-    if missing and (question.new if missing - question.looked_for else question.again):
+    if missing and may_ask:
         try:
             elsewhere = evidence(reader.others())
         except GroupKafkaError as error:
             elsewhere = error
     if not question.members:
-        reader.rest()
+        reader.pause()
         return Answer(here, missing, elsewhere, None)
     try:
         return Answer(here, missing, elsewhere, reader.members())
@@ -253,9 +255,9 @@ def _by_others(commits: Mapping[TopicPartition, GroupCommit], members: Collectio
     return [(partition, mark) for partition, mark in written.items() if mark is not None and mark not in members]
 
 
-def _claimed(records: Iterable[CommitRecord]) -> set[PlanOf]:
+def _claimed(records: Iterable[CommitRecord]) -> set[StreamPlan]:
     """Return the plans to which a range is owed in these records."""
-    return {(entry.stream, entry.plan) for record in records for entry in record.owed}
+    return {StreamPlan(entry.stream, entry.plan) for record in records for entry in record.owed}
 
 
 def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, CommitRecord]:
@@ -265,8 +267,8 @@ def record_that_shows(stream: Stream, records: Mapping[TopicPartition, CommitRec
         stream: the stream. It may have released partitions of its last plan with open claims.
         records: the records of its partitions, with durable plans closed.
     """
-    shown = max((record.done for record in records.values()), default=stream.durable)
-    if shown >= stream.durable or not stream.ranges.keys() - records.keys():
+    newest = max((record.done for record in records.values()), default=stream.durable)
+    if newest >= stream.durable or not stream.ranges.keys() - records.keys():
         return {}
     partition = min(records)
     logged = max(records[partition].logged, stream.durable)

@@ -15,10 +15,10 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
 from spark_groupsource.brokers.group_offsets import read_offsets, read_polled
-from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized
+from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commit
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import TopicPartition, listed
+from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.timeouts import FETCH_TIMEOUT_S
 
 log = logging.getLogger(__name__)
@@ -110,6 +110,35 @@ class FencedCommits:
         if part:
             yield part
 
+    def write(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
+        """Write the records, in as many commits as it takes, while the caller iterates.
+
+        Yields:
+            The records of each commit, once the group has accepted it.
+
+        Raises:
+            TopicNotFound: topics of some records do not exist. It is raised when all others are written.
+            GroupKafkaError: see `commit`. What was not yielded yet may be written or not.
+        """
+        missing: TopicNotFound | None = None
+        for part in self.parts(records):
+            pending = [part]
+            while pending:
+                commit = pending.pop()
+                try:
+                    self.commit(commit)
+                except TopicNotFound as error:
+                    # The broker does not say which topic it is, so the topics are halved until it is alone. Given up as a whole,
+                    # the commit would leave the claims of all other topics open. To write a record again changes nothing.
+                    halves = _halves(commit)
+                    pending += halves
+                    if not halves:
+                        missing = error
+                else:
+                    yield commit
+        if missing is not None:
+            raise missing
+
     def commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         """Write the records in one OffsetCommit, under the current generation of this member.
 
@@ -163,3 +192,15 @@ class FencedCommits:
                 f"({', '.join(sorted({owed.stream for owed in record.owed}))}). Restart those queries on their checkpoints."
             )
         return metadata
+
+
+def _halves(records: Mapping[TopicPartition, CommitRecord]) -> list[Mapping[TopicPartition, CommitRecord]]:
+    """Return the records of each half of their topics; nothing if they are of one topic."""
+    topics = sorted(topics_of(records))
+    if len(topics) == 1:
+        return []
+    middle = len(topics) // 2
+    return [
+        {partition: record for partition, record in records.items() if partition.topic in half}
+        for half in (topics[middle:], topics[:middle])
+    ]

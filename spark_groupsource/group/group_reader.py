@@ -86,8 +86,8 @@ class GroupReader:
         """
         return frozenset(map(mark_of, self._look.members(self._group_id)))
 
-    def rest(self) -> None:
-        """End the child process that `members` needs."""
+    def pause(self) -> None:
+        """End the child process that `members` needs. The next `members` starts another one."""
         self._look.close()
 
     def _readable(self, partitions: Collection[TopicPartition]) -> list[GroupCommit]:

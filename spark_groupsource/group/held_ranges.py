@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
+from typing import NamedTuple
 
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
@@ -21,8 +22,13 @@ from spark_groupsource.partition import OffsetRange, TopicPartition
 
 log = logging.getLogger(__name__)
 
-PlanOf = tuple[TopicPartition, str, int]
-"""One plan of one stream in one partition. All that it claimed there is taken over at once."""
+
+class PartitionPlan(NamedTuple):
+    """One plan of one stream in one partition. All that it claimed there is taken over at once."""
+
+    partition: TopicPartition
+    stream: str
+    plan: int
 
 
 class HeldRanges:
@@ -39,13 +45,14 @@ class HeldRanges:
             fresh: Whether the stream's checkpoint was new and empty when it started.
         """
         self.policy = policy
-        self._dead_since: Mapping[PlanOf, float] = {}
+        self._dead_since: Mapping[PartitionPlan, float] = {}
         """Since when the streams of these plans are known to be dead, without an answer in between that says otherwise."""
         self._noted_at = -math.inf
-        self._claimed_before: frozenset[PlanOf] = frozenset()
+        self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
-        self._logged: frozenset[PlanOf] = frozenset()
-        self._warned: frozenset[PlanOf] = frozenset()
+        self._logged: frozenset[PartitionPlan] = frozenset()
+        """The plans whose ranges are owed by the newest answer: each was logged, and is logged again when it comes back."""
+        self._warned: frozenset[PartitionPlan] = frozenset()
         """Those of the earlier claims that were warned of, since their streams do not run."""
         self._fresh = fresh
 
@@ -68,33 +75,36 @@ class HeldRanges:
             for partition, commit in commits.items()
             if isinstance(commit, CommitRecord)
             for claimed in (
-                *((partition, commit.stream, commit.logged) for _ in commit.open),
-                *((partition, entry.stream, entry.plan) for entry in commit.owed),
+                *(PartitionPlan(partition, commit.stream, commit.logged) for _ in commit.open),
+                *_owed_plans(partition, commit),
             )
         )
 
-    def note(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, alive: Collection[str]) -> None:
+    def note(
+        self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, now: float, protected: Collection[str]
+    ) -> None:
         """Note by an answer of the group whose streams are dead. Between two triggers it comes every SETTLE_BETWEEN_TRIGGERS_S.
 
-        A range of a stream that is alive waits for that stream, however long its micro-batch takes. Time counts from its death,
-        and from anew when the stream has come back, also between two triggers.
+        A range of a stream that is alive waits for that stream, however long its micro-batch takes.
 
         Args:
             records: The record of each partition of this member.
             stream: This member's stream.
             now: Seconds, monotonic.
-            alive: Streams that run now (`rules.alive`), or of which that is not known.
+            protected: Streams whose ranges must not be taken over now (`evidence.ConfirmedPlans.protected`).
         """
-        dead = {plan for plan, entry in _held(records, stream) if entry.stream not in alive}
+        dead = {plan for plan, entry in _held(records, stream) if entry.stream not in protected}
+        # A stream that came back has left this mapping, also between two triggers. Otherwise it would have no time for another
+        # restart when it dies again: its range would be read here at once, and a second time there.
         self._dead_since = {plan: self._dead_since.get(plan, now) for plan in dead}
         self._noted_at = now
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Forget partitions that this member has no longer: what it holds there is counted from anew when they come back."""
-        self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan[0] not in partitions}
+        self._dead_since = {plan: since for plan, since in self._dead_since.items() if plan.partition not in partitions}
 
     def to_reread(
-        self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, alive: Collection[str] = frozenset()
+        self, records: Mapping[TopicPartition, CommitRecord], stream: Stream, protected: Collection[str] = frozenset()
     ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Return the ranges of these partitions that are to be read in the next plan of `stream`.
 
@@ -103,28 +113,33 @@ class HeldRanges:
         Args:
             records: The record of each partition that the stream may plan.
             stream: The stream that plans.
-            alive: Streams that run now (`rules.alive`), or of which that is not known.
+            protected: As in `note`, by the records of now.
 
         Raises:
             ClaimsOutstanding: The stream is new, an earlier claim is not confirmed, and the user wants it to stop then.
         """
-        held = [(plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in alive]
+        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
+        held = [
+            (plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in protected
+        ]
         self._stop_if_overdue(held)
         after = self.policy.reread_after_s
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
         for plan, entry in held:
             if after is not None and self._dead_for(plan) >= after:
-                due[plan[0]] = (*due.get(plan[0], ()), entry.range)
+                due[plan.partition] = (*due.get(plan.partition, ()), entry.range)
         return due
 
-    def _dead_for(self, plan: PlanOf) -> float:
+    def _dead_for(self, plan: PartitionPlan) -> float:
         return self._noted_at - self._dead_since[plan]
 
-    def _stop_if_overdue(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
+    def _stop_if_overdue(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
         grace = self.policy.stop_after_s
         if grace is None:
             return
-        overdue = [(plan[0], entry) for plan, entry in held if plan in self._claimed_before and self._dead_for(plan) >= grace]
+        overdue = [
+            (plan.partition, entry) for plan, entry in held if plan in self._claimed_before and self._dead_for(plan) >= grace
+        ]
         if overdue:
             raise _claims_outstanding(sorted(overdue), grace)
 
@@ -135,7 +150,9 @@ class HeldRanges:
             log.warning(
                 "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread; %d "
                 "ranges are owed to the streams %s. Restart their queries, or set outstandingClaims=reread",
-                *(partition, len(owed), ", ".join(sorted({entry.stream for entry in owed}))),
+                partition,
+                len(owed),
+                ", ".join(sorted({entry.stream for entry in owed})),
             )
         self._full = frozenset(records)
 
@@ -154,23 +171,27 @@ class HeldRanges:
             fate = "this query reads it in its next micro-batch (outstandingClaims=reread)"
         else:
             fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
-        logged, self._logged = (
-            self._logged,
-            frozenset((partition, owed.stream, owed.plan) for partition, record in records.items() for owed in record.owed),
-        )
+        now = frozenset(plan for partition, record in records.items() for plan in _owed_plans(partition, record))
+        new = now - self._logged
+        self._logged = now
         for partition, record in records.items():
             for owed in record.owed:
-                if owed.stream == record.stream:
-                    continue  # this query's own micro-batch: it reads it, or replays it now
-                if (partition, owed.stream, owed.plan) in logged:
+                own = owed.stream == record.stream  # this query reads it, or replays it now
+                if own or PartitionPlan(partition, owed.stream, owed.plan) not in new:
                     continue
                 log.warning(
                     "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s. %s%s",
-                    *(partition, owed.range, owed.range.size, owed.stream, owed.plan, fate),
-                    *(_claimed_when(owed), _effect(owed, record)),
+                    partition,
+                    owed.range,
+                    owed.range.size,
+                    owed.stream,
+                    owed.plan,
+                    fate,
+                    _claimed_when(owed),
+                    _effect(owed, record),
                 )
 
-    def _warn_of_earlier(self, held: Iterable[tuple[PlanOf, OwedRange]]) -> None:
+    def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
         """Log once what was claimed before a new query came by streams that do not run now."""
         left = [(plan, entry) for plan, entry in held if plan in self._claimed_before and plan in self._dead_since]
         new = frozenset(plan for plan, _ in left) - self._warned
@@ -191,14 +212,21 @@ class HeldRanges:
             "that it has now with trigger(availableNow=True), so that it leaves nothing claimed; then give it that path. If a "
             "checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are "
             "duplicated",
-            *(sum(entry.range.size for _, entry in left), len({plan[0] for plan, _ in left})),
-            *(", ".join(sorted({entry.stream for _, entry in left})), fate),
+            sum(entry.range.size for _, entry in left),
+            len({plan.partition for plan, _ in left}),
+            ", ".join(sorted({entry.stream for _, entry in left})),
+            fate,
         )
 
 
-def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PlanOf, OwedRange]]:
+def _owed_plans(partition: TopicPartition, record: CommitRecord) -> list[PartitionPlan]:
+    """Return the plan of each range that is owed in this partition's record."""
+    return [PartitionPlan(partition, entry.stream, entry.plan) for entry in record.owed]
+
+
+def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> list[tuple[PartitionPlan, OwedRange]]:
     return [
-        ((partition, entry.stream, entry.plan), entry)
+        (PartitionPlan(partition, entry.stream, entry.plan), entry)
         for partition, record in records.items()
         if record.owed
         for entry in owed_to_others(record, stream)

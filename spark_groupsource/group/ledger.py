@@ -1,8 +1,11 @@
 """The record of each owned partition, as the group has it, and the steps that change it.
 
+Each step asks the pure rules (handoff/rules.py) which records to write, has the group accept them in one commit (or in a few, if
+there are thousands), and only then notes them. What is adopted when is decided in adopting.py, which report closes claims in
+closing.py.
+
 Everything here runs on the consumer's thread, but for `report_durable`. Other threads read `positions`, `held` and `closed`,
-which are replaced and never edited. Each step asks the pure rules (handoff/rules.py) for the records to write. It sends them in
-one commit, or in a few if there are thousands. A decision for a partition counts only once its commit is accepted.
+which are replaced and never edited.
 """
 
 from __future__ import annotations
@@ -14,19 +17,22 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
-from spark_groupsource.group.adoption import Lookup, warn_of_another_cluster
+from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.group.adopting import Adopting, adopted_records
+from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
+from spark_groupsource.group.closing import Closing
 from spark_groupsource.group.evidence import ConfirmedPlans, GroupReader, record_that_shows
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.held_ranges import HeldRanges
 from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
-from spark_groupsource.handoff.losses import PartitionLoss, record_after, refuse, warn
+from spark_groupsource.handoff.losses import PartitionLoss, record_after, warn
 from spark_groupsource.handoff.rules import (
     HOLD,
+    Evidence,
     OutstandingClaims,
     Stream,
-    adopt,
+    Verdict,
     claim,
     claimable,
     confirm,
@@ -36,17 +42,12 @@ from spark_groupsource.handoff.rules import (
     with_room,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed, topics_of
-from spark_groupsource.patience import Failures, Retries
-from spark_groupsource.timeouts import (
-    BLOCKED_AFTER_S,
-    CLOSE_AGAIN_AFTER_S,
-    LOOK_FOR_DELETED_EVERY_S,
-    SETTLE_BETWEEN_TRIGGERS_S,
-    SETTLE_INTERVAL_S,
-)
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.timeouts import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S, SETTLE_INTERVAL_S
 
 log = logging.getLogger(__name__)
+
+Records = Mapping[TopicPartition, CommitRecord]
 
 
 @dataclass(frozen=True)
@@ -62,14 +63,18 @@ class Claims:
 class Opened:
     """What a plan is made of, as of one moment."""
 
-    records: Mapping[TopicPartition, CommitRecord]
+    records: Records
     """The record of each owned partition, with the claims of durable plans closed."""
     again: Ranges
     """The ranges that are owed to other streams and that this one reads instead."""
 
 
 class Ledger:
-    """The records of the partitions that this member owns. It is the `RecordKeeper` of a `member.Member`."""
+    """The records of the partitions that this member owns. It is the `RecordKeeper` of a `member.Member`.
+
+    Each step that commits raises `CommitError`, `BrokerError` or `MemberFenced` (fenced_commits.FencedCommits). After a passing
+    error it may be taken again.
+    """
 
     def __init__(
         self,
@@ -102,45 +107,43 @@ class Ledger:
         """
         self._stream = stream
         self._commits = commits
-        self._survey = survey
-        self._fail_on_data_loss = fail_on_data_loss
-        self._confirmed_plans = ConfirmedPlans(reader, clock=clock)
-        self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
         self._clock = clock
         self._wall_clock = wall_clock
         self._observer = observer
-        self._adoption: Failures[TopicPartition] = Failures(patience_s, clock=clock)
-        self._adopting: frozenset[TopicPartition] = frozenset()
-        """The partitions that the adoption is busy with. An error counts for these."""
-        self._closing = Retries(interval_s=CLOSE_AGAIN_AFTER_S, clock=clock)
-        self._claimed: int | None = None
-        """The newest plan, once all its claims are made."""
-        self._report: tuple[str, int] | None = None
-        """The newest report of a durable plan, and its stream. Another thread replaces it."""
-        self._unclosed = False
-        """Whether a plan was reported as durable, and its claims are still to be closed."""
-        self._unclosable: frozenset[TopicPartition] = frozenset()
-        """Partitions of deleted topics whose claims of a durable plan cannot be closed."""
+        self._adopting = Adopting(survey, fail_on_data_loss=fail_on_data_loss, patience_s=patience_s, clock=clock)
+        self._closing = Closing(clock=clock)
+        self._confirmed_plans = ConfirmedPlans(reader, clock=clock)
+        self._held_ranges = HeldRanges(outstanding, fresh=stream.logged < 0)
         self._records: dict[TopicPartition, CommitRecord] = {}
-        self._acquired: set[TopicPartition] = set()
-        """The partitions that are still to be adopted."""
-        self._deleted: set[TopicPartition] = set()
-        """Those of them whose topic does not exist. They wait until the group asks them back, or the topic is created again."""
+        """The record of each adopted partition, as the group has accepted it."""
         self._draining: set[TopicPartition] = set()
         self._planned: frozenset[TopicPartition] = frozenset()
+        """Partitions with a range in the newest plan, owned ever since, and not claimed yet."""
         self._blocked_at: float | None = None
+        """Since when a claim has waited for another member to adopt a partition."""
         self._asked_at = -math.inf
-        self._shown = -1
+        self._invisible = -1
         """The newest plan of which it was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
         """The next offset to plan of each partition that new plans may have. Any thread may read it."""
         self.held: Mapping[TopicPartition, int] = MappingProxyType({})
         """How many offsets are held for other streams, for each owned partition with any. Any thread may read it."""
-        self.closed = -1
-        """The newest plan whose claims were closed because it was reported as durable. Any thread may read it."""
 
-    def look_around(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
-        """Note what the group holds for every partition of the subscribed topics before this member joins it.
+    # Called from any thread.
+
+    def report_durable(self, stream: str, plan: int) -> None:
+        """Note a report that Spark has `plan` of `stream` in its commit log; `close_reported` acts on it."""
+        self._closing.report(stream, plan)
+
+    @property
+    def closed(self) -> int:
+        """The newest plan whose claims were closed because it was reported as durable; -1 if there was none."""
+        return self._closing.closed
+
+    # Called before the member joins.
+
+    def note_group(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
+        """Note what the group holds for every partition of the subscribed topics.
 
         Raises:
             CheckpointBehindGroup: some record knows plans of this stream that its checkpoint does not.
@@ -149,49 +152,37 @@ class Ledger:
         self._held_ranges.note_earlier_claims(commits)
         self._confirmed_plans.note(commits)
 
-    # Called from any thread.
-
-    def report_durable(self, stream: str, plan: int) -> None:
-        """Note a report that Spark has `plan` of `stream` in its commit log; `close_reported` acts on it.
-
-        Only a report of the newest plan that this ledger has claimed is believed. It may come late, twice or never. One that came
-        before the claims were made is ignored, because a plan is not durable before its tasks have begun.
-        """
-        self._report = (stream, plan)
-
     # Called by the member (member.RecordKeeper).
 
     def acquired(self, partitions: frozenset[TopicPartition]) -> None:
         """Begin to adopt the partitions. `idle` does it when the brokers have answered, and tries again after a passing error."""
-        new = partitions - self._records.keys()
-        self._acquired |= new
-        self._survey.acquired(new)
+        self._adopting.acquired(partitions - self._records.keys())
         self.close_reported()
         self._adopt_acquired()
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Leave the partitions out of new plans, and close the claims of durable plans."""
-        self._note_reported()
+        self._stream = self._closing.believe(self._stream)
         self._draining |= partitions
         self._publish()
         self._confirm_if_possible(partitions)
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
-        """Return whether a range of these is planned, or claimed and not yet confirmed, and may be confirmed soon.
-
-        While a claim waits for another member, that member may wait for these partitions. Then they are released with their
-        claims open, which stay this stream's.
-        """
+        """Return whether a range of these is planned, or claimed and not yet confirmed, and may be confirmed soon."""
+        # The member that a claim waits for may wait for these partitions. If neither gave in, both would wait until their drains
+        # time out, and no batch would end. Released like this, the open claims stay this stream's: nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
+        # No commit can close a claim in a deleted topic: a drain that waited for it would always time out.
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
-            for partition in partitions - self._unclosable
+            for partition in partitions.difference(self._closing.unclosable)
         )
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
-        self._note_reported()
+        # This is the last moment: the next owner takes what is open by then for unread, and leaves it to this stream's restart.
+        self._stream = self._closing.believe(self._stream)
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
@@ -199,43 +190,12 @@ class Ledger:
         """Forget the partitions."""
         for partition in partitions:
             self._records.pop(partition, None)
-        self._survey.forget(partitions)
+        self._adopting.forget(partitions)
         self._held_ranges.forget(partitions)
+        # Another member may own them by now, and read what was planned here: a claim of this plan would read it once more.
         self._planned -= partitions
-        self._acquired -= partitions
-        self._deleted -= partitions
         self._draining -= partitions
-        self._adoption.forget(partitions)
         self._publish()
-
-    def close_reported(self) -> None:
-        """Close the claims of the newest claimed plan if it is reported as durable; else do nothing.
-
-        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass. In a
-        topic that was deleted there is nothing to close: the next plan finds out.
-
-        Raises:
-            CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
-        """
-        self._note_reported()
-        if not self._unclosed or not self._closing.due:
-            return
-        try:
-            self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
-            self._but_for_deleted(self.confirm)
-        except CommitOutcomeUnknown:
-            raise
-        except GroupKafkaError as error:
-            self._unclosed = error.passing or isinstance(error, MemberUnknown)
-            self._closing.failed()
-            if self._unclosed:
-                log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
-            else:
-                log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
-        else:
-            self._unclosed = False
-            self._unclosable = frozenset(self._confirmed(self._records))
-            self.closed = self._stream.durable
 
     def idle(self) -> None:
         """Close and settle what is confirmed. Adopt the acquired partitions that the brokers have answered for; ask about others.
@@ -248,25 +208,37 @@ class Ledger:
         self.close_reported()
         self._ask_what_is_done(SETTLE_BETWEEN_TRIGGERS_S)
         if self._confirmed_plans.take():
-            self._held_ranges.note(self._records, self._stream, self._clock(), self._spared(self._records))
+            self._held_ranges.note(self._records, self._stream, self._clock(), self._protected(self._records))
             self._settle()
             self._held_ranges.warn(self._records, self._stream)
         self._adopt_acquired()
 
-    def _adopt_acquired(self) -> None:
-        if not self._acquired:
+    def close_reported(self) -> None:
+        """Close the claims of the newest claimed plan if it is reported as durable; else do nothing.
+
+        What cannot be committed now is tried again. The next plan or claim closes it, too, and raises what does not pass.
+
+        Raises:
+            CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
+        """
+        self._stream = self._closing.believe(self._stream)
+        if not self._closing.due:
             return
         try:
-            self._adopt()
+            # What an earlier release left open is owed to this stream itself. It is as done as what is open.
+            self._but_for_deleted(lambda: self._write(self._settled({self._stream.name: self._stream.durable})))
+            self._but_for_deleted(self.confirm)
+        except CommitOutcomeUnknown:
+            raise
         except GroupKafkaError as error:
-            failed = self._adopting - self._records.keys()
-            self._adoption.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
-            at_end = self._adoption.failed(failed - self._deleted)
-            # The group asks a deleted topic back, or the topic is created again.
-            passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
-            if at_end or not passing:
-                raise
-            log.info("the adoption of %d partitions failed and is tried again: %s", len(failed), error)
+            passing = error.passing or isinstance(error, MemberUnknown)
+            self._closing.failed(passing=passing)
+            if passing:
+                log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
+            else:
+                _warn_of_open_claims(error)
+        else:
+            self._closing.succeeded(self._stream.durable, self._confirmed(self._records).keys())
 
     # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
 
@@ -276,26 +248,22 @@ class Ledger:
         None can be if the group assigned none, or only partitions of deleted topics. If ranges are held for other streams, it was
         also asked once which of them are done.
         """
-        if self._survey.unheard or self._confirmed_plans.unheard:
+        if self._adopting.undecided or self._confirmed_plans.unanswered:
             return False
-        return bool(self._records) or self._acquired <= self._deleted
+        return bool(self._records) or self._adopting.only_deleted
 
     def durable(self, plan: int) -> None:
         """Note that Spark has `plan` in its commit log; confirm the partitions that drain at once."""
         if plan > self._stream.durable:
             self._stream = replace(self._stream, durable=plan, logged=max(plan, self._stream.logged))
         if self._draining:
-            self._write_confirmed(self._draining)
+            self._write(self._confirmed(self._draining))
 
     def begin_plan(self, plan: int) -> Opened:
-        """Begin the plan that follows `plan`, which Spark has in its commit log.
-
-        Returns:
-            What the next plan is made of.
+        """Begin the plan that follows `plan`, which Spark has in its commit log. Return what it is made of.
 
         Raises:
             ClaimsOutstanding: see `to_reread`.
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
         self.durable(plan)
         self.ask_what_is_settled()
@@ -320,41 +288,36 @@ class Ledger:
             ClaimsOutstanding: this stream is new, and an earlier claim is not confirmed within `outstandingClaims.grace`.
         """
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
-        return self._held_ranges.to_reread(records, self._stream, self._spared(records))
+        return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
-    def _spared(self, records: Mapping[TopicPartition, CommitRecord]) -> frozenset[str]:
-        """Return the streams whose ranges in these records nobody takes over now."""
-        return self._confirmed_plans.spared(records.values(), self._records.keys() | self._acquired)
-
-    def propose(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    def propose(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it. So its partitions count as in flight, and drain until it is claimed.
 
         Returns:
             The ranges that may still be planned: partitions that have moved meanwhile are left out, and ranges for which the
             partition's record has no room.
         """
+        # The plan was made on another thread. A partition that drains has no position now. One that left and came back has
+        # another, if somebody read on meanwhile: a claim from the old one would read those records twice.
         wanted = {
-            partition: claimable(self._records[partition], offsets)
-            for partition, offsets in ranges.items()
-            if self.positions.get(partition) == offsets[-1].start
+            partition: claimable(self._records[partition], ranges)
+            for partition, ranges in planned.items()
+            if self.positions.get(partition) == ranges[-1].start
         }
-        kept = {partition: with_room(self._records[partition], offsets) for partition, offsets in wanted.items()}
+        kept = {partition: with_room(self._records[partition], ranges) for partition, ranges in wanted.items()}
         self._held_ranges.warn_of_full(
-            {partition: self._records[partition] for partition, offsets in wanted.items() if kept[partition] != offsets}
+            {partition: self._records[partition] for partition, ranges in wanted.items() if kept[partition] != ranges}
         )
         self._planned = frozenset(_not_empty(kept))
         return kept
 
-    def propose_or_confirm(self, ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+    def propose_or_confirm(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
         """Note a plan before Spark gets it, as `propose` does. If nothing is left of it, close the claims of every durable plan.
 
         No claim comes then that would do it. It is called also without ranges: a plan that Spark threw away no longer holds its
         partitions back.
-
-        Raises:
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
         """
-        kept = self.propose(ranges)
+        kept = self.propose(planned)
         if not self._planned:
             self.confirm()
         return kept
@@ -365,51 +328,36 @@ class Ledger:
         The same commit confirms the previous plan. Calling it again changes nothing. Empty ranges need no claim.
 
         Raises:
-            CheckpointBehindGroup: see rules.claim.
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
+            CheckpointBehindGroup, CommitRecordTooNew: see rules.claim.
         """
+        # 1. From here on no report counts, until all claims are made: of this plan only one of another copy of the checkpoint
+        #    can come so early, and it would close claims that nobody has read.
+        self._closing.claiming()
         self._stream = stream
-        self._claimed = None
         wanted = _not_empty(stream.ranges)
+        # 2. Owned records are as noted: nobody else can write them. Those of others have to be as they are now.
         held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
-        verdicts = {
-            partition: claim(
-                stream,
-                partition,
-                held[partition],
-                owned=partition in self._records,
-                held_since_planned=partition in self._planned,
-                now=int(self._wall_clock()),
-            )
-            for partition in wanted
-        }
+        verdicts = self._verdicts({partition: held[partition] for partition in wanted})
+        # 3. The group accepts the claims before anything is read. Otherwise a next owner could begin at the old position, and
+        #    read the same records. If this raises, the partitions stay planned, and the next attempt claims them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
+        # 4. What waits stays planned, and is in flight: released now, it could be claimed by nobody.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
-        blocked_at = self._clock() if self._blocked_at is None else self._blocked_at
-        self._blocked_at = blocked_at if waiting else None
+        self._note_blocked(blocked=bool(waiting))
         if not waiting:
-            self._claimed, self._report, self._unclosed = stream.logged, None, False
-            self._unclosable = frozenset()
+            self._closing.claimed(stream.logged)
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        """Return what the group holds for these partitions, owned by this member or not.
-
-        Raises:
-            BrokerError: see fenced_commits.FencedCommits.
-        """
+        """Return what the group holds for these partitions, owned by this member or not."""
         return self._commits.fetch(partitions)
 
     def confirm(self) -> None:
-        """Close the claims of every durable plan. Nothing is sent when nothing is open and nobody has to learn that it is done.
-
-        Raises:
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
-        """
+        """Close the claims of every durable plan. Nothing is sent if nothing is open and nobody has to learn that it is done."""
         self._write(self._confirmed(self._records) or record_that_shows(self._stream, self._records))
-        self._say_what_nothing_shows()
+        self._warn_if_invisible()
 
     def ask_what_is_settled(self) -> None:
         """Ask which owed ranges their streams have confirmed, every SETTLE_INTERVAL_S at most. `idle` drops these."""
@@ -418,68 +366,85 @@ class Ledger:
     def go_on(self, losses: Iterable[PartitionLoss]) -> None:
         """Continue behind what is lost.
 
-        A partition of a deleted topic is left until the group asks it back, or the topic is created again. Losses of partitions
-        that have moved meanwhile are ignored.
-
-        Raises:
-            CommitError, BrokerError, MemberFenced: see fenced_commits.FencedCommits.
+        A partition of a deleted topic is left until the group asks it back, or the topic is created again.
         """
-        deleted = set()
-        writes = {}
-        for loss in losses:
-            record = self._records.get(loss.partition)
-            if record is None or loss.position not in {None, record.next}:
-                continue
-            if loss.resume is None:
-                deleted.add(loss.partition)
-            else:
-                writes[loss.partition] = record_after(loss, loss.resume, confirm(record, self._stream))
+        writes, deleted = _records_after(losses, self._records, self._stream)
+        # First, because the commit may fail: the query commits once more on its way out, and must not for a deleted topic.
         for partition in deleted:
             del self._records[partition]
         self._planned -= deleted
-        deleted -= self._draining
-        self._acquired |= deleted
-        self._deleted |= deleted
-        self._adoption.put_off(deleted, LOOK_FOR_DELETED_EVERY_S)
+        self._adopting.wait_for_topics(deleted - self._draining)
         self._publish()
         self._write(writes)
 
-    def _note_reported(self) -> None:
-        if self._claimed is None or self._report != (self._stream.name, self._claimed) or self._claimed <= self._stream.durable:
-            return
-        self._stream = replace(self._stream, durable=self._claimed)
-        self._unclosed = True
-        self._closing.make_due()
+    # The steps that these are made of.
 
-    def _but_for_deleted(self, write: Callable[[], None]) -> None:
-        """Write records. Those of topics that do not exist are left to the next plan."""
-        try:
-            write()
-        except TopicNotFound as error:
-            log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
-
-    def _say_what_nothing_shows(self) -> None:
-        """Say once of a finished plan that no record of this stream can show it to those who may hold ranges for it."""
-        plan = self._stream.durable
-        if self._records or not any(one.size for offsets in self._stream.ranges.values() for one in offsets):
-            return
-        if plan == self._stream.logged and plan > self._shown:
-            self._shown = plan
-            log.warning(
-                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot say so in the group. If "
-                "others hold ranges of it, they stay owed, and count as lag, until the group gives this query a partition",
-                *(plan, self._stream.name),
+    def _verdicts(self, held: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
+        """Return what is claimed of the newest plan in these partitions, of which the group holds this now."""
+        now = int(self._wall_clock())
+        return {
+            partition: claim(
+                self._stream,
+                partition,
+                commit,
+                owned=partition in self._records,
+                held_since_planned=partition in self._planned,
+                now=now,
             )
+            for partition, commit in held.items()
+        }
+
+    def _protected(self, records: Records) -> frozenset[str]:
+        """Return the streams whose ranges in these records must not be taken over now."""
+        return self._confirmed_plans.protected(records.values(), self._records.keys() | self._adopting.partitions)
+
+    def _note_blocked(self, *, blocked: bool) -> None:
+        """Note whether a claim waits for another member. Its time counts from the first attempt, not from the newest."""
+        if not blocked:
+            self._blocked_at = None
+        elif self._blocked_at is None:
+            self._blocked_at = self._clock()
+
+    def _adopt_acquired(self) -> None:
+        if not self._adopting.partitions:
+            return
+        try:
+            self._adopting.ask(self._stream, self._commits.fetch, draining=self._draining)
+            for found in self._adopting.answers(self._stream, draining=self._draining):
+                self._adopt(found)
+        except GroupKafkaError as error:
+            if not self._adopting.try_again(error):
+                raise
+
+    def _adopt(self, found: BrokersAnswer) -> None:
+        """Write the records of partitions that the brokers have answered for, unless the group has the same already."""
+        done = self._confirmed_plans.done(self._stream)
+        cluster_id, member = self._commits.cluster_id, self._commits.member
+        adopted = adopted_records(self._stream, found, done=done, cluster_id=cluster_id, member=member)
+        new = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
+        try:
+            # What needs no commit is noted first: it is adopted even if the commit for the others fails.
+            self._note_written({partition: adopted[partition] for partition in adopted.keys() - new.keys()})
+            self._write(new)
+        finally:
+            # Also if the commit failed, because a part of it may be written. What is owed there is asked about anew. Otherwise a
+            # stream that has come since the last answer would still count as dead, and its ranges would be read twice.
+            held = adopted.keys() & self._records.keys()
+            if any(adopted[partition].owed for partition in held):
+                self._confirmed_plans.adopted()
+                self._ask_what_is_done(0)
+            warn(loss for loss in found.losses if loss.partition in held)
+            warn_of_another_cluster({partition: found.commits[partition] for partition in held})
 
     def _ask_what_is_done(self, interval_s: float) -> None:
         """Ask which owed ranges their streams have confirmed, if any are owed and it was not just asked."""
         if not any(record.owed for record in self._records.values()):
-            self._confirmed_plans.rest()
+            self._confirmed_plans.pause()
             return
         if self._clock() < self._asked_at + interval_s:
             return
         self._asked_at = self._clock()
-        owned = self._records.keys() | self._acquired
+        owned = self._records.keys() | self._adopting.partitions
         takes_over = self._held_ranges.takes_over
         self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over)
 
@@ -496,89 +461,6 @@ class Ledger:
         except GroupKafkaError as error:
             log.info("claims that other streams have confirmed are dropped later: %s", error)
 
-    def _settled(self, done: Mapping[str, int]) -> dict[TopicPartition, CommitRecord]:
-        """Return the records without the owed ranges of these plans; only those that change."""
-        settled = {partition: settle(record, done) for partition, record in self._records.items()}
-        return {partition: record for partition, record in settled.items() if record is not self._records[partition]}
-
-    def _adopt(self) -> None:
-        if due := self._adoption.due(self._acquired.difference(self._survey.asked, self._draining)):
-            self._adopting = frozenset(due)
-            commits = self._commits.fetch(due)
-            # What has failed before is asked about apart: a leader that does not answer delays the answer.
-            again = self._adoption.failing(due)
-            for part in (due - again, again):
-                self._survey.ask(self._stream, {partition: commits[partition] for partition in part})
-        for partitions, found in self._survey.answers(self._stream):
-            self._adopting = partitions
-            if isinstance(found, Exception):
-                raise found
-            self._adopt_found(found.only(partitions - self._draining))
-
-    def _adopt_found(self, found: Lookup) -> None:
-        self._note_unknown(found)
-        if self._fail_on_data_loss:
-            refuse(found.losses)
-        done = self._confirmed_plans.done(self._stream)
-        member = self._commits.member
-        adopted = {
-            partition: adopt(
-                self._stream,
-                partition,
-                commit,
-                starting_offset=found.starting.get(partition, 0),
-                done=done,
-                topic_id=found.topic_ids.get(partition.topic) or None,  # if no broker answers now, the next plan finds out
-                cluster_id=self._commits.cluster_id,
-                member=member,
-            )
-            for partition, commit in found.commits.items()
-        }
-        written = {partition: record for partition, record in adopted.items() if record != found.commits[partition]}
-        try:
-            self._note_written({partition: record for partition, record in adopted.items() if partition not in written})
-            self._write(written)
-        finally:
-            held = adopted.keys() & self._records.keys()
-            if any(adopted[partition].owed for partition in held):
-                self._confirmed_plans.adopted()
-                self._ask_what_is_done(0)
-            warn(loss for loss in found.losses if loss.partition in held)
-            warn_of_another_cluster({partition: found.commits[partition] for partition in held})
-
-    def _note_unknown(self, found: Lookup) -> None:
-        """Note which partitions cannot be adopted now.
-
-        Raises:
-            BrokerUnavailable: a leader has not answered for longer than the patience.
-        """
-        new = set(found.unknown) - self._adoption.failing(found.unknown)
-        if new:
-            log.info(
-                "%d partitions wait for their leader, or for their topic, which is deleted: %s", len(new), listed(sorted(new))
-            )
-        self._deleted -= found.commits.keys() | set(found.unknown)
-        self._deleted |= found.deleted
-        self._adoption.put_off(found.deleted, LOOK_FOR_DELETED_EVERY_S)
-        silent = self._adoption.failed(set(found.unknown) - found.deleted)
-        if silent:
-            raise BrokerUnavailable(
-                f"Where {min(silent)} begins is not known: its leader has not answered within assignmentTimeout. Check that its "
-                "broker is up and can be reached from this driver."
-            )
-
-    def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
-        """Return the records of these partitions with durable plans closed; only those that change."""
-        closed = {}
-        for partition in partitions:
-            record = self._records.get(partition)
-            if record is not None and (after := confirm(record, self._stream)) is not record:
-                closed[partition] = after
-        return closed
-
-    def _write_confirmed(self, partitions: Iterable[TopicPartition]) -> None:
-        self._write(self._confirmed(tuple(partitions)))
-
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
         """Confirm before a release. What cannot be committed now stays claimed, and the next owner holds it for this stream.
 
@@ -586,48 +468,56 @@ class Ledger:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
         """
         try:
-            self._write_confirmed(partitions)
+            self._write(self._confirmed(partitions))
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)
+            _warn_of_open_claims(error)
 
-    def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Write the records. Each counts once its commit is accepted.
+    def _but_for_deleted(self, write: Callable[[], None]) -> None:
+        """Write records. Those of topics that do not exist are left to the next plan, which finds out."""
+        try:
+            write()
+        except TopicNotFound as error:
+            log.info("claims of plan %d in a deleted topic are left to the next plan: %s", self._stream.durable, error)
+
+    def _warn_if_invisible(self) -> None:
+        """Log once of a finished plan that no record of this stream can show it to those who may hold ranges for it."""
+        plan = self._stream.durable
+        if self._records or not _not_empty(self._stream.ranges):
+            return
+        if plan == self._stream.logged and plan > self._invisible:
+            self._invisible = plan
+            log.warning(
+                "plan %d of stream %s is finished, but this query owns no partition now, so it cannot say so in the group. If "
+                "others hold ranges of it, they stay owed, and count as lag, until the group gives this query a partition",
+                plan,
+                self._stream.name,
+            )
+
+    def _confirmed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, CommitRecord]:
+        """Return the records of these partitions with durable plans closed; only those that change."""
+        owned = {partition: self._records[partition] for partition in partitions if partition in self._records}
+        return _changed(owned, lambda record: confirm(record, self._stream))
+
+    def _settled(self, done: Evidence) -> dict[TopicPartition, CommitRecord]:
+        """Return the records without the owed ranges of these plans; only those that change."""
+        return _changed(self._records, lambda record: settle(record, done))
+
+    def _write(self, records: Records) -> None:
+        """Write the records.
 
         Raises:
             TopicNotFound: topics of some records do not exist. All others are written, and count.
         """
-        missing: TopicNotFound | None = None
-        for part in self._commits.parts(records):
-            missing = self._write_part(part) or missing
-        if missing is not None:
-            raise missing
+        for accepted in self._commits.write(records):
+            # Not before: a claim that counts here, and that the group refuses, is read here and by the next owner.
+            self._note_written(accepted)
 
-    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
-        """Write the records in one commit. If a topic does not exist, write the others, and return what the broker says.
-
-        It does not say which topic that is. So the topics are halved until it is alone.
-        """
-        try:
-            self._commits.commit(records)
-        except TopicNotFound as error:
-            topics = sorted(topics_of(records))
-            if len(topics) == 1:
-                return error
-            missing = None
-            for half in (set(topics[: len(topics) // 2]), set(topics[len(topics) // 2 :])):
-                part = {partition: record for partition, record in records.items() if partition.topic in half}
-                missing = self._write_part(part) or missing
-            return missing
-        self._note_written(records)
-        return None
-
-    def _note_written(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
+    def _note_written(self, records: Records) -> None:
         """Note the records that the group has now."""
         self._records |= records
-        self._acquired -= records.keys()
-        self._adoption.forget(records.keys())
+        self._adopting.adopted(records.keys())
         self._publish()
 
     def _publish(self) -> None:
@@ -635,15 +525,46 @@ class Ledger:
         self.positions = MappingProxyType(
             {partition: record.next for partition, record in self._records.items() if partition not in self._draining}
         )
-        self.held = MappingProxyType(
-            {
-                partition: sum(entry.range.size for entry in owed)
-                for partition, record in self._records.items()
-                if record.owed and (owed := owed_to_others(record, self._stream))
-            }
-        )
+        self.held = MappingProxyType(_held_for_others(self._records, self._stream))
 
 
-def _not_empty(ranges: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+def _changed(records: Records, rule: Callable[[CommitRecord], CommitRecord]) -> dict[TopicPartition, CommitRecord]:
+    """Return what a rule makes of the records that it changes."""
+    after = {partition: rule(record) for partition, record in records.items()}
+    return {partition: record for partition, record in after.items() if record is not records[partition]}
+
+
+def _records_after(
+    losses: Iterable[PartitionLoss], records: Records, stream: Stream
+) -> tuple[dict[TopicPartition, CommitRecord], set[TopicPartition]]:
+    """Return the records to write after these losses, and the partitions whose topic was deleted."""
+    writes: dict[TopicPartition, CommitRecord] = {}
+    deleted: set[TopicPartition] = set()
+    for loss in losses:
+        record = records.get(loss.partition)
+        # Losses are found on another thread. If the partition has moved meanwhile, its position is not what is lost.
+        if record is None or loss.position not in {None, record.next}:
+            continue
+        if loss.resume is None:
+            deleted.add(loss.partition)
+        else:
+            writes[loss.partition] = record_after(loss, loss.resume, confirm(record, stream))
+    return writes, deleted
+
+
+def _held_for_others(records: Records, stream: Stream) -> dict[TopicPartition, int]:
+    """Return how many offsets are held for other streams, for each partition with any."""
+    return {
+        partition: sum(entry.range.size for entry in owed)
+        for partition, record in records.items()
+        if record.owed and (owed := owed_to_others(record, stream))
+    }
+
+
+def _not_empty(by_partition: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
     """Return the partitions in which there is something to read."""
-    return {partition: offsets for partition, offsets in ranges.items() if any(one.size for one in offsets)}
+    return {partition: ranges for partition, ranges in by_partition.items() if any(offsets.size for offsets in ranges)}
+
+
+def _warn_of_open_claims(error: GroupKafkaError) -> None:
+    log.warning("claims of finished micro-batches stay open until the next commit of this stream: %s", error)

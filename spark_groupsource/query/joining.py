@@ -23,7 +23,7 @@ from spark_groupsource.errors import (
     OptionError,
     TopicNotFound,
 )
-from spark_groupsource.group.adoption import look_up
+from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.coordinator_watch import watch
 from spark_groupsource.group.fenced_commits import FencedCommits, fetch_commits
 from spark_groupsource.group.group_reader import GroupReader
@@ -293,7 +293,7 @@ class Joining:
             commits,
             survey=Survey(
                 partial(
-                    look_up,
+                    ask_brokers,
                     starting_offsets=self._starting_offsets,
                     topic_ids=self._topic_ids.now,
                     log_starts=self._topics.starts,
@@ -315,7 +315,7 @@ class Joining:
         first_fetch = partial(
             fetch_commits, member.consumer, options.group_id, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S
         )
-        deadline.retry(lambda: ledger.look_around(first_fetch(self._subscribed())), _passes)
+        deadline.retry(lambda: ledger.note_group(first_fetch(self._subscribed())), _passes)
         member.start(ledger)
         if options.group_protocol == "consumer":
             watch(member, options.group_id, GroupLook(options.client_settings()))

@@ -20,7 +20,7 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group.adoption import Lookup, look_up
+from spark_groupsource.group.brokers_answer import BrokersAnswer, ask_brokers
 from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
@@ -101,12 +101,12 @@ def test_a_leader_that_hangs_delays_neither_the_member_nor_leaving(monkeypatch: 
         silent, node = led_by_another_than_the_coordinator(cluster, "orders", "billing")
         asked: list[Collection[TopicPartition]] = []
 
-        def ask(stream: Stream, commits: Mapping[TopicPartition, GroupCommit], **brokers: Any) -> Lookup:
+        def ask(stream: Stream, commits: Mapping[TopicPartition, GroupCommit], **brokers: Any) -> BrokersAnswer:
             node.pause()  # the member has joined by now
             asked.append(commits.keys())
-            return look_up(stream, commits, **brokers)
+            return ask_brokers(stream, commits, **brokers)
 
-        monkeypatch.setattr("tests.support.streams.look_up", ask)
+        monkeypatch.setattr("tests.support.streams.ask_brokers", ask)
         needed = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": "orders"}
         stream = MemberStream("a" * 12, {**needed, "handoff.drainTimeout": "10s"}).start()
         member, ledger = stream.member, stream.ledger

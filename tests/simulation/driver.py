@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.group.adoption import look_up
-from spark_groupsource.group.survey import LookUp
+from spark_groupsource.group.brokers_answer import ask_brokers
+from spark_groupsource.group.survey import AskBrokers
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset
@@ -23,7 +23,7 @@ from tests.simulation.commits import FakeCommits
 from tests.simulation.group import Register, partition
 from tests.simulation.looks import FakeReader, HeldLooks
 from tests.simulation.membership import Membership, Reports, named
-from tests.simulation.twins import twin_of
+from tests.simulation.twins import copy_of, twin_of
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -63,7 +63,7 @@ class Driver(Membership):
         """When an answer that it took last showed a stream as alive, by its clock."""
         self.dead: dict[tuple[TopicPartition, str, int], float] = {}
         """Since when every answer that it took has shown the stream of a plan that it holds ranges of as dead."""
-        self.heard_at = -math.inf
+        self.answered_at = -math.inf
         """When it took the newest answer."""
         self.clock = _Clock()
         self.before: list[Register | None] | None = None
@@ -81,7 +81,7 @@ class Driver(Membership):
     def _begin(self, newest: PlanOffset, *, durable: int) -> None:
         """Begin a membership. The group is joined later."""
         world = self.world
-        self.survey = world.survey_type(self.looking_up())
+        self.survey = world.survey_type(self.asking_brokers())
         self.ledger = world.ledger_type(
             Stream(newest.stream, newest.plan, durable, newest.by_partition, newest.topics),
             FakeCommits(world, self),
@@ -99,22 +99,23 @@ class Driver(Membership):
         twin = twin_of(self)
         twin.world = world
         twin.untold, twin.held, twin.draining = set(self.untold), set(self.held), set(self.draining)
-        twin.ledger = twin_of(self.ledger)
-        for attribute, value in vars(self.ledger).items():
-            if isinstance(value, COPIED):
-                setattr(twin.ledger, attribute, value.copy())
+        twin.ledger = copy_of(self.ledger)
         twin.ledger._held_ranges = twin_of(self.ledger._held_ranges)
         twin.ledger._confirmed_plans = self.looks.clone(FakeReader(twin))
-        twin.ledger._adoption = twin_of(self.ledger._adoption)
         twin.ledger._closing = twin_of(self.ledger._closing)
+        twin.ledger._closing._retries = twin_of(self.ledger._closing._retries)
         twin.lived, twin.dead = dict(self.lived), dict(self.dead)
         twin.ledger._commits = FakeCommits(world, twin)
-        twin.survey = twin.ledger._survey = self.survey.clone(twin.looking_up())
+        twin.ledger._adopting = adopting = copy_of(self.ledger._adopting)
+        adopting._failures = twin_of(adopting._failures)
+        twin.survey = adopting._survey = self.survey.clone(twin.asking_brokers())
         return twin
 
-    def looking_up(self) -> LookUp:
+    def asking_brokers(self) -> AskBrokers:
         """What asks the brokers, before a partition is adopted."""
-        return partial(look_up, starting_offsets=_from_the_beginning, topic_ids=self.topic_ids, log_starts=_from_the_beginning)
+        return partial(
+            ask_brokers, starting_offsets=_from_the_beginning, topic_ids=self.topic_ids, log_starts=_from_the_beginning
+        )
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, str | None]:
         """What the brokers say of these topics now."""
@@ -161,9 +162,9 @@ class Driver(Membership):
         due: list[tuple[object, ...]] = []
         if self.untold and not self.draining:
             due.append(("on_assign", self.name))
-        if self.ledger._acquired - self.ledger._draining or self.looks.answered:
+        if self.ledger._adopting._partitions - self.ledger._draining or self.looks.answered:
             due.append(("idle", self.name))
-        if self.reports.waits or self.ledger._unclosed:
+        if self.reports.waits or self.ledger._closing._unclosed:
             due.append(("close", self.name))
         return due
 
@@ -184,7 +185,7 @@ class Driver(Membership):
 
     def do_begin(self) -> bool:
         """Look at what the group holds, before it joins."""
-        self.ledger.look_around(FakeReader(self).subscribed())
+        self.ledger.note_group(FakeReader(self).subscribed())
         self.knows = self.knew = self.world.written_by_members()
         return True
 
@@ -197,12 +198,12 @@ class Driver(Membership):
         self.stage = "plan"
         return False
 
-    def hears(self, running: Collection[str], spared: Collection[str]) -> None:
-        """It takes an answer. These streams run, or count as if they did, because other topics were not asked for their plans."""
-        self.heard_at = self.clock.now
-        self.lived |= dict.fromkeys(running, self.heard_at)
-        held = [(where, entry.stream, entry.plan) for where, entry in self._held() if entry.stream not in spared]
-        self.dead = {plan: self.dead.get(plan, self.heard_at) for plan in held}
+    def takes_answer(self, running: Collection[str], protected: Collection[str]) -> None:
+        """These streams run. The others that are protected count as if they did: other topics were not asked for their plans."""
+        self.answered_at = self.clock.now
+        self.lived |= dict.fromkeys(running, self.answered_at)
+        held = [(where, entry.stream, entry.plan) for where, entry in self._held() if entry.stream not in protected]
+        self.dead = {plan: self.dead.get(plan, self.answered_at) for plan in held}
 
     def _held(self) -> list[tuple[TopicPartition, OwedRange]]:
         """What it holds for other streams."""
@@ -210,7 +211,7 @@ class Driver(Membership):
         return [(where, entry) for where, record in records for entry in record.owed if entry.stream != record.stream]
 
     def _reads_again(self, again: Ranges) -> None:
-        """It decides to read these in place of other streams: all whose streams were dead for long enough, by all that it heard.
+        """It decides to read these in place of other streams: all whose streams were dead for long enough, by all answers.
 
         A time that is counted from plan to plan begins late, since the plan before may be long ago. Or it ends early, since
         the stream may have lived in between.
@@ -219,14 +220,14 @@ class Driver(Membership):
         after = self.world.setting.outstanding.reread_after_s
         if after is None:
             return
-        spared = self.ledger._spared(self.ledger._records)
+        protected = self.ledger._protected(self.ledger._records)
         for where, entry in self._held():
             lived = self.lived.get(entry.stream, -math.inf)
             reread = entry.range in again.get(where, ())
             if reread and self.clock.now - lived < after:
                 raise Violation("reread too early", f"{where}: {entry}, alive {self.clock.now - lived:.0f} s ago")
-            dead = self.heard_at - self.dead.get((where, entry.stream, entry.plan), math.inf)
-            if not reread and dead >= after and entry.stream not in spared and where not in self.ledger._draining:
+            dead = self.answered_at - self.dead.get((where, entry.stream, entry.plan), math.inf)
+            if not reread and dead >= after and entry.stream not in protected and where not in self.ledger._draining:
                 raise Violation("reread too late", f"{where}: {entry}, dead for {dead:.0f} s")
 
     def do_plan(self, limit: int | None) -> bool:
@@ -314,13 +315,13 @@ class Driver(Membership):
         self.stage = "sink"
         if not self.current:
             if self.ranges:
-                raise Violation("read in another topic", f"{self.name} reads {_shown(claims.granted)}")
+                raise Violation("read in another topic", f"{self.name} reads {_listed(claims.granted)}")
             return True
         if self.plan.plan > self.checkpoint.committed:
             before = self.checkpoint.granted.setdefault(self.plan.plan, claims.granted)
             if self.world.account.exactly_once and not self.world.account.may_have_become(before, claims.granted):
-                now = f"{self.name} reads {_shown(claims.granted)} for plan {self.plan.plan}"
-                raise Violation("an answer changed", f"{now}; before, it was {_shown(before)}")
+                now = f"{self.name} reads {_listed(claims.granted)} for plan {self.plan.plan}"
+                raise Violation("an answer changed", f"{now}; before, it was {_listed(before)}")
         return True
 
     @property
@@ -450,7 +451,7 @@ class Driver(Membership):
         return (
             *(self.name, self.stage, self.plan.plan, self.batch, self.member, self.answer, self.away),
             *(self.epoch == self.world.group.epochs.get(self.member or ""), repr(self.before)),
-            tuple(self.world.group.had(self.member, number, self.epoch) for number in range(len(self.world.ends))),
+            tuple(self.world.group.has_had(self.member, number, self.epoch) for number in range(len(self.world.ends))),
             *(
                 frozenset(self.untold),
                 frozenset(self.held),
@@ -463,12 +464,12 @@ class Driver(Membership):
             *(
                 ledger._stream.logged,
                 ledger._stream.durable,
-                frozenset(ledger._acquired),
+                frozenset(ledger._adopting.partitions),
                 ledger._planned,
                 self.looks.key(ledger._stream.name, takes_over=ledger._held_ranges.takes_over),
                 frozenset(ledger._held_ranges._dead_since),
             ),
-            *(ledger._claimed, ledger._report, ledger._unclosed, self.reports),
+            *(ledger._closing._claimed, ledger._closing._report, ledger._closing._unclosed, self.reports),
             *(ledger._blocked_at is None, self.survey.key()),
             frozenset((where, record.metadata()) for where, record in ledger._records.items()),
         )
@@ -476,9 +477,6 @@ class Driver(Membership):
 
 ON_ITS_OWN = frozenset({"rest", "name", "write", "sink", "commit"})
 """Steps of Spark, with which it asks nothing of the source."""
-
-COPIED = (set, dict)
-"""The types of a ledger's attributes that change in place: a twin needs copies of them."""
 
 LOOK_S = 3600.0
 
@@ -498,5 +496,5 @@ def _from_the_beginning(partitions: Iterable[TopicPartition]) -> dict[TopicParti
     return dict.fromkeys(partitions, 0)
 
 
-def _shown(ranges: Ranges) -> str:
+def _listed(ranges: Ranges) -> str:
     return ", ".join(f"{where} {' '.join(map(str, offsets))}" for where, offsets in sorted(ranges.items())) or "nothing"

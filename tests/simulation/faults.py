@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 from unittest.mock import patch
 
-from spark_groupsource.errors import CommitError, CommitOutcomeUnknown, GenerationChanged, TopicNotFound
+from spark_groupsource.errors import CommitError, CommitOutcomeUnknown, GenerationChanged
+from spark_groupsource.group.brokers_answer import BrokersAnswer
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -21,16 +22,16 @@ from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation import counterexamples, mistaken
 from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.setting import Setting
-from tests.simulation.survey import HeldSurvey
 from tests.simulation.world import Action, World
+from tests.support.held_survey import HeldSurvey
 
-_USED_IN = {"evidence": "evidence", "alive": "evidence"}
+_USED_IN = {"evidence": "evidence", "alive": "evidence", "adopt": "adopting", "believed": "closing"}
 """The modules of `group` that use a rule, where that is not the ledger."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One mistake. `rules` replace those of handoff/rules.py in the ledger."""
+    """One mistake. `rules` replace those of handoff/rules.py, where the ledger and its parts use them."""
 
     name: str
     rules: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
@@ -64,17 +65,17 @@ class Fault:
 
 
 class _NoAdoption(Ledger):
-    def _adopt(self) -> None:
+    def _adopt(self, found: BrokersAnswer) -> None:
         with patch.object(self._commits, "commit", lambda _: None):
-            super()._adopt()
+            super()._adopt(found)
 
 
 class _AdoptedAlthoughRefused(_NoAdoption):
-    def _adopt(self) -> None:
+    def _adopt(self, found: BrokersAnswer) -> None:
         try:
-            Ledger._adopt(self)
+            Ledger._adopt(self, found)
         except CommitError:
-            super()._adopt()
+            super()._adopt(found)
 
 
 class _LostButKept(Ledger):
@@ -95,7 +96,7 @@ class _RereadAlthoughHeld(Ledger):
 
 
 class _DeathsCountFromPlanToPlan(Ledger):
-    """What it hears in between does not count."""
+    """The answers in between do not count."""
 
     def idle(self) -> None:
         held = self._held_ranges
@@ -104,28 +105,27 @@ class _DeathsCountFromPlanToPlan(Ledger):
         held._dead_since, held._noted_at = before
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        self._held_ranges.note(self._records, self._stream, self._clock(), self._spared(self._records))
+        self._held_ranges.note(self._records, self._stream, self._clock(), self._protected(self._records))
         return super().to_reread()
 
 
 class _UnansweredConfirmationIgnored(Ledger):
     def _confirm_if_possible(self, partitions: Iterable[TopicPartition]) -> None:
         with suppress(CommitError):
-            self._write_confirmed(partitions)
+            self._write(self._confirmed(partitions))
 
 
 class _ReadBackAndGoesOn(Ledger):
     """Learns the outcome of a commit without an answer from what the group holds then, and stays the same member."""
 
-    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+    def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         try:
-            return super()._write_part(records)
+            super()._write(records)
         except CommitOutcomeUnknown:
             held = self.commits_of(records)
             if any(held[where] != record for where, record in records.items()):
                 raise GenerationChanged("not written") from None
             self._note_written(records)
-            return None
 
 
 class _ClaimsCountBeforeTheyAreWritten(Ledger):
@@ -155,14 +155,13 @@ class _PartlyAccepted(Ledger):
 
 
 class _PartlyAcceptedCounts(_PartlyAccepted):
-    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+    def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         try:
-            return super()._write_part(records)
+            super()._write(records)
         except GenerationChanged:
             if not self._accepted(records):
                 raise
             self._note_written(records)
-            return None
 
 
 class _PartlyAcceptedForgotten(_PartlyAccepted):
@@ -177,9 +176,9 @@ class _PartlyAcceptedForgotten(_PartlyAccepted):
                 raise
             return Claims(granted={}, waiting=frozenset())
 
-    def _write_part(self, records: Mapping[TopicPartition, CommitRecord]) -> TopicNotFound | None:
+    def _write(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         try:
-            return super()._write_part(records)
+            super()._write(records)
         except GenerationChanged:
             self._wrote_part = self._accepted(records)
             raise
@@ -188,25 +187,11 @@ class _PartlyAcceptedForgotten(_PartlyAccepted):
 # Mistakes with reports that a plan is durable.
 
 
-def _believing(compare: Callable[[int, int], bool], *, own: bool = True) -> type[Ledger]:
-    """Takes the report of another plan, or another stream, for that of the newest claimed plan."""
-
-    class Faulty(Ledger):
-        def _note_reported(self) -> None:
-            if self._claimed is not None and self._report is not None:
-                stream, plan = self._report
-                if (stream == self._stream.name) is own and compare(plan, self._claimed):
-                    self._report = (self._stream.name, self._claimed)
-            super()._note_reported()
-
-    return Faulty
-
-
 class _EarlyReportKept(Ledger):
     def claim(self, stream: Stream) -> Claims:
-        early = self._report
+        early = self._closing._report
         claims = super().claim(stream)
-        self._report = early
+        self._closing._report = early
         return claims
 
 
@@ -232,7 +217,7 @@ class _ClosedFromMemory(Ledger):
 class _ClosedAsWhenReported(_ClosedFromMemory):
     def report_durable(self, stream: str, plan: int) -> None:
         super().report_durable(stream, plan)
-        if (stream, plan) == (self._stream.name, self._claimed):
+        if (stream, plan) == (self._stream.name, self._closing._claimed):
             self._keep(plan)
 
 
@@ -243,32 +228,28 @@ class _ClosedAsWhenClaimed(_ClosedFromMemory):
         return claims
 
     def _kept_is_due(self) -> bool:
-        return self._claimed is not None and self._report == (self._stream.name, self._claimed)
+        claimed = self._closing._claimed
+        return claimed is not None and self._closing._report == (self._stream.name, claimed)
 
 
 class _RefusedCloseCounts(Ledger):
     def close_reported(self) -> None:
         super().close_reported()
-        if self._unclosed:
+        if self._closing._unclosed:
             self._records |= self._confirmed(self._records)
-            self._unclosed = False
+            self._closing._unclosed = False
 
 
 class _RefusedCloseForgotten(Ledger):
     def close_reported(self) -> None:
         super().close_reported()
-        self._unclosed = False
+        self._closing._unclosed = False
 
 
 class _UnansweredCloseIgnored(Ledger):
     def close_reported(self) -> None:
         with suppress(CommitError):
             super().close_reported()
-
-
-class _ReportsForgotten(Ledger):
-    def _note_reported(self) -> None:
-        """A report closes nothing."""
 
 
 class _NothingClosedInADrain(Ledger):
@@ -279,11 +260,11 @@ class _NothingClosedInADrain(Ledger):
 
 class _ReleasedWithoutLooking(Ledger):
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
-        with patch.object(self, "_report", None):
+        with patch.object(self._closing, "_report", None):
             super().draining(partitions)
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
-        with patch.object(self, "_report", None):
+        with patch.object(self._closing, "_report", None):
             super().released(partitions)
 
 
@@ -395,7 +376,7 @@ FAULTS = (
         seed=8586,
     ),
     Fault(
-        "nobody looks around before joining",
+        "nobody checks the group before joining",
         {"refuse_behind": lambda *_: None},
         setting=RESTORED,
         shown_as={"a restored checkpoint goes on"},
@@ -403,9 +384,13 @@ FAULTS = (
     ),
     # Reports that a plan is durable.
     Fault("a report before the commit log", driver=_ReportsWhatIsLogged, reports=True),
-    Fault("a report of a newer plan closes the newest claims", ledger=_believing(operator.gt), reports=True),
-    Fault("a report of an older plan closes the newest claims", ledger=_believing(operator.lt), reports=True),
-    Fault("a report of another stream closes the newest claims", ledger=_believing(operator.eq, own=False), reports=True),
+    Fault("a report of a newer plan closes the newest claims", {"believed": mistaken.believed_if(operator.gt)}, reports=True),
+    Fault("a report of an older plan closes the newest claims", {"believed": mistaken.believed_if(operator.lt)}, reports=True),
+    Fault(
+        "a report of another stream closes the newest claims",
+        {"believed": mistaken.believed_if(operator.eq, own=False)},
+        reports=True,
+    ),
     Fault("a report is believed that came before the claims", ledger=_EarlyReportKept, reports=True),
     Fault(
         "records closed as they were when the report came",
@@ -415,7 +400,7 @@ FAULTS = (
     ),
     Fault("claims count as closed although that was refused", ledger=_RefusedCloseCounts, reports=True, seed=79),
     Fault("a refused close is not tried again", ledger=_RefusedCloseForgotten, reports=True, seed=248),
-    Fault("a report closes nothing", ledger=_ReportsForgotten, reports=True),
+    Fault("a report closes nothing", {"believed": lambda *_: False}, reports=True),
     Fault("a report closes nothing while partitions drain", ledger=_NothingClosedInADrain, reports=True),
     Fault("partitions are given back without a look at the reports", ledger=_ReleasedWithoutLooking, reports=True, seed=105),
     # Commits.

@@ -87,12 +87,12 @@ class Group:
             return frozenset()
         if self.fencing not in {"whole", "part"} or epoch > self.epochs[member]:
             raise GenerationChanged("illegal generation")
-        refused = frozenset(number for number in numbers if not self.had(member, number, epoch))
+        refused = frozenset(number for number in numbers if not self.has_had(member, number, epoch))
         if refused and self.fencing == "whole":
             raise GenerationChanged(f"partitions {sorted(refused)} were assigned in a later epoch, or are not assigned")
         return refused
 
-    def had(self, member: str | None, number: int, epoch: int) -> bool:
+    def has_had(self, member: str | None, number: int, epoch: int) -> bool:
         """Whether the member has the partition, and got it in this epoch or before."""
         return member is not None and self.owner[number] == member and self.assigned[number] <= epoch
 

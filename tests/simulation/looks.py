@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from queue import SimpleQueue
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
-from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_others
+from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_others, find_out
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, mark_of
 from spark_groupsource.handoff.rules import evidence
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import as_commit, as_commit_of_any_version
-from tests.simulation.survey import waiting_in
 from tests.simulation.twins import twin_of
+from tests.support.held_questions import HeldQuestions
 
 if TYPE_CHECKING:
     from tests.simulation.driver import Driver
@@ -41,62 +40,60 @@ class FakeReader:
         """Return the marks of the members."""
         return frozenset(map(mark_of, self.driver.world.group.epochs))
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         """There is nothing to give up."""
 
 
 class HeldLooks(ConfirmedPlans):
     """A question waits until a step of the history answers it."""
 
+    def __init__(self, reader: GroupReader, *, clock: Callable[[], float]) -> None:
+        super().__init__(reader, clock=clock)
+        self._questions: HeldQuestions[Question, Answer] = HeldQuestions(partial(find_out, reader))
+
     def clone(self, reader: GroupReader) -> HeldLooks:
         twin = twin_of(self)
         if isinstance(reader, FakeReader) and isinstance(self._reader, FakeReader):
             reader.showed = self._reader.showed
-        twin._reader, twin._answers = reader, SimpleQueue()
-        for answer in self.answers():
-            twin._answers.put(answer)
+        twin._reader, twin._questions = reader, self._questions.clone(partial(find_out, reader))
         return twin
 
     @property
     def waits(self) -> bool:
         """Whether a question waits for its answer."""
-        return self._asked is not None and self._answers.empty()
+        return bool(self._questions.waiting)
 
     @property
     def answered(self) -> bool:
         """Whether an answer can be taken."""
-        return not self._answers.empty()
+        return self._questions.answered
 
-    def answers(self) -> list[Answer | GroupKafkaError]:
+    def answers(self) -> list[Answer | Exception]:
         """The answers that are still to be taken."""
-        return waiting_in(self._answers)
+        return [answer for _, answer in self._questions.answers]
 
     def answer(self) -> None:
         """The group answers."""
-        if self._asked is not None and self._answers.empty():
-            self._find_out(self._asked)
+        self._questions.answer()
 
     def _note(self, answer: Answer) -> None:
         super()._note(answer)
         if isinstance(self._reader, FakeReader):
             driver = self._reader.driver
             driver.knows = self._reader.showed
-            owned = driver.ledger._records.keys() | driver.ledger._acquired
-            driver.hears(self._alive(owned), self.spared(driver.ledger._records.values(), owned))
-
-    def _begin(self, question: Question) -> None:
-        """It is answered by a step of its own."""
+            owned = driver.ledger._records.keys() | driver.ledger._adopting.partitions
+            driver.takes_answer(self._alive(owned), self.protected(driver.ledger._records.values(), owned))
 
     def key(self, own: str, *, takes_over: bool) -> tuple[object, ...]:
         """Equal for drivers of the stream `own` that know and ask the same. Who is alive matters if ranges are taken over."""
         return (
-            *(_shown(self._here, own, takes_over), tuple(_known(answer, own, takes_over) for answer in self.answers())),
-            *(self._looked_for, repr(self._asked), repr(self._unasked), self._outdated, self._heard),
+            *(_what_matters(self._here, own, takes_over), tuple(_known(answer, own, takes_over) for answer in self.answers())),
+            *(self._asked_elsewhere, repr(self._asked), repr(self._unasked), self._outdated, self._answered),
             *(frozenset(self._left_since), self._left),
         )
 
 
-def _shown(here: Mapping[TopicPartition, GroupCommit], own: str, takes_over: bool) -> frozenset[object]:
+def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, takes_over: bool) -> frozenset[object]:
     """All that matters of what the group holds: which plans of other streams are done, and where these wrote the records."""
     done = {(name, plan) for name, plan in evidence(here.values()).items() if name != own and plan >= 0}
     if not takes_over:
@@ -105,8 +102,8 @@ def _shown(here: Mapping[TopicPartition, GroupCommit], own: str, takes_over: boo
     return frozenset({*done, *((where, name) for where, name in others.items() if name != own)})
 
 
-def _known(answer: Answer | GroupKafkaError, own: str, takes_over: bool) -> object:
-    if isinstance(answer, GroupKafkaError):
+def _known(answer: Answer | Exception, own: str, takes_over: bool) -> object:
+    if isinstance(answer, Exception):
         return repr(answer)
     by_others = None if answer.members is None else frozenset(_by_others(answer.here, answer.members))
-    return _shown(answer.here, own, takes_over), answer.missing, by_others
+    return _what_matters(answer.here, own, takes_over), answer.missing, by_others

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from spark_groupsource.group.evidence import PlanOf
+from spark_groupsource.group.closing import Report
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.account import Violation
 from tests.simulation.group import partition
 from tests.simulation.looks import HeldLooks
-from tests.simulation.survey import HeldSurvey
+from tests.support.held_survey import HeldSurvey
 
 if TYPE_CHECKING:
     from tests.simulation.world import World
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 class Reports(NamedTuple):
     """The reports that reached one driver's ledger. The newest takes the place of the one before."""
 
-    claimed: PlanOf | None = None
+    claimed: Report | None = None
     """The newest plan, from the time that all its claims are made until Spark itself says that it is durable."""
-    newest: PlanOf | None = None
+    newest: Report | None = None
     """The newest report since the last claims were made."""
     waits: bool = False
     """Whether one has come since the consumer's thread last looked."""
 
     @property
-    def believed(self) -> PlanOf | None:
+    def believed(self) -> Report | None:
         """The plan whose claims have to be closed when the consumer's thread looks."""
         return self.claimed if self.claimed == self.newest else None
 
@@ -212,7 +212,7 @@ def named(numbers: Iterable[int]) -> frozenset[TopicPartition]:
     return frozenset(partition(number) for number in numbers)
 
 
-def check_closed(durable: PlanOf, commits: Mapping[TopicPartition, GroupCommit], *, owed_too: bool = True) -> None:
+def check_closed(durable: Report, commits: Mapping[TopicPartition, GroupCommit], *, owed_too: bool = True) -> None:
     """A report was believed and nothing failed: in the records that the driver has adopted nothing of the plan may be held any
     more. With `owed_too`, nothing of it may be owed to the driver's own stream either."""
     stream, plan = durable

@@ -7,13 +7,14 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from spark_groupsource.group.closing import Report, believed
 from spark_groupsource.group.survey import Question
 from spark_groupsource.handoff import losses
 from spark_groupsource.handoff import rules as handoff
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
 from spark_groupsource.handoff.rules import Stream, Verdict
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from tests.simulation.survey import HeldSurvey
+from tests.support.held_survey import HeldSurvey
 
 
 def adopted_with(**otherwise: Any) -> Callable[..., CommitRecord]:
@@ -147,6 +148,17 @@ def still_held_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, reco
 
 def position_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
     return losses.record_after(loss, resume, record).model_copy(update={"next": record.next})
+
+
+def believed_if(compare: Callable[[int, int], bool], *, own: bool = True) -> Callable[..., bool]:
+    """A report of another plan, or of another stream, is taken for that of the newest claimed plan."""
+
+    def faulty(report: Report | None, stream: Stream, claimed: int | None) -> bool:
+        if report is not None and claimed is not None and (report[0] == stream.name) is own and compare(report[1], claimed):
+            report = (stream.name, claimed)
+        return believed(report, stream, claimed)
+
+    return faulty
 
 
 def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:

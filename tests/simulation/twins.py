@@ -12,3 +12,16 @@ def twin_of(original: T) -> T:
     twin = object.__new__(type(original))
     vars(twin).update(vars(original))
     return twin
+
+
+CHANGED_IN_PLACE = (set, dict)
+"""The types of attributes of which a copy is needed."""
+
+
+def copy_of(original: T) -> T:
+    """Return a twin whose sets and mappings are its own."""
+    twin = twin_of(original)
+    for attribute, value in vars(original).items():
+        if isinstance(value, CHANGED_IN_PLACE):
+            setattr(twin, attribute, value.copy())
+    return twin

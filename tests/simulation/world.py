@@ -30,8 +30,8 @@ from tests.simulation.group import Group, partition
 from tests.simulation.other_client import OtherClient
 from tests.simulation.record_text import LONGEST_NAME, metadata_bytes, register_of
 from tests.simulation.setting import Setting
-from tests.simulation.survey import HeldSurvey
 from tests.simulation.twins import twin_of
+from tests.support.held_survey import HeldSurvey
 
 Action: TypeAlias = tuple[Any, ...]
 
@@ -466,7 +466,9 @@ class World:
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
             *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated, frozenset(self.written.items())),
-            tuple(self.group.had(member, where.partition, epoch) for member, epoch, records in self.late for where in records),
+            tuple(
+                self.group.has_had(member, where.partition, epoch) for member, epoch, records in self.late for where in records
+            ),
             tuple(checkpoint.key() for checkpoint in self.streams.values()),
             tuple(driver.key() for driver in self.drivers.values()),
         )

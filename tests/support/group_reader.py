@@ -9,7 +9,7 @@ from spark_groupsource.partition import TopicPartition
 
 
 class NothingHeld:
-    """A `evidence.GroupReader` that must not be asked."""
+    """An `evidence.GroupReader` that must not be asked."""
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         raise AssertionError("a range is held")
@@ -20,5 +20,5 @@ class NothingHeld:
     def members(self) -> frozenset[str]:
         raise AssertionError("a range is held")
 
-    def rest(self) -> None:
+    def pause(self) -> None:
         pass

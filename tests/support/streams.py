@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.group.adoption import look_up
+from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.fenced_commits import FencedCommits
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
@@ -32,7 +32,7 @@ class MemberStream:
         self.ledger = Ledger(
             Stream(name),
             self.commits,
-            survey=Survey(partial(look_up, starting_offsets=topics.starts, topic_ids=topics.ids, log_starts=topics.starts)),
+            survey=Survey(partial(ask_brokers, starting_offsets=topics.starts, topic_ids=topics.ids, log_starts=topics.starts)),
             reader=NothingHeld(),
         )
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TypeVar
 
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized
-from spark_groupsource.group.evidence import ConfirmedPlans, Question, record_that_shows
+from spark_groupsource.group.evidence import Answer, ConfirmedPlans, Question, find_out, record_that_shows
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
+from tests.support.held_questions import HeldQuestions
 
 T = TypeVar("T")
 
@@ -45,8 +47,8 @@ class Group:
     def members(self) -> frozenset[str]:
         return self._answer("members", lambda: frozenset(map(mark_of, self.present)))
 
-    def rest(self) -> None:
-        self.asked.append("rest")
+    def pause(self) -> None:
+        self.asked.append("pause")
 
     def _answer(self, what: str, answer: Callable[[], T]) -> T:
         self.asked.append(what)
@@ -61,15 +63,13 @@ class Plans(ConfirmedPlans):
     def __init__(self, group: Group) -> None:
         self.group = group
         self.now = 0.0
-        self.open: list[Question] = []
         super().__init__(group, clock=lambda: self.now)
-
-    def _begin(self, question: Question) -> None:
-        self.open.append(question)
+        self.held: HeldQuestions[Question, Answer] = HeldQuestions(partial(find_out, group))
+        self._questions = self.held
 
     def answer(self, *, failed: bool = False) -> None:
         """The group answers, or fails to, and the consumer's thread takes the answer."""
-        self._find_out(self.open.pop(0))
+        assert self.held.answer()
         assert self.take() is not failed
 
     def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False, failed: bool = False) -> list[str]:
@@ -77,10 +77,10 @@ class Plans(ConfirmedPlans):
         self.group.asked = []
         self.ask(ME, [MINE], [holding], takes_over=takes_over)
         self.answer(failed=failed)
-        return [one for one in self.group.asked if one != "rest"]
+        return [request for request in self.group.asked if request != "pause"]
 
-    def spares(self, owned: tuple[TopicPartition, ...] = (MINE,)) -> frozenset[str]:
-        return self.spared([HOLDING], owned)
+    def protects(self, owned: tuple[TopicPartition, ...] = (MINE,)) -> frozenset[str]:
+        return self.protected([HOLDING], owned)
 
 
 @pytest.fixture
@@ -112,16 +112,16 @@ def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then(group: 
     assert plans.done(ME) == {"me": 4, "them": 7}, "no record knows more of a stream than its own checkpoint"
 
 
-def test_a_stream_is_spared_until_other_topics_were_asked_for_its_plan(group: Group, plans: Plans) -> None:
-    assert plans.spares() == {"them"}, "nothing was asked yet"
+def test_a_stream_is_protected_until_other_topics_were_asked_for_its_plan(group: Group, plans: Plans) -> None:
+    assert plans.protects() == {"them"}, "nothing was asked yet"
     group.failing = {"elsewhere": BrokerUnavailable("no answer")}
     plans.find()
-    assert plans.spares() == {"them"}, "it may have confirmed the range elsewhere: nobody rereads it"
+    assert plans.protects() == {"them"}, "it may have confirmed the range elsewhere: nobody rereads it"
     group.failing = {}
     assert plans.find() == ["here"], "a request that failed is not repeated at once"
     plans.now = LOOK_ELSEWHERE_EVERY_S
     plans.find()
-    assert plans.spares() == frozenset()
+    assert plans.protects() == frozenset()
 
 
 @pytest.mark.parametrize("error", [BrokerUnavailable("no answer"), NotAuthorized("no")], ids=type)
@@ -131,37 +131,37 @@ def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: 
     group.failing = {"here": error}
     plans.find(failed=True)
     assert plans.done(ME)["them"] == 7
-    assert not plans.unheard
+    assert not plans.unanswered
 
 
 def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
     group: Group, plans: Plans, caplog: pytest.LogCaptureFixture
 ) -> None:
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
-    question = plans.open[0]
-    plans.open[0] = Question(None, question.looked_for, True, True, False)  # type: ignore[arg-type]
+    question = plans.held.waiting[0]
+    plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
     plans.answer(failed=True)
     assert "TypeError" in caplog.text
     assert plans.find() == ["here", "elsewhere"]
 
 
-def test_a_stream_is_spared_while_it_has_the_record_of_another_member_s_partition(group: Group, plans: Plans) -> None:
+def test_a_stream_is_protected_while_it_has_the_record_of_another_member_s_partition(group: Group, plans: Plans) -> None:
     group.here[SHARED] = done("them", 6)
     plans.find()
-    assert plans.spares() == {"them"}
-    assert plans.spares((MINE, SHARED)) == frozenset()
+    assert plans.protects() == {"them"}
+    assert plans.protects((MINE, SHARED)) == frozenset()
 
 
 def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) -> None:
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
-    assert plans.unheard
+    assert plans.unanswered
     plans.ask(ME, [MINE], [TWO], takes_over=False)
-    assert len(plans.open) == 1
+    assert len(plans.held.waiting) == 1
     plans.answer()
-    assert not plans.unheard
-    assert plans.spared([TWO], [MINE]) == {"third"}
+    assert not plans.unanswered
+    assert plans.protected([TWO], [MINE]) == {"third"}
     plans.answer()
-    assert plans.spared([TWO], [MINE]) == frozenset()
+    assert plans.protected([TWO], [MINE]) == frozenset()
     assert plans.take() is False
 
 
@@ -169,14 +169,14 @@ def test_an_answer_from_before_an_adoption_does_not_count(group: Group, plans: P
     plans.find()
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
     group.here[SHARED] = done("them", 6)
-    plans._find_out(plans.open.pop(0))
+    assert plans.held.answer()
     plans.adopted()
     plans.ask(ME, [MINE], [HOLDING], takes_over=False)
     group.here[SHARED] = done("third", 6)
     assert not plans.take()
-    assert plans.spares() == {"them"}, "it was not asked for since"
+    assert plans.protects() == {"them"}, "it was not asked for since"
     plans.answer()
-    assert plans.spares() == {"third"}
+    assert plans.protects() == {"third"}
 
 
 class TestARecordThatAnotherClientKeeps:
@@ -193,13 +193,13 @@ class TestARecordThatAnotherClientKeeps:
         assert self.found(plans) == ["here", "elsewhere"], "nobody seemed to be alive"
         assert self.found(plans) == ["here", "members"]
         plans.now = ADOPTED_WITHIN_S
-        assert plans.spares() == {"them"}
+        assert plans.protects() == {"them"}
         assert self.found(plans)[-1] == "members"
-        assert plans.spares() == frozenset()
+        assert plans.protects() == frozenset()
         group.here[SHARED] = done("them", 6, "them-2")
         group.present.add("them-2")
         self.found(plans)
-        assert plans.spares() == {"them"}, "its driver was restarted"
+        assert plans.protects() == {"them"}, "its driver was restarted"
 
     def test_is_not_looked_into_where_nothing_depends_on_it(self, plans: Plans) -> None:
         plans.find()
@@ -210,27 +210,27 @@ class TestARecordThatAnotherClientKeeps:
         for _ in range(4):
             self.found(plans)
             plans.now += ADOPTED_WITHIN_S
-        assert plans.spares() == {"them"}
+        assert plans.protects() == {"them"}
 
     def test_of_an_earlier_version_shows_its_stream_as_alive(self, group: Group, plans: Plans) -> None:
         group.here[SHARED] = done("them", 6)
         for _ in range(4):
             self.found(plans)
             plans.now += ADOPTED_WITHIN_S
-        assert plans.spares() == {"them"}
+        assert plans.protects() == {"them"}
 
     def test_needs_its_helper_no_longer_than_something_is_held(self, group: Group, plans: Plans) -> None:
         self.found(plans)
         self.found(plans)
         plans.ask(ME, [MINE], [HOLDING], takes_over=True)
         group.asked = []
-        plans.rest()
+        plans.pause()
         assert group.asked == [], "a question is open"
         plans.answer()
         group.asked = []
-        plans.rest()
-        plans.rest()
-        assert group.asked == ["rest"]
+        plans.pause()
+        plans.pause()
+        assert group.asked == ["pause"]
 
 
 def test_a_stream_that_released_its_claims_open_shows_in_another_record_that_they_are_done() -> None:

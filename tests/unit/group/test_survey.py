@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.group.adoption import Lookup
-from spark_groupsource.group.survey import Survey
-from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
+from spark_groupsource.group.brokers_answer import BrokersAnswer
+from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from tests.simulation.survey import HeldSurvey
-from tests.support.waiting import until
+from tests.support.held_survey import HeldSurvey
 
 RECORDED, NEW = TopicPartition("orders", 0), TopicPartition("orders", 1)
 STREAM = Stream("a" * 12)
@@ -27,19 +24,24 @@ class Brokers:
     def __init__(self) -> None:
         self.error: Exception | None = None
         self.ids: dict[str, str | None] = {}
-        self.survey = HeldSurvey(self.look_up)
+        self.survey = HeldSurvey(self.ask_brokers)
 
-    def look_up(self, _: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
+    def ask_brokers(self, _: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> BrokersAnswer:
         if self.error is not None:
             raise self.error
-        return Lookup(commits, {partition: 7 for partition, commit in commits.items() if commit is None}, self.ids, [], [])
+        return BrokersAnswer(commits, {partition: 7 for partition, commit in commits.items() if commit is None}, self.ids, [], [])
 
     def answer(self) -> None:
         assert self.survey.answer(0)
 
     def found(self, stream: Stream = STREAM) -> set[TopicPartition]:
         """The partitions that can be adopted now."""
-        return {partition for _, found in self.survey.answers(stream) if isinstance(found, Lookup) for partition in found.commits}
+        return {
+            partition
+            for _, found in self.survey.answers(stream)
+            if isinstance(found, BrokersAnswer)
+            for partition in found.commits
+        }
 
 
 @pytest.fixture
@@ -74,22 +76,8 @@ def test_an_error_comes_with_the_partitions_that_it_is_about_unless_they_were_lo
     ((partitions, error),) = brokers.survey.answers(STREAM)
     assert (set(partitions), error) == ({NEW}, brokers.error)
     assert not brokers.survey.asked
-    assert not brokers.survey.unheard
+    assert not brokers.survey.unanswered
     brokers.survey.ask(STREAM, {NEW: None})
     brokers.survey.forget({NEW})
     brokers.answer()
     assert list(brokers.survey.answers(STREAM)) == []
-
-
-def test_brokers_are_asked_on_another_thread() -> None:
-    asked_on: list[threading.Thread] = []
-
-    def look_up(_: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> Lookup:
-        asked_on.append(threading.current_thread())
-        return Lookup(commits, {}, {}, [], [])
-
-    survey = Survey(look_up)
-    survey.ask(STREAM, {RECORDED: Foreign(5, "")})
-    until(lambda: survey.answered, "an answer")
-    assert [partitions for partitions, _ in survey.answers(STREAM)] == [{RECORDED}]
-    assert asked_on != [threading.current_thread()]

@@ -14,14 +14,14 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic  # type: 
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import MemberFenced, MembershipClosed
-from spark_groupsource.group.member import PREDECESSORS, State
+from spark_groupsource.group.member import State
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeOptions
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until
 
 
-def test_a_lone_driver_gets_every_partition_and_a_generation_until_it_leaves_and_each_change_is_a_line_in_the_log(
+def test_a_lone_driver_gets_every_partition_until_it_leaves_and_each_change_is_logged(
     topic: MakeTopic, options: MakeOptions, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "spark_groupsource.group.member")
@@ -102,7 +102,9 @@ def test_restarting_a_static_member_moves_nothing(topic: MakeTopic, options: Mak
             first.until_owning(2)
             peer.until_owning(2)
             if peer.options.group_protocol == "classic":
-                until(lambda: len({one.member.assignment.generation for one in (first, peer)}) == 1, "one generation for both")
+                until(
+                    lambda: len({stream.member.assignment.generation for stream in (first, peer)}) == 1, "one generation for both"
+                )
             owned, generation = first.owned, peer.member.assignment.generation
         with member_stream("a", static) as second:
             second.until_owning(2)
@@ -157,10 +159,3 @@ def test_members_with_an_eager_assignor_share_the_partitions_too(topic: MakeTopi
             a.until_owning(2)
             assert not a.owned & b.owned
         a.until_owning(4)
-
-
-def test_every_state_can_be_reached_and_only_the_first_has_no_predecessor() -> None:
-    assert set(PREDECESSORS) == set(State)
-    assert [state for state, before in PREDECESSORS.items() if not before] == [State.NEW]
-    # A topic is deleted, and the group is balanced anew: its partitions are lost, and others are to be released.
-    assert PREDECESSORS[State.DRAINING] == {State.MEMBER, State.JOINING}

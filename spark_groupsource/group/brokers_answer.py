@@ -1,6 +1,6 @@
-"""What the brokers have to say before a partition can be adopted: where it starts, and whether its topic was created again.
+"""What the brokers answer before a partition can be adopted: where it starts, and whether its topic was created again.
 
-`look_up` runs on a thread of survey.Survey. The rules that decide from the answers are in handoff/rules.py.
+`ask_brokers` runs on a thread of survey.Survey. The rules that decide from the answers are in handoff/rules.py.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Lookup:
+class BrokersAnswer:
     """What was found out about partitions that are to be adopted."""
 
     commits: Mapping[TopicPartition, GroupCommit]
@@ -37,7 +37,7 @@ class Lookup:
         """The unknown partitions whose topic was deleted. Of the others the leader does not answer."""
         return frozenset(partition for partition in self.unknown if self.topic_ids.get(partition.topic, "") is None)
 
-    def only(self, partitions: Collection[TopicPartition]) -> Lookup:
+    def only(self, partitions: Collection[TopicPartition]) -> BrokersAnswer:
         """Return what was found out about these partitions."""
         return replace(
             self,
@@ -47,14 +47,14 @@ class Lookup:
         )
 
 
-def look_up(
+def ask_brokers(
     stream: Stream,
     commits: Mapping[TopicPartition, GroupCommit],
     *,
     starting_offsets: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
     topic_ids: Callable[[Mapping[str, str | None]], Mapping[str, str | None]],
     log_starts: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, int]],
-) -> Lookup:
+) -> BrokersAnswer:
     """Ask the brokers what the adoption of these partitions needs to know.
 
     Args:
@@ -82,7 +82,7 @@ def look_up(
         for partition in sorted(anew - unknown)
     ]
     known = {partition: commit for partition, commit in commits.items() if partition not in unknown}
-    return Lookup(known, starting, ids, unknown, losses)
+    return BrokersAnswer(known, starting, ids, unknown, losses)
 
 
 def _expected_ids(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> dict[str, str | None]:
@@ -100,5 +100,6 @@ def warn_of_another_cluster(commits: Mapping[TopicPartition, GroupCommit]) -> No
         log.warning(
             "the commits of %d partitions (%s, ...) were written in another Kafka cluster: the query goes on at their offsets, "
             "and forgets which ranges were claimed there. Records of those ranges may be duplicated",
-            *(len(copied), min(copied)),
+            len(copied),
+            min(copied),
         )

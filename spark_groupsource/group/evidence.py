@@ -100,7 +100,9 @@ class ConfirmedPlans:
         """The partitions whose record no longer shows its stream as alive, because its member has left."""
         self._ask_again_at = -math.inf
         self._failed_until = -math.inf
+        self._asked_at = -math.inf
         self._asked: Question | None = None
+        """The open question."""
         self._unasked: tuple[frozenset[StreamPlan], bool] | None = None
         """What is asked for when the answer to the open question has come."""
         self._answered = False
@@ -145,9 +147,15 @@ class ConfirmedPlans:
         self._outdated = self._asked is not None
 
     def ask(
-        self, stream: Stream, owned: Collection[TopicPartition], holding: Iterable[CommitRecord], *, takes_over: bool
+        self,
+        stream: Stream,
+        owned: Collection[TopicPartition],
+        holding: Collection[CommitRecord],
+        *,
+        takes_over: bool,
+        interval_s: float,
     ) -> None:
-        """Ask which of the plans are done. While a question is open, the newest of the others waits for its answer.
+        """Ask which of the plans are done, if there are any. While a question is open, the newest of the others waits for it.
 
         The records of subscribed topics are asked for first. Other topics are asked only if these do not settle every claim: at
         once for a plan that they were not asked for before, and then every LOOK_ELSEWHERE_EVERY_S.
@@ -157,7 +165,15 @@ class ConfirmedPlans:
             owned: the partitions that this member has, adopted or not yet.
             holding: the records whose claims should be settled.
             takes_over: whether it matters which other streams are alive.
+            interval_s: seconds that must have passed since it was asked the last time.
         """
+        if not any(record.owed for record in holding):
+            self._pause()
+            return
+        now = self._clock()
+        if now < self._asked_at + interval_s:
+            return
+        self._asked_at = now
         claimed = frozenset(plan for plan in _claimed(holding) if plan.stream != stream.name)
         members = takes_over and not self._alive(owned, whoever_left=True).isdisjoint(plan.stream for plan in claimed)
         if self._asked is not None:
@@ -186,7 +202,7 @@ class ConfirmedPlans:
             self._ask(claimed, members=members)
         return learned
 
-    def pause(self) -> None:
+    def _pause(self) -> None:
         """Give up what is needed only while ranges are held for others."""
         if self._members_asked and self._asked is None:
             self._members_asked = False

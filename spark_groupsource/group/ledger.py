@@ -11,7 +11,6 @@ which are replaced and never edited.
 from __future__ import annotations
 
 import logging
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -121,7 +120,6 @@ class Ledger:
         """Partitions with a range in the newest plan, owned ever since, and not claimed yet."""
         self._blocked_at: float | None = None
         """Since when a claim has waited for another member to adopt a partition."""
-        self._asked_at = -math.inf
         self._invisible = -1
         """The newest plan of which it was logged that no record can show it as done."""
         self.positions: Mapping[TopicPartition, int] = MappingProxyType({})
@@ -169,11 +167,11 @@ class Ledger:
 
     def in_flight(self, partitions: frozenset[TopicPartition]) -> bool:
         """Return whether a range of these is planned, or claimed and not yet confirmed, and may be confirmed soon."""
-        # The member that a claim waits for may wait for these partitions. If neither gave in, both would wait until their drains
-        # time out, and no batch would end. Released like this, the open claims stay this stream's: nothing is lost or read twice.
+        # The member that a claim waits for may drain, too, and wait for these partitions: both would stand still until a drain
+        # times out. Claims that are released open stay this stream's, so nothing is lost or read twice.
         if self._blocked_at is not None and self._clock() - self._blocked_at >= BLOCKED_AFTER_S:
             return False
-        # No commit can close a claim in a deleted topic: a drain that waited for it would always time out.
+        # No commit closes a claim in a deleted topic: a drain that waited for it would always time out.
         return any(
             partition in self._planned or (partition in self._records and self._records[partition].open)
             for partition in partitions.difference(self._closing.unclosable)
@@ -181,7 +179,7 @@ class Ledger:
 
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
-        # This is the last moment: the next owner takes what is open by then for unread, and leaves it to this stream's restart.
+        # The last moment: what is open when this returns is owed to this stream by the next owner, and counts as lag until then.
         self._stream = self._closing.believe(self._stream)
         self._confirm_if_possible(partitions)
         self.lost(partitions)
@@ -199,8 +197,6 @@ class Ledger:
 
     def idle(self) -> None:
         """Close and settle what is confirmed. Adopt the acquired partitions that the brokers have answered for; ask about others.
-
-        Partitions that drain are not adopted any more.
 
         Raises:
             GroupKafkaError: an error that does not pass, or that has lasted for longer than the patience.
@@ -330,24 +326,26 @@ class Ledger:
         Raises:
             CheckpointBehindGroup, CommitRecordTooNew: see rules.claim.
         """
-        # 1. From here on no report counts, until all claims are made: of this plan only one of another copy of the checkpoint
-        #    can come so early, and it would close claims that nobody has read.
+        # 1. From here on no report counts until all claims are made. One that comes so early is of another copy of the
+        #    checkpoint: it would close claims whose rows no sink has.
         self._closing.claiming()
         self._stream = stream
         wanted = _not_empty(stream.ranges)
-        # 2. Owned records are as noted: nobody else can write them. Those of others have to be as they are now.
+        # 2. Records of owned partitions are as noted: nobody else can write them. Those of others have to be as they are now.
         held = {**self._commits.fetch(wanted.keys() - self._records.keys()), **self._records}
         verdicts = self._verdicts({partition: held[partition] for partition in wanted})
         # 3. The group accepts the claims before anything is read. Otherwise a next owner could begin at the old position, and
-        #    read the same records. If this raises, the partitions stay planned, and the next attempt claims them.
+        #    read the same records. If this raises, the partitions stay planned, so the next attempt may claim them.
         writes = {partition: verdict.write for partition, verdict in verdicts.items() if verdict.write is not None}
         self._write({**self._confirmed(self._records.keys() - writes.keys()), **writes})
-        # 4. What waits stays planned, and is in flight: released now, it could be claimed by nobody.
+        # 4. What is decided is not planned any more: a later attempt must not claim what this one has left to others.
         waiting = frozenset(partition for partition, verdict in verdicts.items() if verdict.waits)
         self._planned -= wanted.keys() - waiting
-        self._note_blocked(blocked=bool(waiting))
         if not waiting:
+            self._blocked_at = None
             self._closing.claimed(stream.logged)
+        elif self._blocked_at is None:
+            self._blocked_at = self._clock()
         return Claims({partition: verdict.read for partition, verdict in verdicts.items() if verdict.read}, waiting)
 
     def commits_of(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
@@ -398,13 +396,6 @@ class Ledger:
         """Return the streams whose ranges in these records must not be taken over now."""
         return self._confirmed_plans.protected(records.values(), self._records.keys() | self._adopting.partitions)
 
-    def _note_blocked(self, *, blocked: bool) -> None:
-        """Note whether a claim waits for another member. Its time counts from the first attempt, not from the newest."""
-        if not blocked:
-            self._blocked_at = None
-        elif self._blocked_at is None:
-            self._blocked_at = self._clock()
-
     def _adopt_acquired(self) -> None:
         if not self._adopting.partitions:
             return
@@ -438,15 +429,9 @@ class Ledger:
 
     def _ask_what_is_done(self, interval_s: float) -> None:
         """Ask which owed ranges their streams have confirmed, if any are owed and it was not just asked."""
-        if not any(record.owed for record in self._records.values()):
-            self._confirmed_plans.pause()
-            return
-        if self._clock() < self._asked_at + interval_s:
-            return
-        self._asked_at = self._clock()
         owned = self._records.keys() | self._adopting.partitions
         takes_over = self._held_ranges.takes_over
-        self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over)
+        self._confirmed_plans.ask(self._stream, owned, self._records.values(), takes_over=takes_over, interval_s=interval_s)
 
     def _settle(self) -> None:
         """Drop owed ranges that are confirmed. What fails is tried again with the next answer.

@@ -93,7 +93,7 @@ class Driver(Membership):
             clock=self.clock,
             wall_clock=lambda: 1_700_000_000,
         )
-        self.ledger._confirmed_plans = HeldLooks(FakeReader(self), clock=_Clock())
+        self.ledger._confirmed_plans = HeldLooks(FakeReader(self), clock=self.clock)
 
     def clone(self, world: World) -> Driver:
         twin = twin_of(self)

@@ -75,7 +75,7 @@ class Plans(ConfirmedPlans):
     def find(self, holding: CommitRecord = HOLDING, *, takes_over: bool = False, failed: bool = False) -> list[str]:
         """Ask, and return which requests that took."""
         self.group.asked = []
-        self.ask(ME, [MINE], [holding], takes_over=takes_over)
+        self.ask(ME, [MINE], [holding], takes_over=takes_over, interval_s=0)
         self.answer(failed=failed)
         return [request for request in self.group.asked if request != "pause"]
 
@@ -112,6 +112,17 @@ def test_other_topics_are_asked_for_a_plan_at_once_and_then_now_and_then(group: 
     assert plans.done(ME) == {"me": 4, "them": 7}, "no record knows more of a stream than its own checkpoint"
 
 
+def test_nothing_is_asked_before_the_interval_is_over_or_while_nothing_is_held(group: Group, plans: Plans) -> None:
+    plans.find()
+    for now, expected in ((1.9, 0), (2.0, 1)):
+        plans.now = now
+        plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=2)
+        assert len(plans.held.waiting) == expected
+    plans.answer()
+    plans.ask(ME, [MINE], [done("me", 4)], takes_over=False, interval_s=0)
+    assert plans.held.waiting == []
+
+
 def test_a_stream_is_protected_until_other_topics_were_asked_for_its_plan(group: Group, plans: Plans) -> None:
     assert plans.protects() == {"them"}, "nothing was asked yet"
     group.failing = {"elsewhere": BrokerUnavailable("no answer")}
@@ -137,7 +148,7 @@ def test_an_error_of_the_subscribed_topics_changes_nothing(group: Group, plans: 
 def test_an_unexpected_error_is_logged_and_the_next_question_is_answered(
     group: Group, plans: Plans, caplog: pytest.LogCaptureFixture
 ) -> None:
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
     question = plans.held.waiting[0]
     plans.held.waiting[0] = Question(None, question.asked_elsewhere, True, True, False)  # type: ignore[arg-type]
     plans.answer(failed=True)
@@ -153,9 +164,9 @@ def test_a_stream_is_protected_while_it_has_the_record_of_another_member_s_parti
 
 
 def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) -> None:
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
     assert plans.unanswered
-    plans.ask(ME, [MINE], [TWO], takes_over=False)
+    plans.ask(ME, [MINE], [TWO], takes_over=False, interval_s=0)
     assert len(plans.held.waiting) == 1
     plans.answer()
     assert not plans.unanswered
@@ -167,11 +178,11 @@ def test_a_question_waits_while_another_one_is_open(group: Group, plans: Plans) 
 
 def test_an_answer_from_before_an_adoption_does_not_count(group: Group, plans: Plans) -> None:
     plans.find()
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
     group.here[SHARED] = done("them", 6)
     assert plans.held.answer()
     plans.adopted()
-    plans.ask(ME, [MINE], [HOLDING], takes_over=False)
+    plans.ask(ME, [MINE], [HOLDING], takes_over=False, interval_s=0)
     group.here[SHARED] = done("third", 6)
     assert not plans.take()
     assert plans.protects() == {"them"}, "it was not asked for since"
@@ -222,14 +233,14 @@ class TestARecordThatAnotherClientKeeps:
     def test_needs_its_helper_no_longer_than_something_is_held(self, group: Group, plans: Plans) -> None:
         self.found(plans)
         self.found(plans)
-        plans.ask(ME, [MINE], [HOLDING], takes_over=True)
+        plans.ask(ME, [MINE], [HOLDING], takes_over=True, interval_s=0)
         group.asked = []
-        plans.pause()
+        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
         assert group.asked == [], "a question is open"
         plans.answer()
         group.asked = []
-        plans.pause()
-        plans.pause()
+        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
+        plans.ask(ME, [MINE], [], takes_over=True, interval_s=0)
         assert group.asked == ["pause"]
 
 

@@ -72,8 +72,8 @@ class PartitionLoss:
     """The topic's id now."""
 
     def __str__(self) -> str:
-        ranges = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
-        text = f"{self.partition}{' ' * bool(ranges)}{ranges}: "
+        lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
+        text = f"{self.partition} {lost}: " if lost else f"{self.partition}: "
         if self.position is not None:
             text += f"the next offset to read was {self.position}, and "
         match self.cause:
@@ -209,11 +209,7 @@ def target_losses(
 
 
 class CutDoubts:
-    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread.
-
-    Answers that are further apart than that time say nothing of what was in between: with a trigger of an hour two replaced
-    leaders may have given them.
-    """
+    """Since when logs have ended too low. A partition in doubt is neither planned nor lost. Used by one thread."""
 
     def __init__(self, believe_after_s: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         """Begin without a doubt.
@@ -227,7 +223,7 @@ class CutDoubts:
         self._since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
         self.again: frozenset[TopicPartition] = frozenset()
-        """Those in doubt that were so at a look long before, too. Whoever asks now asks on until it is believed or not."""
+        """Those in doubt that were so at the question before, too, long ago. Whoever asks now asks on until it is known."""
 
     def about(self, losses: Iterable[PartitionLoss], logs: LogState, *, at_once: bool = False) -> frozenset[TopicPartition]:
         """Return the partitions whose log seems to be cut, and for which that is not believed yet.
@@ -243,8 +239,12 @@ class CutDoubts:
             log.warning(
                 "%s: its log ends at %s, below what should be in it. A leader that was replaced may have said so: nothing is "
                 "planned there until that has been the answer for %.0f s",
-                *(partition, cut[partition].resume, self._believe_after_s),
+                partition,
+                cut[partition].resume,
+                self._believe_after_s,
             )
+        # Nobody has asked for long, as with a trigger of an hour. Two leaders that were replaced may have given the two answers,
+        # so the time begins anew: believed at once, a position would be cut back, and records read twice.
         if not at_once and now - self._asked_at > self._believe_after_s:
             self.again, self._since = frozenset(self._since), {}
         self._asked_at = now

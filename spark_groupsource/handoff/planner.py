@@ -61,23 +61,23 @@ def plan(
             they fit into its share.
     """
     lags = lag(positions, ends)
-    there = {
+    readable_of = {
         partition: [
-            *(one for one in again.get(partition, ()) if one.end <= ends.get(partition, 0)),
+            *(offsets for offsets in again.get(partition, ()) if offsets.end <= ends.get(partition, 0)),
             OffsetRange(start, start + lags[partition]),
         ]
         for partition, start in positions.items()
     }
-    sizes = {partition: sum(offsets.size for offsets in readable) for partition, readable in there.items()}
+    sizes = {partition: sum(offsets.size for offsets in readable) for partition, readable in readable_of.items()}
     total = sum(sizes.values())
-    ranges = {}
-    for partition, readable in there.items():
+    planned = {}
+    for partition, readable in readable_of.items():
         share = sizes[partition]
         if max_offsets is not None and share:
             # Integers throughout: a limit of Long.MAX_VALUE must not overflow or lose precision (SPARK-26718).
             share = min(share, max(1, max_offsets * share // total))
-        ranges[partition] = _first_offsets(readable, share)
-    return ranges
+        planned[partition] = _first_offsets(readable, share)
+    return planned
 
 
 def available(positions: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], again: Ranges) -> int:
@@ -194,7 +194,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
     bins: list[list[Piece]] = [[] for _ in range(min(count, len(small)))]
     heap = [(0, number) for number in range(len(bins))]
     # Pieces of one size stay in their order.
-    for piece in sorted(small, key=lambda each: each[1].size, reverse=True):
+    for piece in sorted(small, key=lambda piece: piece[1].size, reverse=True):
         size = piece[1].size
         load, number = heap[0]
         if load and load + size > most:
@@ -203,7 +203,7 @@ def _packed(small: Sequence[Piece], least: int, most: int) -> list[tuple[Piece, 
         else:
             bins[number].append(piece)
             heapq.heapreplace(heap, (load + size, number))
-    return [tuple(sorted(each)) for each in bins]
+    return [tuple(sorted(pieces_of_task)) for pieces_of_task in bins]
 
 
 def _first_offsets(readable: Sequence[OffsetRange], count: int) -> tuple[OffsetRange, ...]:

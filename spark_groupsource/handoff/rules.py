@@ -66,7 +66,7 @@ class OutstandingClaims:
 
 HOLD = OutstandingClaims()
 
-RANGES_SHOWN = 20
+RANGES_LISTED = 20
 """How many partitions an error lists. The checkpoint has all of them."""
 
 
@@ -132,8 +132,8 @@ def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) ->
             return stream.topics.get(partition.topic)
 
 
-def _differ(one: str | None, other: str | None) -> bool:
-    return one is not None and other is not None and one != other
+def _differ(topic_id: str | None, other: str | None) -> bool:
+    return topic_id is not None and other is not None and topic_id != other
 
 
 def adopt(
@@ -190,7 +190,7 @@ def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStr
     if not isinstance(commit, CommitRecord):
         return None
     streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged, commit.done))
-    newest = {one.stream: one for one in streams if one.stream not in {stream.name, commit.stream}}
+    newest = {earlier.stream: earlier for earlier in streams if earlier.stream not in {stream.name, commit.stream}}
     if commit.stream != stream.name and commit.logged >= 0:
         newest[commit.stream] = streams[-1]
     return _with_what_is_done(tuple(newest.values())[-PAST_STREAMS:] or None, known)
@@ -200,7 +200,7 @@ def _with_what_is_done(past: tuple[PastStream, ...] | None, done: Evidence) -> t
     """Return the earlier owners with what is known by now of their newest plans there."""
     if past is None:
         return None
-    return tuple(one._replace(done=max(one.done, min(one.plan, done.get(one.stream, -1)))) for one in past)
+    return tuple(earlier._replace(done=max(earlier.done, min(earlier.plan, done.get(earlier.stream, -1)))) for earlier in past)
 
 
 def _adopt(
@@ -259,7 +259,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
         return False
     if not isinstance(commit, CommitRecord) or _differ(commit.topic_id, stream.topics.get(partition.topic)):
         return False
-    known = ((commit.stream, commit.done), *((one.stream, one.done) for one in commit.past or ()))
+    known = ((commit.stream, commit.done), *((earlier.stream, earlier.done) for earlier in commit.past or ()))
     return any(name == stream.name and done >= stream.logged for name, done in known)
 
 
@@ -268,7 +268,7 @@ def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
     known = (
         (commit.stream, commit.logged),
         *((entry.stream, entry.plan) for entry in commit.owed),
-        *((one.stream, one.plan) for one in commit.past or ()),
+        *((earlier.stream, earlier.plan) for earlier in commit.past or ()),
     )
     return max((plan for name, plan in known if name == stream.name), default=-1)
 
@@ -300,20 +300,21 @@ def _behind(stream: Stream, partition: TopicPartition, newest: int) -> Checkpoin
 
 def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCommit]) -> CheckpointBehindGroup:
     # What somebody has reset already comes last: where the list is cut off, the next start shows the rest.
-    others = {one for one, commit in commits.items() if not _lacks_commit(stream, one, commit)}
-    planned = [
-        f"{partition} {' '.join(map(str, held))}" + (f", and the group reads on at {position}" if position is not None else "")
-        for partition, offsets in sorted(stream.ranges.items(), key=lambda planned: (planned[0] in others, planned[0]))
-        if (held := [one for one in offsets if one.size])
-        for position in [_position(commits.get(partition))]
-    ]
-    shown = "".join(f"\n    {line}" for line in planned[:RANGES_SHOWN])
-    more = f"\n    and {len(planned) - RANGES_SHOWN} more, which the next start lists" if len(planned) > RANGES_SHOWN else ""
+    lacking = {partition for partition, commit in commits.items() if _lacks_commit(stream, partition, commit)}
+    lines = []
+    for partition in sorted(stream.ranges, key=lambda partition: (partition not in lacking, partition)):
+        ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
+        position = _position(commits.get(partition))
+        reads_on = "" if position is None else f", and the group reads on at {position}"
+        if ranges:
+            lines.append(f"\n    {partition} {' '.join(map(str, ranges))}{reads_on}")
+    listed = "".join(lines[:RANGES_LISTED])
+    more = f"\n    and {len(lines) - RANGES_LISTED} more, which the next start lists" if len(lines) > RANGES_LISTED else ""
     return CheckpointBehindGroup(
         f"The group knows that plan {stream.logged} of stream {stream.name} is done. This query's checkpoint has it in its "
         "offset log (the newest file of the folder offsets), but not in its commit log (commits). Either a second driver runs on "
         "this checkpoint, or the checkpoint was restored from an older copy, or its host crashed and lost the commit. The query "
-        f"stops. Otherwise it would run the plan again without any row. The plan has{shown}{more}\nChoose:\n"
+        f"stops. Otherwise it would run the plan again without any row. The plan has{listed}{more}\nChoose:\n"
         "  - A second driver runs on the checkpoint: stop one of the two, and start the other one. Nothing is lost or "
         "duplicated.\n"
         "  - A newer checkpoint exists: put the newest checkpoint back. Nothing is lost or duplicated.\n"
@@ -450,10 +451,14 @@ def claim(
     if isinstance(commit, CommitRecord) and (held := _held_for(stream, commit, ranges)):
         return Verdict(read=held)
     if isinstance(commit, Foreign) or (commit is not None and commit.stream != stream.name):
+        # The new owner began at the position before this plan, and holds nothing for it: it reads these records.
         return Verdict()
     if commit is not None and commit.logged == plan:
+        # The plan was claimed here before. What is not open any more is closed, or another's: claimed now, it is read twice.
         return Verdict()
     if commit is None or not owned:
+        # Another run of this stream may own the partition, and still claim the range. If this run had left it out by then, the
+        # sink would have the plan without it: the records would be lost.
         return Verdict(waits=True)
     if not held_since_planned:
         # Nothing is lost: the position stays where it is, and the next plan starts there.

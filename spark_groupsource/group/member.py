@@ -146,8 +146,8 @@ class Member:
         self._timeouts = 0
         self._rejoin_from: tuple[Assignment, str] | None = None
         """The assignment with which the member is to join again, and why. Another thread sets it."""
-        self._drained = False
-        """Whether this member leaves for a moment, and has drained before."""
+        self._has_drained = False
+        """Whether this member leaves in order to join again, and has drained everything before."""
         self._callback_due: Deadline | None = None
         self._assignment = Assignment()
         self._keeper: RecordKeeper
@@ -198,6 +198,7 @@ class Member:
             GroupKafkaError: the member failed instead.
         """
         for _ in Deadline(timeout_s, clock=self._clock).attempts(JOIN_INTERVAL_S):
+            # Read before the failure. A member that fails is marked as joined after that: it would seem to have joined.
             joined = self._has_joined
             self._raise_failure()
             if joined:
@@ -291,14 +292,15 @@ class Member:
         if asked is None or asked[0] != self._assignment or self._state is not State.MEMBER:
             return
         log.warning("the coordinator and this driver disagree: %s", asked[1])
-        # Before it leaves: a member that leaves sends no heartbeat, so a drain in `on_revoke` could outlast its session.
+        # 1. It drains first. A member that leaves sends no heartbeat, so a drain in `on_revoke` could outlast its session.
         self._drain(self._assignment.partitions)
         if self._closing or self._failure is not None:
             return
-        self._drained = True
+        # 2. It leaves, and joins again: librdkafka does that when `on_revoke` has been served, which does not drain again.
+        self._has_drained = True
         self._move(State.JOINING)
         self.consumer.unsubscribe()
-        self._subscribe()  # librdkafka joins when `on_revoke` has been served, and the member has left
+        self._subscribe()
 
     def _leave(self) -> None:
         self._closing = True
@@ -318,7 +320,7 @@ class Member:
     def _fail(self, error: GroupKafkaError) -> None:
         if self._failure is None:
             self._failure = error
-            if self._has_joined:  # the query hears of it with its next call, which may be its next trigger
+            if self._has_joined:  # the query learns of it with its next call, which may be its next trigger
                 log.error("this driver's membership ends: %s", error)
 
     def _poll(self, timeout_s: float) -> None:
@@ -372,7 +374,7 @@ class Member:
 
     def _joined_with(self, gained: frozenset[TopicPartition], generation: int) -> None:
         self._callback_due = None
-        self._drained = False
+        self._has_drained = False
         self._move(State.MEMBER)
         self._publish(self._assignment.partitions | gained, generation=generation)
         self._observer.rebalanced("assigned")
@@ -420,18 +422,26 @@ class Member:
     def _on_revoke(self, consumer: Consumer, revoked: list[KafkaTopicPartition]) -> None:
         going = _plain(revoked)
         self._observer.rebalanced("revoked")
+        # 1. Claims are closed, as far as their batches end in time. The partitions are still this member's, so a commit is taken.
         self._guarded(lambda: self._drain(going))
         self._guarded(lambda: self._keeper.released(going))
+        # 2. librdkafka gives them back. From here on the next owner may adopt them, so nothing is written for them any more.
+        self._unassign(consumer)
+        # 3. Other threads see them go.
+        if not self._closing:
+            self._publish(self._assignment.partitions - going)
+
+    def _unassign(self, consumer: Consumer) -> None:
+        """Have librdkafka give back what a callback is about. Its own assignment is empty, so there is nothing to name."""
         if self._eager:
             consumer.unassign()
         else:
             consumer.incremental_unassign([])
-        if not self._closing:
-            self._publish(self._assignment.partitions - going)
 
     def _drain(self, going: frozenset[TopicPartition]) -> None:
+        """Wait until nothing of these partitions is in flight, for the drain timeout at most."""
         self._keeper.draining(going)
-        if self._closing or self._drained or not self._drain_timeout_s or not self._keeper.in_flight(going):
+        if self._closing or self._has_drained or not self._drain_timeout_s or not self._keeper.in_flight(going):
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)
@@ -444,6 +454,7 @@ class Member:
                     _listed(going),
                 )
                 break
+            # The query's commands are what ends the batch in flight. If they waited for this callback, both would be stuck.
             self._commands.serve(min(deadline.left, POLL_INTERVAL_S))
             self._guarded(self._keeper.idle)
             if self._failure is not None:
@@ -452,20 +463,18 @@ class Member:
         self._move(State.MEMBER)
 
     def _on_lost(self, consumer: Consumer, lost: list[KafkaTopicPartition]) -> None:
-        lost_ones = _plain(lost)
+        partitions = _plain(lost)
         self._observer.rebalanced("lost")
         log.warning(
             "[%s] are lost: the group has expelled this driver, which rejoins, or their topics were deleted; their claims stay",
-            _listed(lost_ones),
+            _listed(partitions),
         )
-        self._guarded(lambda: self._keeper.lost(lost_ones))
-        if self._eager:
-            consumer.unassign()
-        else:
-            consumer.incremental_unassign([])
+        # Nothing is committed any more, because another member may own them by now. It holds open claims for this stream.
+        self._guarded(lambda: self._keeper.lost(partitions))
+        self._unassign(consumer)
         if not self._closing:
             self._move(State.JOINING)
-            self._publish(self._assignment.partitions - lost_ones)
+            self._publish(self._assignment.partitions - partitions)
 
     def _guarded(self, step: Callable[[], None]) -> None:
         """Keep an exception inside the callback: otherwise librdkafka would assign the partitions and fetch them."""

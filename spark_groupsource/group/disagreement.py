@@ -4,7 +4,7 @@ Under KIP-848 the coordinator says only once, in the answer to a heartbeat, whic
 take. If that answer is lost, librdkafka does not ask again (docs/design.md), and the two disagree until the member is expelled.
 
 A rebalance that goes on is no disagreement. What is assigned to a member and stays so is what it may have: nothing that another
-member has to give back first. What it has and is not to have, it gives back when it hears of that. So the two differ only while
+member has to give back first. What it has and is not to have, it gives back when it learns of that. So the two differ only while
 an answer is under way, or while this member drains.
 """
 

@@ -21,7 +21,7 @@ class Violation(Exception):
 
 def offsets_of(ranges: Iterable[OffsetRange]) -> Iterator[int]:
     """Each offset of the ranges."""
-    return (offset for one in ranges for offset in range(*one))
+    return (offset for offsets in ranges for offset in range(*offsets))
 
 
 class Account:
@@ -107,8 +107,8 @@ class Account:
         if not isinstance(before, CommitRecord) or (before.stream, before.topic_id) != (record.stream, record.topic_id):
             return
         was_owed = set(offsets_of(entry.range for entry in before.owed))
-        claimed = set(offsets_of(OffsetRange(*one) for one in record.open)) - set(
-            offsets_of(OffsetRange(*one) for one in before.open)
+        claimed = set(offsets_of(OffsetRange(*held) for held in record.open)) - set(
+            offsets_of(OffsetRange(*held) for held in before.open)
         )
         if claimed & was_owed and written is None:
             raise Violation("claimed twice", f"{where}: {sorted(claimed & was_owed)} were owed: {record.metadata()}")
@@ -160,7 +160,7 @@ class Account:
         newest = checkpoint.newest()
         planned = newest.by_partition.get(where, ()) if newest.plan == entry.plan else ()
         # Of a range that is owed another stream may have taken a part.
-        touched = set(offsets_of(one for one in planned if one.overlap(entry.range).size))
+        touched = set(offsets_of(offsets for offsets in planned if offsets.overlap(entry.range).size))
         owed = set(range(*entry.range))
         whole = owed <= touched and touched - owed <= self.reread[where.partition]
         if checkpoint.named != entry.stream or not whole:

@@ -102,7 +102,9 @@ class Checkpoint:
         """Whether the newest plan left nothing to others."""
         last = self.newest().by_partition
         granted = self.granted.get(self.logged, last)
-        return all(set(granted.get(where, ())) >= {one for one in offsets if one.size} for where, offsets in last.items())
+        return all(
+            set(granted.get(where, ())) >= {offsets for offsets in ranges if offsets.size} for where, ranges in last.items()
+        )
 
     def key(self) -> tuple[object, ...]:
         """Equal for checkpoints that Spark would treat alike."""

@@ -278,7 +278,7 @@ LIVED_BETWEEN_TWO_PLANS = prompt(
     """.replace("\n\n", "\n")
 )
 """B holds ranges for A, which is dead at a plan of B. A comes back and has a partition again for a long time, and dies shortly
-before B's next plan. If what B hears in between does not count, A was dead all the time, and its ranges are read at once."""
+before B's next plan. If the answers in between do not count, A was dead all the time, and its ranges are read at once."""
 
 DIED_BETWEEN_TWO_PLANS = prompt(
     f"""

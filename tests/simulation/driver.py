@@ -251,7 +251,7 @@ class Driver(Membership):
     def do_propose(self) -> bool:
         """latestOffset gives the plan to Spark, or `start` again."""
         kept = self.ledger.propose_or_confirm(self.ranges)
-        if not any(one.size for offsets in kept.values() for one in offsets):
+        if not any(offsets.size for ranges in kept.values() for offsets in ranges):
             self.stage = "rest" if self.batch else "name"
             return False
         self.done = self.plan
@@ -393,7 +393,7 @@ class Driver(Membership):
     # The end of it.
 
     def leaves(self, *, answered: bool) -> bool:
-        """A commit had no answer. It closes what is durable and leaves, or nobody hears of it until its session is over."""
+        """A commit had no answer. It closes what is durable and leaves, or nobody learns of it until its session is over."""
         if answered and self.known:
             held = named(self.held)
             with self.looking_at_reports(self.held, owed_too=False):

@@ -104,7 +104,7 @@ def run(
 ) -> Failure | None:
     """Draw and run the history of this seed, with a drawn setting unless one is given.
 
-    `reports`: whether drivers hear that a plan is durable; with `None` they do in two histories of three.
+    `reports`: whether drivers learn that a plan is durable; with `None` they do in two histories of three.
     """
     chance = random.Random(seed)
     teller = random.Random(f"reports in {seed}")

@@ -61,7 +61,7 @@ class Membership:
         self.held: set[int] = set()
         self.draining: set[int] = set()
         self.deaf = False
-        """Whether an answer was lost: it hears nothing of assignments any more."""
+        """Whether an answer was lost: it learns nothing of assignments any more."""
         self.leaving = False
         """Whether it drains because it is about to join again."""
         self.reports = Reports()

@@ -96,7 +96,7 @@ def only_the_owner_says_what_is_done(rule: Callable[..., Any]) -> Callable[..., 
 
     def faulty(*arguments: Any, **named: Any) -> Any:
         result = rule(*arguments, **named)
-        past = tuple(one._replace(done=-1) for one in result.past or ()) or None
+        past = tuple(earlier._replace(done=-1) for earlier in result.past or ()) or None
         return result if past == result.past else result.model_copy(update={"past": past})
 
     return faulty

@@ -276,10 +276,10 @@ class World:
         newest = checkpoint.newest()
         if checkpoint.put_aside is not None or not 0 <= newest.plan == checkpoint.committed:
             return False
-        for where, offsets in newest.by_partition.items():
+        for where, ranges in newest.by_partition.items():
             commit = self.group.read(where.partition)
-            if isinstance(commit, CommitRecord) and any(one.size for one in offsets):
-                past = {one.stream: one.done for one in commit.past or ()}
+            if isinstance(commit, CommitRecord) and any(offsets.size for offsets in ranges):
+                past = {earlier.stream: earlier.done for earlier in commit.past or ()}
                 if {**past, commit.stream: commit.done}.get(newest.stream, -1) >= newest.plan:
                     return True
         return False

@@ -114,7 +114,7 @@ class TestARecordThatIsTooLong:
 
     def test_of_an_earlier_version_is_adopted(self) -> None:
         *_, full = itertools.takewhile(
-            lambda one: len(one.metadata()) <= MAX_METADATA_BYTES,
+            lambda record: len(record.metadata()) <= MAX_METADATA_BYTES,
             (crowded(count).model_copy(update={"v": 1, "cluster_id": "c" * 22, "topic_id": "t" * 22}) for count in range(100)),
         )
         longer = Stream("n" * 64, 2**62, 2**62)

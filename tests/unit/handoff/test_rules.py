@@ -229,7 +229,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         partitions = [TopicPartition("orders", number) for number in range(30)]
         stream = replace(LOGGED, ranges=dict.fromkeys(partitions, (RANGE,)))
         reset: dict[TopicPartition, GroupCommit] = {
-            one: Foreign(100) if one.partition < 20 else self.finished for one in partitions
+            partition: Foreign(100) if partition.partition < 20 else self.finished for partition in partitions
         }
         assert "    orders-20 [100, 200), and the group reads on at 200\n" in self.refused(reset, stream)
 

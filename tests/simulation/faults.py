@@ -398,15 +398,15 @@ FAULTS = (
         shown_as={"doubled", "let slip"},
         reports=True,
     ),
-    Fault("claims count as closed although that was refused", ledger=_RefusedCloseCounts, reports=True, seed=79),
-    Fault("a refused close is not tried again", ledger=_RefusedCloseForgotten, reports=True, seed=248),
+    Fault("claims count as closed although that was refused", ledger=_RefusedCloseCounts, reports=True, seed=304),
+    Fault("a refused close is not tried again", ledger=_RefusedCloseForgotten, reports=True, seed=833),
     Fault("a report closes nothing", {"believed": lambda *_: False}, reports=True),
     Fault("a report closes nothing while partitions drain", ledger=_NothingClosedInADrain, reports=True),
     Fault("partitions are given back without a look at the reports", ledger=_ReleasedWithoutLooking, reports=True, seed=105),
     # Commits.
     Fault("a commit sent again after an unknown outcome", world=_SentAgain),
     Fault("a commit without an answer is read back, and its member goes on", ledger=_ReadBackAndGoesOn),
-    Fault("adoption counts although it was refused", ledger=_AdoptedAlthoughRefused, seed=674),
+    Fault("adoption counts although it was refused", ledger=_AdoptedAlthoughRefused, seed=80),
     Fault("claims count although they were refused", ledger=_ClaimsCountBeforeTheyAreWritten),
     # Streams that are alive, records that are full, records of the next version.
     Fault(
@@ -414,7 +414,7 @@ FAULTS = (
         {"alive": lambda *_: frozenset()},
         setting=replace(REREADING, partitions=3, records=8),
         shown_as={"taken from a live stream"},
-        seed=97,
+        seed=107,
     ),
     Fault(
         "a claim without room for its adoption",

@@ -126,10 +126,10 @@ class Adopting:
             yield found
 
     def try_again(self, error: GroupKafkaError) -> bool:
-        """Note that the partitions that are tried now have failed; return whether they are tried again.
+        """Note that the partitions that are tried now have failed.
 
-        Args:
-            error: what was raised. It must not pass, or lasts too long, if they are not.
+        Returns:
+            Whether they are tried again: the error passes, and has not lasted for longer than the patience.
         """
         failed = self._tried & self._partitions
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)

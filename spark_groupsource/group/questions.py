@@ -23,7 +23,7 @@ class Questions(Generic[Q, A]):
         """
         self._find_out = find_out
         self._thread = thread
-        # No thread waits for another one here: a signal handler may interrupt any of them.
+        # A signal handler may interrupt the thread that takes answers. It cannot hold the lock of a SimpleQueue then.
         self._answers: SimpleQueue[tuple[Q, A | Exception]] = SimpleQueue()
 
     @property

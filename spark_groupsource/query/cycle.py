@@ -115,7 +115,8 @@ class Cycle:
             log.warning(
                 "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
                 "wait for the next run",
-                *(len(unknown), listed(unknown, 20)),
+                len(unknown),
+                listed(unknown, 20),
             )
         self._watch.target = Target(ends, ids)
 
@@ -378,7 +379,8 @@ class Cycle:
             "a micro-batch took longer than handoff.drainTimeout (%.0f s): its claims stayed open for %.0f s. A partition that "
             "moves meanwhile is released with its claim open, and other clients of the group read it again. Use smaller "
             "micro-batches, or raise handoff.drainTimeout",
-            *(limit_s, open_s),
+            limit_s,
+            open_s,
         )
 
     def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
@@ -404,7 +406,9 @@ class Cycle:
                 log.warning(
                     "the checkpoint is of Kafka cluster %s, and this is cluster %s: the query goes on at the group's commits, "
                     "and plan %d is not read again. Records that it had not finished may be duplicated",
-                    *(offset.cluster, here, offset.plan),
+                    offset.cluster,
+                    here,
+                    offset.plan,
                 )
             return Stream(offset.stream, offset.plan, durable)
         return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics)

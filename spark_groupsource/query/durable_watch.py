@@ -247,7 +247,8 @@ class DurableWatch:
             self._warn_once(
                 "checkpointLocation = %s: %s. Until it can be read, the claims of a micro-batch are closed when the driver's "
                 "program reports it (spark_groupsource.register), or else by the next trigger",
-                *(self._location, without_password(str(error))),
+                self._location,
+                without_password(str(error)),
             )
         finally:
             self._looked_at = self._clock()

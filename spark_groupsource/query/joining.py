@@ -101,7 +101,8 @@ class StartingOffsets:
             left = sorted(asked.keys() - found.keys())
             log.warning(
                 "the leaders of %d partitions do not answer: %s. Where the stream starts there is found out when they do",
-                *(len(left), listed(left, 20)),
+                len(left),
+                listed(left, 20),
             )
         return named | {partition: offset for partition, offset in found.items() if offset is not None}
 

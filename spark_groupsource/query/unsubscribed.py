@@ -63,7 +63,10 @@ class Unsubscribed:
                     "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and cannot read the group's "
                     "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
                     "had reached it. %s",
-                    *(stream.logged, stream.name, _with_ranges(stream, partitions), error),
+                    stream.logged,
+                    stream.name,
+                    _with_ranges(stream, partitions),
+                    error,
                 )
         return _without(stream, refused)
 
@@ -83,7 +86,10 @@ class Unsubscribed:
                 "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and no other member has adopted "
                 "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
                 "stays before them. A query of this group that subscribes to the topic reads them",
-                *(stream.logged, stream.name, _with_ranges(stream, left), self._options.assignment_timeout_ms),
+                stream.logged,
+                stream.name,
+                _with_ranges(stream, left),
+                self._options.assignment_timeout_ms,
             )
         return _without(stream, left)
 

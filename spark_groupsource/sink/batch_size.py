@@ -102,6 +102,9 @@ def _asked(settings: Mapping[str, str], topics: Collection[str]) -> dict[str, in
                 found[resource.name] = None
             log.info(
                 "The %s of topic %s is not known (%s): batches of rows have at most %d bytes, unless kafka.batch.size is set",
-                *(_LIMIT, resource.name, error.str(), JAVAS),
+                _LIMIT,
+                resource.name,
+                error.str(),
+                JAVAS,
             )
     return found

@@ -112,7 +112,8 @@ def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> 
         log.warning(
             "%s: a transaction of the micro-batch that was given up may still be open, and readers of committed records wait "
             "until the query is started again, or for kafka.transaction.timeout.ms: %s",
-            *(names.driver, failed),
+            names.driver,
+            failed,
         )
     finally:
         tokens.close()

@@ -213,7 +213,8 @@ class Tokens:
                 "%s: no topic can keep the offset of micro-batch %d: the query has written no row yet, and its user may describe "
                 "no topic. Set the option topic, or give the user DESCRIBE on a topic. Otherwise the first micro-batch with rows "
                 "ends with BatchUnknown",
-                *(self._names.driver, token.batch),
+                self._names.driver,
+                token.batch,
             )
         for topic in carriers:
             try:

@@ -324,7 +324,10 @@ class _Writer:
             return Report(skipped=now.rows, topics=topics)
         log.warning(
             "%s: micro-batch %d is in the topic with %d rows of this task. Its %d rows of now are not written (skipBatch)",
-            *(self._id, batch, there.rows, now.rows),
+            self._id,
+            batch,
+            there.rows,
+            now.rows,
         )
         return Report(skipped=there.rows, left=now.rows, topics=topics)
 

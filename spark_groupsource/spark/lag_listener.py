@@ -203,7 +203,11 @@ class LagListener(DurableListener):
             return
         log.warning(
             "query %s (group %s): %s offsets behind after micro-batch %d, more than %s",
-            *(snapshot.query_name or snapshot.query_id, snapshot.group, snapshot.total_lag, snapshot.batch_id, self._warn_above),
+            snapshot.query_name or snapshot.query_id,
+            snapshot.group,
+            snapshot.total_lag,
+            snapshot.batch_id,
+            self._warn_above,
         )
 
     def _is_high(self, snapshot: LagSnapshot) -> bool:

@@ -151,7 +151,11 @@ class _StreamWriter(_Writer):
             log.warning("Micro-batch %d: %d rows are not written (skipBatch).", batchId, left)
         log.info(
             "Micro-batch %d: %d rows written, %d in the topic already, by %d tasks. The longest commit took %d ms.",
-            *(batchId, written, skipped, len(done), commit_ms),
+            batchId,
+            written,
+            skipped,
+            len(done),
+            commit_ms,
         )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name

@@ -22,13 +22,13 @@ class Observer:
     def joining(self, stream: str) -> None:
         """Note that the stream `stream` joins its group."""
 
-    def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
+    def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
         """Note a call of `latestOffset`.
 
         Args:
             ends: the end of each owned partition (exclusive).
             seconds: how long the call took.
-            planned: the ranges of the new plan; `None` when there is nothing new to read.
+            ranges: the ranges of the new plan; `None` when there is nothing new to read.
         """
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:

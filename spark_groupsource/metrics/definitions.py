@@ -69,11 +69,11 @@ def _sorted(records: Mapping[TopicPartition, CommitRecord]) -> Sequence[tuple[To
 
 
 def _with_ends(tally: Tally) -> Sequence[tuple[TopicPartition, CommitRecord]]:
-    return [(one, record) for one, record in _sorted(tally.records) if one in tally.ends]
+    return [(partition, record) for partition, record in _sorted(tally.records) if partition in tally.ends]
 
 
 def _held_back(tally: Tally) -> Sequence[tuple[TopicPartition, HeldBack | None]]:
-    return [(one, record.held_back) for one, record in _sorted(tally.records)]
+    return [(partition, record.held_back) for partition, record in _sorted(tally.records)]
 
 
 def _with_open(tally: Tally) -> Sequence[CommitRecord]:
@@ -107,7 +107,11 @@ METRICS = (
         PARTITION,
         "1: the group has given the partition to this member; 0: it has asked it back, and the member drains it.",
         lambda tally: _joined(
-            tally, [(_labels(one), one not in tally.assignment.draining) for one in sorted(tally.assignment.partitions)]
+            tally,
+            [
+                (_labels(partition), partition not in tally.assignment.draining)
+                for partition in sorted(tally.assignment.partitions)
+            ],
         ),
     ),
     Metric(
@@ -115,21 +119,21 @@ METRICS = (
         Kind.GAUGE,
         PARTITION,
         "The next offset to claim; what lies before it is claimed by this query, or was read.",
-        lambda tally: [(_labels(one), record.next) for one, record in _sorted(tally.records)],
+        lambda tally: [(_labels(partition), record.next) for partition, record in _sorted(tally.records)],
     ),
     Metric(
         "groupkafka_partition_committed_offset",
         Kind.GAUGE,
         PARTITION,
         "The group's committed offset: the first one that is not known to be processed.",
-        lambda tally: [(_labels(one), record.offset) for one, record in _sorted(tally.records)],
+        lambda tally: [(_labels(partition), record.offset) for partition, record in _sorted(tally.records)],
     ),
     Metric(
         "groupkafka_partition_end_offset",
         Kind.GAUGE,
         PARTITION,
         "The high watermark when the query last planned; under `read_committed` the last stable offset.",
-        lambda tally: [(_labels(one), tally.ends[one]) for one, _ in _with_ends(tally)],
+        lambda tally: [(_labels(partition), tally.ends[partition]) for partition, _ in _with_ends(tally)],
     ),
     Metric(
         "groupkafka_partition_lag_offsets",
@@ -137,7 +141,9 @@ METRICS = (
         PARTITION,
         "Offsets from the position to the end: what is not claimed yet. As the query last planned, see "
         "`groupkafka_last_plan_timestamp_seconds`.",
-        lambda tally: [(_labels(one), max(0, tally.ends[one] - record.next)) for one, record in _with_ends(tally)],
+        lambda tally: [
+            (_labels(partition), max(0, tally.ends[partition] - record.next)) for partition, record in _with_ends(tally)
+        ],
     ),
     Metric(
         "groupkafka_partition_finished_lag_offsets",
@@ -145,7 +151,9 @@ METRICS = (
         PARTITION,
         "Offsets between the committed offset and the position that are finished. Lag tools count them all the same, because "
         "a range that is not confirmed holds the committed offset back. 0 if there are none.",
-        lambda tally: [(_labels(one), held.finished_lag if held is not None else 0) for one, held in _held_back(tally)],
+        lambda tally: [
+            (_labels(partition), held.finished_lag if held is not None else 0) for partition, held in _held_back(tally)
+        ],
     ),
     Metric(
         "groupkafka_partition_held_back_timestamp_seconds",
@@ -155,8 +163,8 @@ METRICS = (
         "that did. The range starts at the committed offset. `stream` has claimed it: this query for its micro-batch, or "
         "another one. Absent when there is none, or the time is not known.",
         lambda tally: [
-            ((*_labels(one), held.claim.stream), held.claim.since)
-            for one, held in _held_back(tally)
+            ((*_labels(partition), held.claim.stream), held.claim.since)
+            for partition, held in _held_back(tally)
             if held is not None and held.claim.since is not None
         ],
     ),
@@ -262,7 +270,9 @@ METRICS = (
         Kind.GAUGE,
         QUERY,
         "When the oldest of them was claimed, in seconds since 1970. Absent when there is none.",
-        lambda tally: _if_known(min((one.claimed_at for one in _with_open(tally) if one.claimed_at is not None), default=None)),
+        lambda tally: _if_known(
+            min((record.claimed_at for record in _with_open(tally) if record.claimed_at is not None), default=None)
+        ),
     ),
     Metric(
         "groupkafka_held_ranges",

@@ -43,7 +43,7 @@ class Durations:
     counts: tuple[int, ...] = (0,) * (len(DURATION_BUCKETS_S) + 1)
     sum_s: float = 0.0
 
-    def and_(self, seconds: float) -> Durations:
+    def with_one(self, seconds: float) -> Durations:
         """Return this histogram with one more duration."""
         counts = list(self.counts)
         counts[bisect.bisect_left(DURATION_BUCKETS_S, seconds)] += 1
@@ -91,19 +91,19 @@ class Tally(Observer):
         """Note the name of the stream."""
         self.stream = stream
 
-    def looked(self, ends: Mapping[TopicPartition, int], seconds: float, planned: Ranges | None) -> None:
+    def planned(self, ends: Mapping[TopicPartition, int], seconds: float, ranges: Ranges | None) -> None:
         """Note the ends. Time the call and count its offsets if it made a plan."""
         self.ends = ends
         self.last_plan_at = self._wall_clock()
-        if planned is not None:
-            self.planning = self.planning.and_(seconds)
-            self.planned_offsets += _offsets(planned)
+        if ranges is not None:
+            self.planning = self.planning.with_one(seconds)
+            self.planned_offsets += _offsets(ranges)
 
     def claimed(self, plan: int, seconds: float, granted: Ranges) -> None:
         """Time the claim and count its offsets, once for each plan."""
         if plan > self._newest_claim:
             self._newest_claim = plan
-            self.claiming = self.claiming.and_(seconds)
+            self.claiming = self.claiming.with_one(seconds)
             self.claimed_offsets += _offsets(granted)
 
     # On the consumer's thread, by the ledger, the commits and the member.
@@ -128,7 +128,7 @@ class Tally(Observer):
             self.commit_errors = _one_more(self.commit_errors, type(error).__name__)
             raise
         finally:
-            self.committing = self.committing.and_(self._clock() - began)
+            self.committing = self.committing.with_one(self._clock() - began)
 
     def committed(self, metadata: Mapping[TopicPartition, str]) -> None:
         """Count the bytes that the coordinator writes for a commit."""
@@ -142,12 +142,12 @@ class Tally(Observer):
 
     def drained(self, seconds: float, *, in_time: bool) -> None:
         """Time a drain, and count it if the timeout ended it."""
-        self.draining = self.draining.and_(seconds)
+        self.draining = self.draining.with_one(seconds)
         self.drain_timeouts += not in_time
 
 
 def _offsets(ranges: Ranges) -> int:
-    return sum(offsets.size for each in ranges.values() for offsets in each)
+    return sum(offsets.size for planned in ranges.values() for offsets in planned)
 
 
 def _one_more(counts: Mapping[str, int], name: str) -> Mapping[str, int]:

@@ -171,10 +171,10 @@ class Cycle:
         wanted = {} if wait else plan(positions, self._reachable(), most, again=again)
         planned = self._do(lambda ledger: ledger.propose_or_confirm(wanted))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
-            self._observer.looked(ends, self._clock() - began, None)
+            self._observer.planned(ends, self._clock() - began, None)
             return None
         self._planned_at = self._clock()
-        self._observer.looked(ends, self._planned_at - began, planned)
+        self._observer.planned(ends, self._planned_at - began, planned)
         assignment = joined.assignment
         topics = {partition.topic: records[partition].topic_id for partition in planned}
         starts = self._starting_offsets.needed(topics)

@@ -71,7 +71,7 @@ class TestTheList:
     def test_the_dashboard_shows_no_metric_that_there_is_not(self) -> None:
         panels = DASHBOARD["panels"]
         expressions = [target["expr"] for panel in panels for target in panel.get("targets", [])]
-        expressions += [one["query"]["query"] for one in DASHBOARD["templating"]["list"] if one["type"] == "query"]
+        expressions += [variable["query"]["query"] for variable in DASHBOARD["templating"]["list"] if variable["type"] == "query"]
         shown = named_in("\n".join(expressions))
         assert len(shown) > 20
         assert shown <= {metric.name for metric in METRICS}
@@ -141,7 +141,7 @@ class TestTheOptions:
 class TestWhatIsCounted:
     @pytest.mark.parametrize(("seconds", "bucket"), [(0.0, 0), (0.002, 0), (0.0021, 1), (60.0, 13), (61.0, 14)])
     def test_a_duration_falls_in_the_first_bucket_that_is_not_below_it(self, seconds: float, bucket: int) -> None:
-        durations = Durations().and_(seconds)
+        durations = Durations().with_one(seconds)
         assert [place for place, count in enumerate(durations.counts) if count] == [bucket]
         assert durations.sum_s == seconds
         assert sum(Durations().counts) == 0, "replaced, not edited"
@@ -155,9 +155,9 @@ class TestWhatIsCounted:
 
     def test_a_plan_that_finds_nothing_is_no_plan_but_a_look(self) -> None:
         tally = Tally("g", wall_clock=lambda: 1000.0)
-        one = TopicPartition("t", 0)
-        tally.looked({one: 5}, 0.3, None)
-        tally.looked({one: 9}, 0.2, {one: (OffsetRange(1, 3), OffsetRange(5, 9))})
+        partition = TopicPartition("t", 0)
+        tally.planned({partition: 5}, 0.3, None)
+        tally.planned({partition: 9}, 0.2, {partition: (OffsetRange(1, 3), OffsetRange(5, 9))})
         scrape = scraped(tally)
         assert scrape.value("groupkafka_last_plan_timestamp_seconds", group="g") == 1000
         assert scrape.value("groupkafka_plan_duration_seconds_count") == 1
@@ -219,7 +219,7 @@ class TestWhatIsCounted:
         in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
         tally = Tally("g")
         idle = CommitRecord(stream="me", logged=3, done=3, next=30)
-        tally.holds({TopicPartition("t", number): one for number, one in enumerate((owed, unknown, in_flight, idle))})
+        tally.holds({TopicPartition("t", number): record for number, record in enumerate((owed, unknown, in_flight, idle))})
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_finished_lag_offsets") == {0: 60, 1: 10, 2: 0, 3: 0}
         assert scrape.by_partition("groupkafka_partition_held_back_timestamp_seconds") == {0: 400, 2: 600}
@@ -228,9 +228,9 @@ class TestWhatIsCounted:
 
     def test_an_end_below_the_position_is_no_lag(self) -> None:
         tally = Tally("g")
-        one = TopicPartition("t", 0)
-        tally.holds({one: CommitRecord(stream="me", logged=0, done=0, next=30)})
-        tally.looked({one: 20, TopicPartition("t", 1): 50}, 0.1, None)
+        partition = TopicPartition("t", 0)
+        tally.holds({partition: CommitRecord(stream="me", logged=0, done=0, next=30)})
+        tally.planned({partition: 20, TopicPartition("t", 1): 50}, 0.1, None)
         scrape = scraped(tally)
         assert scrape.by_partition("groupkafka_partition_lag_offsets") == {0: 0}
         assert scrape.by_partition("groupkafka_partition_end_offset") == {0: 20}, "of owned partitions only"
@@ -268,7 +268,9 @@ class TestTheServer:
         with socket.create_connection(("127.0.0.1", server.port)) as rude:
             rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() is a reset
         assert scraped_from(server.url).samples
-        until(lambda: not [one for one in threading.enumerate() if "process_request" in one.name], "the threads have ended")
+        until(
+            lambda: not [thread for thread in threading.enumerate() if "process_request" in thread.name], "the threads have ended"
+        )
         assert capsys.readouterr().err == ""
 
     def test_a_taken_port_is_told_with_the_option_and_what_to_do(

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
-from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others
-from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others, with_room
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -143,9 +143,18 @@ class HeldRanges:
         if overdue:
             raise _claims_outstanding(sorted(overdue), grace)
 
-    def warn_of_full(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        """Log once each partition whose record has no room for new claims, out of all those that have none now."""
-        for partition in sorted(records.keys() - self._full):
+    def with_room(
+        self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
+    ) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
+        """Return the ranges of a plan for which the partition's record has room. Log once each partition whose record is full.
+
+        Args:
+            records: The record of each of these partitions, and of others.
+            ranges: As in `rules.claimable`. The last one of each partition starts at its position.
+        """
+        kept = {partition: with_room(records[partition], offsets) for partition, offsets in ranges.items()}
+        full = frozenset(partition for partition, offsets in ranges.items() if kept[partition] != offsets)
+        for partition in sorted(full - self._full):
             owed = records[partition].owed
             log.warning(
                 "%s: its commit record is full, so new records there are not read until ranges are confirmed or reread; %d "
@@ -154,7 +163,8 @@ class HeldRanges:
                 len(owed),
                 ", ".join(sorted({entry.stream for entry in owed})),
             )
-        self._full = frozenset(records)
+        self._full = full
+        return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
         """Log once each range that is held for another stream; before that, what a new query has to know of these streams.

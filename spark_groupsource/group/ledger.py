@@ -38,7 +38,6 @@ from spark_groupsource.handoff.rules import (
     owed_to_others,
     refuse_behind,
     settle,
-    with_room,
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
@@ -146,8 +145,8 @@ class Ledger:
         Raises:
             CheckpointBehindGroup: some record knows plans of this stream that its checkpoint does not.
         """
-        refuse_behind(self._stream, commits)
         self._held_ranges.note_earlier_claims(commits)
+        refuse_behind(self._stream, commits)
         self._confirmed_plans.note(commits)
 
     # Called by the member (member.RecordKeeper).
@@ -300,22 +299,8 @@ class Ledger:
             for partition, ranges in planned.items()
             if self.positions.get(partition) == ranges[-1].start
         }
-        kept = {partition: with_room(self._records[partition], ranges) for partition, ranges in wanted.items()}
-        self._held_ranges.warn_of_full(
-            {partition: self._records[partition] for partition, ranges in wanted.items() if kept[partition] != ranges}
-        )
+        kept = self._held_ranges.with_room(self._records, wanted)
         self._planned = frozenset(_not_empty(kept))
-        return kept
-
-    def propose_or_confirm(self, planned: Ranges) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Note a plan before Spark gets it, as `propose` does. If nothing is left of it, close the claims of every durable plan.
-
-        No claim comes then that would do it. It is called also without ranges: a plan that Spark threw away no longer holds its
-        partitions back.
-        """
-        kept = self.propose(planned)
-        if not self._planned:
-            self.confirm()
         return kept
 
     def claim(self, stream: Stream) -> Claims:

@@ -169,8 +169,10 @@ class Cycle:
         most = self._options.max_offsets_per_trigger if limited else None
         wait = limited and self._waits_for_more(positions, again)
         wanted = {} if wait else plan(positions, self._reachable(), most, again=again)
-        planned = self._do(lambda ledger: ledger.propose_or_confirm(wanted))
+        planned = self._do(lambda ledger: ledger.propose(wanted))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
+            # No claim comes that would confirm the last plan on its way. Its records would stay lag until there are new ones.
+            self._do(Ledger.confirm)
             self._observer.planned(ends, self._clock() - began, None)
             return None
         self._planned_at = self._clock()

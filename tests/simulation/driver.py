@@ -29,7 +29,20 @@ if TYPE_CHECKING:
     from tests.simulation.world import World
 
 
-SPARKS_CALLS = ("durable", "plan", "propose", "name", "rest", "write", "acknowledge", "claim", "sink", "commit", "leave")
+SPARKS_CALLS = (
+    "durable",
+    "plan",
+    "propose",
+    "confirm",
+    "name",
+    "rest",
+    "write",
+    "acknowledge",
+    "claim",
+    "sink",
+    "commit",
+    "leave",
+)
 """Steps that can be taken only when they are next. In between comes `leave`, when something is lost."""
 
 
@@ -250,9 +263,9 @@ class Driver(Membership):
 
     def do_propose(self) -> bool:
         """latestOffset gives the plan to Spark, or `start` again."""
-        kept = self.ledger.propose_or_confirm(self.ranges)
+        kept = self.ledger.propose(self.ranges)
         if not any(offsets.size for ranges in kept.values() for offsets in ranges):
-            self.stage = "rest" if self.batch else "name"
+            self.stage = "confirm"
             return False
         self.done = self.plan
         self.plan = PlanOffset.build(
@@ -266,6 +279,12 @@ class Driver(Membership):
         )
         self.stage = "write"
         return True
+
+    def do_confirm(self) -> bool:
+        """Nothing is left of the plan, so no claim comes that confirms the last one."""
+        self.ledger.confirm()
+        self.stage = "rest" if self.batch else "name"
+        return False
 
     def do_rest(self) -> bool:
         """Nothing new: Spark asks again, with the same start."""
@@ -403,7 +422,7 @@ class Driver(Membership):
         self.away, self.member, self.reports = True, None, Reports()
         self.held, self.untold, self.draining = set(), set(), set()
         self.deaf = self.leaving = False
-        if self.stage in {"plan", "propose", "leave"}:
+        if self.stage in {"plan", "propose", "confirm", "leave"}:
             self.stage = "durable"  # Spark's call begins again
         return True
 

@@ -370,7 +370,10 @@ def _is_new(left: tuple[int, ...], before: list[tuple[int, ...]]) -> bool:
     return True
 
 
-AT_ONCE = ("join anew", "join", "sync", "on_assign", "answer", "look", "idle", "plan", "propose", "rest", "name", "acknowledge")
+AT_ONCE = (
+    *("join anew", "join", "sync", "on_assign", "answer", "look", "idle"),
+    *("plan", "propose", "confirm", "rest", "name", "acknowledge"),
+)
 """Steps that an exhaustive search does not hold up, to keep the states few. The random histories do. It holds up `sync` if epochs
 rise silently: there they are what is looked at."""
 

@@ -454,7 +454,7 @@ class World:
     def check_end(self) -> None:
         """What must hold once everything has been restarted and has nothing left to do."""
         for driver in self.drivers.values():
-            if driver.stage not in {"durable", "plan", "propose", "rest"}:
+            if driver.stage not in {"durable", "plan", "propose", "confirm", "rest"}:
                 raise Violation("stuck", f"{driver.name} waits to {driver.stage} plan {driver.plan.plan} for ever")
         owners = {driver.plan.stream for driver in self.drivers.values() if driver.member in self.group.owner}
         commits = {where: self.group.read(where.partition) for where in self.partitions()}

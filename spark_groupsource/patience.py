@@ -92,10 +92,24 @@ class Deadline:
             try:
                 return step()
             except Exception as error:
-                if not passes(error) or self.over:
+                if not passes(error):
                     raise
-                log.info("trying again: %s", error)
-            self._sleep(interval_s)
+                self.pause_after(error, interval_s)
+
+    def pause_after(self, error: Exception, interval_s: float = RETRY_INTERVAL_S) -> None:
+        """Wait before the next attempt at what has failed.
+
+        Args:
+            error: why it failed.
+            interval_s: how many seconds to wait.
+
+        Raises:
+            Exception: `error`, if the deadline is over.
+        """
+        if self.over:
+            raise error
+        log.info("trying again: %s", error)
+        self._sleep(interval_s)
 
 
 class Retries:

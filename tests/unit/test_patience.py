@@ -51,7 +51,7 @@ def failing(time: Time, until: float, error: Exception) -> str:
     return "done"
 
 
-def test_an_error_that_passes_is_tried_again_until_it_is_gone(time: Time) -> None:
+def test_an_error_that_passes_is_tried_again_until_it_is_over(time: Time) -> None:
     assert deadline(time, 10).retry(lambda: failing(time, 105, OSError()), lambda _: True, interval_s=1) == "done"
     assert time.now == 105
 
@@ -66,6 +66,17 @@ def test_an_error_that_does_not_pass_is_raised_at_once(time: Time) -> None:
     with pytest.raises(ValueError, match="wrong"):
         deadline(time, 10).retry(lambda: failing(time, 200, ValueError("wrong")), lambda error: isinstance(error, OSError))
     assert time.now == 100
+
+
+def test_a_pause_after_a_failure_ends_in_its_error_once_the_deadline_is_over(time: Time) -> None:
+    until = deadline(time, 10)
+    error = OSError("taken")
+    for _ in range(2):
+        until.pause_after(error, 6)
+    assert time.now == 112
+    with pytest.raises(OSError, match="taken"):
+        until.pause_after(error, 6)
+    assert time.now == 112
 
 
 def test_what_failed_is_due_after_the_interval_or_when_there_is_something_new(time: Time) -> None:

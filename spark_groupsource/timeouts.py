@@ -154,15 +154,9 @@ LEAVE_S = 10.0
 CALLBACK_AFTER_S = 2.0
 """KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
 
-REBALANCE_S = 15.0
-"""How long the group may take to move a partition, besides the drain: two rounds of heartbeats (KIP-848: 5 s each), with room."""
-
 DISAGREES_S = 20.0
 """How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end that, and brokers want
 one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
-
-QUIET_S = 3.0
-"""An assignment that has not changed for so many seconds is complete enough to end a run of Trigger.AvailableNow."""
 
 BLOCKED_AFTER_S = 2.0
 """How long a claim may wait for another member to adopt a partition before this member stops draining others."""
@@ -209,33 +203,8 @@ LOOK_AT_DRIVER_EVERY_S = 0.5
 
 # Learning that Spark has finished a micro-batch.
 
-LOOK_AT_REPORT_EVERY_S = 0.2
-"""Seconds between two looks at the report, in the first minute of a claim. A look opens one local file."""
-
-LOOK_LATER_EVERY_S = 1.0
-"""The same after the first minute; and seconds between two looks at the checkpoint."""
-
-LONGEST_PAUSE_S = 30.0
-"""The longest pause after a slow look at the checkpoint (`durable_watch.SHARE_OF_LOOKING`)."""
-
-FIRST_LOOK_S = 5.0
-"""How long the first claim of a run waits for the first look, which may find the checkpoint of another stream."""
-
-UNHEARD_S = 10.0
-"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
-
-REPORTED_WITHIN_S = 60.0
-"""A micro-batch is reported up to a second after its commit log is written. A program that has much to do, as at a slow start,
-takes longer; after so long a report will not come."""
-
 DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
 """How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""
-
-RECENTLY_CLAIMED_S = 60.0
-"""For so long after a claim the reports are looked at often. A micro-batch that takes longer can wait a second more."""
-
-LOOKED_EVERY_S = 0.02
-"""How often a thread that waits for the next look asks whether there was one. It may be a signal handler, so nothing wakes it."""
 
 AT_STOP_S = 5.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner, and

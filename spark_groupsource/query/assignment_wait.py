@@ -17,9 +17,14 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joined import Joined
-from spark_groupsource.timeouts import QUIET_S, REBALANCE_S
 
 log = logging.getLogger(__name__)
+
+REBALANCE_S = 15.0
+"""How long the group may take to move a partition, besides the drain: two rounds of heartbeats (KIP-848: 5 s each), with room."""
+
+QUIET_S = 3.0
+"""An assignment that has not changed for so many seconds is complete enough to end a run of Trigger.AvailableNow."""
 
 
 class AssignmentWait:
@@ -37,13 +42,13 @@ class AssignmentWait:
         self._is_first = True
         self._seen = Assignment()
         self._seen_at = clock()
-        self._had_any = False
+        self._has_had_any = False
 
     def note(self, assignment: Assignment) -> None:
         """Note since when the assignment has been what it is."""
         if assignment != self._seen:
             self._seen, self._seen_at = assignment, self._clock()
-        self._had_any |= bool(assignment.partitions)
+        self._has_had_any |= bool(assignment.partitions)
 
     def await_partitions(self, joined: Joined, stream: Stream, *, topics_exist: Callable[[], bool]) -> None:
         """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
@@ -90,10 +95,11 @@ class AssignmentWait:
         if set(read) >= set(target):
             return True
         if not assignment.partitions:
-            # A member that rejoins has nothing for a moment.
-            return not self._had_any or self._lost_all()
+            # A member that rejoins has nothing for a moment. A run that ended then would leave what it has not read.
+            return not self._has_had_any or self._lost_all()
         if (assignment.partitions - assignment.draining).intersection(target) - set(read):
-            return False
+            return False  # they are its own, and it would end without having read them
+        # What is missing belongs to others, or is still on its way: with KIP-848 partitions come one by one.
         return self._clock() - self._seen_at >= QUIET_S
 
     def _lost_all(self) -> bool:

@@ -23,21 +23,36 @@ from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, ReportsUnavailable
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import (
-    FIRST_LOOK_S,
-    LONGEST_PAUSE_S,
-    LOOK_AT_REPORT_EVERY_S,
-    LOOK_LATER_EVERY_S,
-    LOOKED_EVERY_S,
-    RECENTLY_CLAIMED_S,
-    REPORTED_WITHIN_S,
-    UNHEARD_S,
-)
 
 log = logging.getLogger(__name__)
 
-SHARE_OF_LOOKING = 4
-"""A slow look at the checkpoint is followed by a pause of so many times its duration, unless a partition drains."""
+READ_REPORT_EVERY_S = 0.2
+"""Seconds between two reads of the report, in the first minute of a claim. It is one local file."""
+
+READ_LATER_EVERY_S = 1.0
+"""The same after the first minute; and seconds between two reads of the checkpoint."""
+
+RECENTLY_CLAIMED_S = 60.0
+"""For so long after a claim the report is read often. A micro-batch that takes longer can wait a second more."""
+
+PAUSE_PER_READ = 4
+"""A slow read of the checkpoint is followed by a pause of so many times its duration, unless a partition drains."""
+
+LONGEST_PAUSE_S = 30.0
+"""The longest of these pauses."""
+
+FIRST_READ_S = 5.0
+"""How long the first claim of a run waits for the first read of the checkpoint, which may be that of another stream."""
+
+WAS_READ_EVERY_S = 0.02
+"""How often a thread that waits for the next read asks whether there was one. It may be a signal handler, so nothing wakes it."""
+
+UNREPORTED_S = 10.0
+"""A claim that stays open for longer, until the next trigger, is worth a warning if nothing ever reports durable plans."""
+
+REPORTED_WITHIN_S = 60.0
+"""A micro-batch is reported up to a second after its commit log is written. A program that has much to do, as at a slow start,
+takes longer; after so long a report will not come."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,22 +66,22 @@ class Claim:
     at: float
 
 
-class _Looker:
-    """A thread that looks again and again. It sleeps as long as each look says, unless it is woken."""
+class _Poller:
+    """A thread that reads one place again and again. It sleeps as long as each read says, unless it is woken."""
 
-    def __init__(self, name: str, look: Callable[[], float | None]) -> None:
-        self._look = look
+    def __init__(self, name: str, read: Callable[[], float | None]) -> None:
+        self._read = read
         self._woken: SimpleQueue[None] = SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=f"groupkafka-durable-{name}", daemon=True)
         self.start = self._thread.start
 
     def wake(self) -> None:
-        """Have it look now. Any thread, and a signal handler, may call this."""
+        """Have it read now. Any thread, and a signal handler, may call this."""
         self._woken.put(None)
 
     def _run(self) -> None:
         while True:
-            pause_s = self._look()
+            pause_s = self._read()
             try:
                 self._woken.get(timeout=pause_s)
                 while True:
@@ -78,7 +93,7 @@ class _Looker:
 class DurableWatch:
     """Looks for one plan at a time. A value that crosses threads is replaced, never edited.
 
-    `_heard` only ever becomes true, and both threads find the same: it does not matter which of two writes counts.
+    `_can_notice` only ever becomes true, and both threads find the same: it does not matter which of two writes counts.
     """
 
     def __init__(
@@ -108,9 +123,9 @@ class DurableWatch:
         self._closed = closed
         self._hurried = hurried
         self._clock = clock
-        self._lookers = [_Looker("report", self._look_at_report)]
+        self._pollers = [_Poller("report", self._poll_report)]
         if self._plans is not None:
-            self._lookers.append(_Looker("checkpoint", self._look_at_checkpoint))
+            self._pollers.append(_Poller("checkpoint", self._poll_checkpoint))
         self._has_started = False
         self._has_waited = self._plans is None
         # Replaced by the main thread, and by a signal handler.
@@ -118,19 +133,19 @@ class DurableWatch:
         self._stopping = False
         self._suspected: tuple[str, float, float] | None = None
         """A stream whose claims stayed open although nobody reported them, for how many seconds, and when that was seen."""
-        # Replaced by the threads that look.
+        # Replaced by the threads that read.
         self._found: Claim | None = None
         self._found_at = 0.0
         self._not_durable: Claim | None = None
         """A claim that was still open in the checkpoint after Spark had stopped the query."""
-        self._has_looked = False
-        """Whether a look at the checkpoint has ended, with nothing that the next look has to confirm."""
-        self._heard = False
+        self._has_read = False
+        """Whether the checkpoint was read, with nothing that the next read has to confirm."""
+        self._can_notice = False
         """Whether a durable plan would be noticed: a report came, or the checkpoint was read."""
         self._failure: CheckpointOfAnotherStream | None = None
         self._warned: frozenset[str] = frozenset()
-        # Used on the thread that looks at the checkpoint.
-        self._looked_at = -math.inf
+        # Used on the thread that reads the checkpoint.
+        self._read_at = -math.inf
         self._pause_s = 0.0
 
     # Called on the main thread.
@@ -142,19 +157,21 @@ class DurableWatch:
             CheckpointOfAnotherStream: `checkpointLocation` is not that of this query.
         """
         if self._reported(stream) is not None:
-            self._heard = True
-        # An older copy of the checkpoint, now restored, may have had a plan of this number.
+            self._can_notice = True
+        # An older copy of the checkpoint, now restored, may have had a plan of this number. Its report would close the claims of
+        # the new plan, whose records a restart would then not read again.
         self._reports.discard(stream)
-        self._look_for(Claim(stream, plan, False, self._clock()))
-        for _ in Deadline(0 if self._has_waited else FIRST_LOOK_S, clock=self._clock).attempts(LOOKED_EVERY_S):
-            if self._has_looked:
+        self._watch_for(Claim(stream, plan, False, self._clock()))
+        for _ in Deadline(0 if self._has_waited else FIRST_READ_S, clock=self._clock).attempts(WAS_READ_EVERY_S):
+            if self._has_read:
                 break
         self._has_waited = True
+        # Before anything is claimed: the commit log of another stream would close claims whose records were never written.
         self._raise_failure()
 
     def claimed(self, stream: str, plan: int) -> None:
         """Look from now on whether this plan is durable: all its claims are made."""
-        self._look_for(Claim(stream, plan, True, self._clock()))
+        self._watch_for(Claim(stream, plan, True, self._clock()))
 
     def nothing_claimed(self) -> None:
         """Look for nothing: the plan was granted no range."""
@@ -177,17 +194,17 @@ class DurableWatch:
         if claim is self._found:
             return self._found_at - claim.at
         open_s = self._clock() - claim.at
-        if open_s > UNHEARD_S and self._suspected is None:
+        if open_s > UNREPORTED_S and self._suspected is None:
             self._suspected = (claim.stream, open_s, self._clock())
             self._wake()
         return open_s
 
-    def _look_for(self, claim: Claim) -> None:
+    def _watch_for(self, claim: Claim) -> None:
         self._claim = claim
         if not self._has_started:
             self._has_started = True
-            for looker in self._lookers:
-                looker.start()
+            for poller in self._pollers:
+                poller.start()
         self._wake()
 
     def _raise_failure(self) -> None:
@@ -197,7 +214,7 @@ class DurableWatch:
     # Called on any thread, and in a signal handler.
 
     def conclude(self, wait_s: float) -> None:
-        """Look once more, and wait until what is found is closed, for `wait_s` seconds at most.
+        """Read both places once more, and wait until what is found is closed, for `wait_s` seconds at most.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
         """
@@ -206,36 +223,38 @@ class DurableWatch:
             return
         self._stopping = True
         self._wake()
-        for _ in Deadline(wait_s, clock=self._clock).attempts(LOOKED_EVERY_S):
+        for _ in Deadline(wait_s, clock=self._clock).attempts(WAS_READ_EVERY_S):
             if self._closed(claim.plan) or self._not_durable is claim:
                 return
 
     def _wake(self) -> None:
-        for looker in self._lookers:
-            looker.wake()
+        for poller in self._pollers:
+            poller.wake()
 
-    # Called on the threads that look. Each returns the seconds until the next look; `None`: until there is something new.
+    # Called on the threads that read. Each returns the seconds until the next read; `None`: until there is something new.
 
-    def _look_at_report(self) -> float | None:
-        self._warn_if_nothing_is_heard()
+    def _poll_report(self) -> float | None:
+        self._warn_if_nothing_is_reported()
         claim = self._claim
         if claim is None or claim is self._found:
-            return LOOK_LATER_EVERY_S if self._suspected is not None and not self._heard else None
+            return READ_LATER_EVERY_S if self._suspected is not None and not self._can_notice else None
+        # A plan whose claims are still being made cannot be durable: a report of it is of an earlier run, and would close claims
+        # whose records no task has read.
         if claim.made and self._reported(claim.stream) == claim.plan:
-            self._heard = True
+            self._can_notice = True
             self._note_found(claim)
             return None
         recent = self._stopping or self._hurried() or self._clock() - claim.at < RECENTLY_CLAIMED_S
-        return LOOK_AT_REPORT_EVERY_S if recent else LOOK_LATER_EVERY_S
+        return READ_REPORT_EVERY_S if recent else READ_LATER_EVERY_S
 
-    def _look_at_checkpoint(self) -> float | None:
+    def _poll_checkpoint(self) -> float | None:
         claim = self._claim
         if claim is None or claim is self._found or self._plans is None:
             return None
-        pause_s = LOOK_LATER_EVERY_S if self._hurried() else max(LOOK_LATER_EVERY_S, self._pause_s)
+        pause_s = READ_LATER_EVERY_S if self._hurried() else max(READ_LATER_EVERY_S, self._pause_s)
         began = self._clock()
-        if not self._stopping and began < self._looked_at + pause_s:
-            return min(LOOK_LATER_EVERY_S, self._looked_at + pause_s - began)
+        if not self._stopping and began < self._read_at + pause_s:
+            return min(READ_LATER_EVERY_S, self._read_at + pause_s - began)
         try:
             if self._is_in_commit_log(self._plans, claim):
                 self._note_found(claim)
@@ -251,10 +270,10 @@ class DurableWatch:
                 without_password(str(error)),
             )
         finally:
-            self._looked_at = self._clock()
-            self._pause_s = min(max(self._pause_s, SHARE_OF_LOOKING * (self._looked_at - began)), LONGEST_PAUSE_S)
-            self._has_looked |= self._plans is None or not self._plans.in_doubt
-        return LOOK_AT_REPORT_EVERY_S if self._stopping else LOOK_LATER_EVERY_S
+            self._read_at = self._clock()
+            self._pause_s = min(max(self._pause_s, PAUSE_PER_READ * (self._read_at - began)), LONGEST_PAUSE_S)
+            self._has_read |= self._plans is None or not self._plans.in_doubt
+        return READ_REPORT_EVERY_S if self._stopping else READ_LATER_EVERY_S
 
     def _note_found(self, claim: Claim) -> None:
         self._found_at = self._clock()
@@ -262,10 +281,11 @@ class DurableWatch:
         self._report(claim.stream, claim.plan)
 
     def _is_in_commit_log(self, plans: DurablePlans, claim: Claim) -> bool:
+        # Before the read: one that began before Spark stopped the query does not show what Spark wrote last.
         stopping = self._stopping
         self._pause_s = 0.0
         if plans.locate(claim.stream, claim.plan) is None:
-            if claim.made and not self._heard and self._clock() - claim.at > UNHEARD_S:
+            if claim.made and not self._can_notice and self._clock() - claim.at > UNREPORTED_S:
                 self._pause_s = LONGEST_PAUSE_S
                 self._warn_once(
                     "checkpointLocation = %s, an option of the reader, has no micro-batch of this query: is it the location that "
@@ -274,7 +294,7 @@ class DurableWatch:
                     self._location,
                 )
             return False
-        self._heard = True
+        self._can_notice = True
         found = claim.made and plans.is_durable(claim.stream, claim.plan)
         if stopping and not found:
             self._not_durable = claim
@@ -287,12 +307,12 @@ class DurableWatch:
             self._warn_once("%s. What the driver's program reports of finished micro-batches is not read", error)
             return None
 
-    def _warn_if_nothing_is_heard(self) -> None:
-        if self._suspected is None or self._heard:
+    def _warn_if_nothing_is_reported(self) -> None:
+        if self._suspected is None or self._can_notice:
             return
         stream, open_s, since = self._suspected
         if self._reported(stream) is not None:
-            self._heard = True
+            self._can_notice = True
         elif self._clock() - since > REPORTED_WITHIN_S:
             self._suspected = None
             self._warn_once(

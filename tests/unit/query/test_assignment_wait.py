@@ -6,8 +6,7 @@ import pytest
 
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query.assignment_wait import AssignmentWait
-from spark_groupsource.timeouts import QUIET_S, REBALANCE_S
+from spark_groupsource.query.assignment_wait import QUIET_S, REBALANCE_S, AssignmentWait
 from tests.support.options import parse
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)

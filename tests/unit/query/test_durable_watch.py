@@ -13,16 +13,17 @@ from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
-from spark_groupsource.query.durable_watch import Claim, DurableWatch
-from spark_groupsource.timeouts import (
-    AT_STOP_S,
+from spark_groupsource.query.durable_watch import (
     LONGEST_PAUSE_S,
-    LOOK_AT_REPORT_EVERY_S,
-    LOOK_LATER_EVERY_S,
+    READ_LATER_EVERY_S,
+    READ_REPORT_EVERY_S,
     RECENTLY_CLAIMED_S,
     REPORTED_WITHIN_S,
-    UNHEARD_S,
+    UNREPORTED_S,
+    Claim,
+    DurableWatch,
 )
+from spark_groupsource.timeouts import AT_STOP_S
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until
 
@@ -105,7 +106,7 @@ def watched(checkpoint: Checkpoint, reports: Counted) -> Watch:
 def test_each_plan_is_reported_once_when_it_is_durable(
     watched: Watch, checkpoint: Checkpoint, way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
     run = watched(way)
     for plan in (0, 1, 2):
         checkpoint.log(plan + 5, plan)
@@ -125,7 +126,7 @@ def test_a_plan_is_not_reported_while_its_claims_are_being_made(watched: Watch) 
     run = watched("report")
     run.watch.claiming(STREAM, 3)
     run.reports.write(STREAM, 3)
-    run.watch._look_at_report()
+    run.watch._poll_report()
     assert run.reported == []
     run.watch.claimed(STREAM, 3)
     run.until_reported(3)
@@ -139,7 +140,7 @@ def test_a_plan_is_not_reported_from_the_checkpoint_while_its_claims_are_being_m
     checkpoint.log(0, 3)
     checkpoint.commit(0)
     run.watch.claiming(STREAM, 3)
-    assert run.watch._has_looked
+    assert run.watch._has_read
     assert run.reported == []
     run.watch.claimed(STREAM, 3)
     run.until_reported(3)
@@ -170,7 +171,7 @@ def test_the_checkpoint_is_found_again_when_micro_batches_were_left_out(
     watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stateful query has micro-batches without new data."""
-    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
     run = watched("checkpoint")
     checkpoint.log(5, 0)
     checkpoint.commit(5)
@@ -200,7 +201,7 @@ def test_the_first_claim_waits_until_a_file_that_seems_to_be_wrong_is_known_to_b
     watched: Watch, checkpoint: Checkpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first look saw it half-written: a query with another source before this one."""
-    monkeypatch.setattr(durable_watch, "LOOK_LATER_EVERY_S", 0.1)
+    monkeypatch.setattr(durable_watch, "READ_LATER_EVERY_S", 0.1)
     run = watched("checkpoint")
     checkpoint.log(9, 0)
     whole = checkpoint.read(9)
@@ -214,7 +215,7 @@ def test_the_first_claim_waits_until_a_file_that_seems_to_be_wrong_is_known_to_b
 
     monkeypatch.setattr(DurablePlans, "locate", written_after_the_look)
     run.watch.claiming(STREAM, 0)
-    assert run.watch._heard, "the second look has found the query"
+    assert run.watch._can_notice, "the second look has found the query"
     run.watch.claimed(STREAM, 0)
     checkpoint.commit(9)
     run.until_reported(0)
@@ -237,12 +238,12 @@ def test_a_location_that_cannot_be_read_is_one_warning_and_reports_still_count(
 
 def test_a_file_system_that_hangs_delays_one_claim_and_no_report(watched: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     hangs = threading.Event()
-    monkeypatch.setattr(durable_watch, "FIRST_LOOK_S", 0.1)
+    monkeypatch.setattr(durable_watch, "FIRST_READ_S", 0.1)
     monkeypatch.setattr(DurablePlans, "locate", lambda *_: hangs.wait())
     run = watched("checkpoint")
     try:
         run.claim(0)
-        monkeypatch.setattr(durable_watch, "FIRST_LOOK_S", 600.0)
+        monkeypatch.setattr(durable_watch, "FIRST_READ_S", 600.0)
         run.reports.write(STREAM, 0)
         run.until_reported(0)
         run.claim(1)
@@ -257,7 +258,7 @@ def test_a_plan_without_any_claim_is_not_looked_for(watched: Watch, caplog: pyte
     run = watched("report")
     run.watch.claiming(STREAM, 0)
     run.watch.nothing_claimed()
-    run.ahead += 10 * UNHEARD_S
+    run.ahead += 10 * UNREPORTED_S
     assert run.watch.known(0) == 0.0
     run.watch.conclude(AT_STOP_S)
     assert run.watch._suspected is None
@@ -267,7 +268,7 @@ def test_a_plan_without_any_claim_is_not_looked_for(watched: Watch, caplog: pyte
 def test_a_location_without_the_query_is_one_warning(watched: Watch, caplog: pytest.LogCaptureFixture) -> None:
     run = watched("checkpoint")
     run.claim(0)
-    run.ahead += 2 * UNHEARD_S
+    run.ahead += 2 * UNREPORTED_S
     run.watch._wake()
     until(lambda: caplog.messages, "a warning")
     (warning,) = caplog.messages
@@ -280,8 +281,8 @@ def test_claims_that_stay_open_although_nothing_is_heard_are_worth_one_warning(
     run = watched("report")
     for plan in (0, 1, 2):
         run.claim(plan)
-        run.ahead += 2 * UNHEARD_S
-        assert run.watch.known(plan) >= 2 * UNHEARD_S
+        run.ahead += 2 * UNREPORTED_S
+        assert run.watch.known(plan) >= 2 * UNREPORTED_S
         run.ahead += REPORTED_WITHIN_S
         run.watch._wake()
         until(lambda: caplog.messages, "a warning")
@@ -300,12 +301,12 @@ def test_a_micro_batch_that_takes_long_is_no_reason_to_warn(
     for plan in (0, 1, 2):
         checkpoint.log(plan, plan)
         run.claim(plan)
-        run.ahead += 2 * UNHEARD_S
+        run.ahead += 2 * UNREPORTED_S
         run.watch.known(plan)
         if way == "report":
             run.reports.write(STREAM, plan)
     run.claim(3)
-    run.ahead += 2 * UNHEARD_S
+    run.ahead += 2 * UNREPORTED_S
     run.look()
     assert caplog.messages == []
 
@@ -346,10 +347,10 @@ def test_a_look_that_began_before_the_stop_is_not_the_last_one(
 
     monkeypatch.setattr(DurablePlans, "is_durable", stopped_meanwhile)
     claim = run.hold(0)
-    assert run.watch._look_at_checkpoint() == LOOK_AT_REPORT_EVERY_S
+    assert run.watch._poll_checkpoint() == READ_REPORT_EVERY_S
     assert run.watch._not_durable is None
     checkpoint.commit(0)
-    assert run.watch._look_at_checkpoint() is None
+    assert run.watch._poll_checkpoint() is None
     assert run.reported == [(STREAM, 0)]
     assert run.watch._found is claim
 
@@ -399,7 +400,7 @@ class TestASlowFileSystem:
     def looks_after(self, run: Watched, seconds: float) -> bool:
         before = run.looked
         run.ahead += seconds
-        run.watch._look_at_checkpoint()
+        run.watch._poll_checkpoint()
         return run.looked > before
 
     def test_is_looked_at_for_a_fifth_of_the_time(self, run: Watched) -> None:
@@ -422,7 +423,7 @@ class TestASlowFileSystem:
         assert self.looks_after(run, 0)
         monkeypatch.undo()
         run.ahead += 25
-        run.watch._look_at_checkpoint()
+        run.watch._poll_checkpoint()
         assert run.watch._pause_s < 3
 
     def test_is_looked_at_rarely_when_it_does_not_have_the_query(
@@ -431,7 +432,7 @@ class TestASlowFileSystem:
         checkpoint.replace(0, "")
         for ahead in (0, 13):
             assert self.looks_after(run, ahead)
-            assert (caplog.messages != []) is (ahead > UNHEARD_S)
+            assert (caplog.messages != []) is (ahead > UNREPORTED_S)
         assert not self.looks_after(run, LONGEST_PAUSE_S - 1)
         assert self.looks_after(run, 2)
 
@@ -441,15 +442,15 @@ class TestWithoutTheThreads:
     def test_claims_of_another_plan_or_that_are_not_made_were_not_open(self, watched: Watch, made: bool, plan: int) -> None:
         run = watched("report")
         run.hold(3, made=made)
-        run.ahead += 2 * UNHEARD_S
+        run.ahead += 2 * UNREPORTED_S
         assert run.watch.known(plan) == 0.0
         assert run.watch._suspected is None
 
     def test_claims_that_are_open_for_a_short_time_are_no_reason_to_warn(self, watched: Watch) -> None:
         run = watched("report")
         run.hold(3)
-        run.ahead += UNHEARD_S / 2
-        assert run.watch.known(3) >= UNHEARD_S / 2
+        run.ahead += UNREPORTED_S / 2
+        assert run.watch.known(3) >= UNREPORTED_S / 2
         assert run.watch._suspected is None
 
     def test_a_warning_does_not_wait_for_ever_while_triggers_follow_each_other(
@@ -459,10 +460,10 @@ class TestWithoutTheThreads:
         run = watched("report")
         warned = []
         for plan in range(3):
-            run.hold(plan, for_s=UNHEARD_S + 1)
+            run.hold(plan, for_s=UNREPORTED_S + 1)
             run.watch.known(plan)
             run.ahead += 0.4 * REPORTED_WITHIN_S
-            run.watch._look_at_report()
+            run.watch._poll_report()
             warned.append(len(caplog.messages))
         assert warned == [0, 0, 1]
 
@@ -471,12 +472,12 @@ class TestWithoutTheThreads:
     ) -> None:
         run = watched("report")
         run.hold(3)
-        run.ahead += 2 * UNHEARD_S
+        run.ahead += 2 * UNREPORTED_S
         run.watch.known(3)
         run.reports.write(STREAM, 3)
         run.ahead += 2 * REPORTED_WITHIN_S
-        run.watch._look_at_report()
-        assert run.watch._heard
+        run.watch._poll_report()
+        assert run.watch._can_notice
         assert caplog.messages == []
 
     def test_a_report_that_is_late_after_a_slow_start_is_no_reason_to_warn(
@@ -488,12 +489,12 @@ class TestWithoutTheThreads:
         run.watch.known(0)
         for _ in range(20):
             run.ahead += 1
-            run.watch._look_at_report()
+            run.watch._poll_report()
         run.watch.claiming(STREAM, 1)
         run.reports.write(STREAM, 0)
         run.ahead += 100
-        run.watch._look_at_report()
-        assert run.watch._heard
+        run.watch._poll_report()
+        assert run.watch._can_notice
         assert caplog.messages == []
 
     @pytest.mark.parametrize("way", ["report", "checkpoint"])
@@ -501,7 +502,7 @@ class TestWithoutTheThreads:
         run = watched("checkpoint")
         checkpoint.log(0, 3)
         run.hold(3)
-        look = run.watch._look_at_report if way == "report" else run.watch._look_at_checkpoint
+        look = run.watch._poll_report if way == "report" else run.watch._poll_checkpoint
         if way == "report":
             run.reports.write(STREAM, 3)
         else:
@@ -510,18 +511,18 @@ class TestWithoutTheThreads:
             assert look() is None
             run.ahead += 10
         assert run.reported == [(STREAM, 3)]
-        assert run.watch._heard
+        assert run.watch._can_notice
 
     def test_the_report_is_looked_at_often_at_first_and_when_somebody_waits(self, watched: Watch) -> None:
         run = watched("report")
         run.hold(3)
-        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+        assert run.watch._poll_report() == READ_REPORT_EVERY_S
         run.ahead += 2 * RECENTLY_CLAIMED_S
-        assert run.watch._look_at_report() == LOOK_LATER_EVERY_S
+        assert run.watch._poll_report() == READ_LATER_EVERY_S
         run.draining = True
-        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+        assert run.watch._poll_report() == READ_REPORT_EVERY_S
         run.draining, run.watch._stopping = False, True
-        assert run.watch._look_at_report() == LOOK_AT_REPORT_EVERY_S
+        assert run.watch._poll_report() == READ_REPORT_EVERY_S
 
     def test_the_checkpoint_of_another_stream_is_one_error_in_the_log(
         self, watched: Watch, checkpoint: Checkpoint, caplog: pytest.LogCaptureFixture
@@ -530,7 +531,7 @@ class TestWithoutTheThreads:
         checkpoint.log(0, 3, stream=OTHER)
         run.hold(3)
         for _ in range(4):
-            run.watch._look_at_checkpoint()
+            run.watch._poll_checkpoint()
             run.ahead += 10
         assert len(caplog.messages) == 1
 
@@ -540,9 +541,9 @@ class TestWithoutTheThreads:
     ) -> None:
         run = watched("checkpoint")
         run.hold(3, made=made)
-        run.ahead += UNHEARD_S / 2
-        run.watch._look_at_checkpoint()
+        run.ahead += UNREPORTED_S / 2
+        run.watch._poll_checkpoint()
         assert caplog.messages == []
-        run.ahead += UNHEARD_S
-        run.watch._look_at_checkpoint()
+        run.ahead += UNREPORTED_S
+        run.watch._poll_checkpoint()
         assert len(caplog.messages) == int(made)

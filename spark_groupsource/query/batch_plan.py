@@ -77,10 +77,10 @@ def plan_batch(options: Options) -> list[BatchTask]:
         starts = _of_all(partitions, lambda asked: offsets_at(start, asked, logs), options)
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
         unread = {partition: between(partition, starts[partition], ends[partition]) for partition in partitions}
-    ranges = [(partition, offsets) for partition, each in unread.items() for offsets in each]
+    whole = [(partition, offsets) for partition, ranges in unread.items() for offsets in ranges]
     return [
         BatchTask((_fetch_range(partition, offsets),))
-        for partition, offsets in pieces(ranges, options.min_partitions, options.max_records_per_partition)
+        for partition, offsets in pieces(whole, options.min_partitions, options.max_records_per_partition)
     ]
 
 

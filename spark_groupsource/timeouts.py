@@ -31,12 +31,6 @@ ANSWER_LIMIT_S = 40.0
 FETCH_TIMEOUT_S = 30.0
 """Time limit of one request for the group's commits, which have the records of the hand-off."""
 
-FIRST_FETCH_TIMEOUT_S = 5.0
-"""The same before this member joins: the request is repeated, and a signal to stop is served in between."""
-
-ASK_LEADERS_S = 5.0
-"""For how long leaders that do not answer are asked again when a stream begins. It must not wait for a broker that is down."""
-
 TOKEN_RETRY_S = 10.0
 """Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
@@ -189,15 +183,6 @@ LOOK_ELSEWHERE_EVERY_S = 30.0
 """How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
 a query that was stopped may stay owed for days."""
 
-LOOK_FOR_COMMITS_EVERY_S = 30.0
-"""How often the group is asked whether partitions that the stream has not owned have a commit by now."""
-
-LOOK_AT_TOPICS_EVERY_S = 1.0
-"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
-
-LOOK_AT_STARTS_EVERY_S = 10.0
-"""How long a plan may overlook records that expired. The tasks that should read them find out."""
-
 LOOK_AT_DRIVER_EVERY_S = 0.5
 """Seconds between two looks at whether the driver is alive."""
 
@@ -209,9 +194,6 @@ DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
 AT_STOP_S = 5.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner, and
 a busy driver may take seconds for it. A run whose checkpoint can be read does not wait."""
-
-LAST_LOOK_S = 0.5
-"""The same when the driver has died: no report comes any more, and there is time for one look."""
 
 # Tasks.
 

@@ -11,37 +11,37 @@ The first call that shows which stream this is joins the group.
 
 from __future__ import annotations
 
-import gc
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.errors import ClaimTimeout, CommitOutcomeUnknown, OffsetError, TopicNotFound
-from spark_groupsource.group.ledger import Claims, Ledger
-from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
-from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
+from spark_groupsource.errors import OffsetError
+from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.handoff.commit_record import writable_cluster_id
+from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
-from spark_groupsource.handoff.planner import available, lag, plan, rule_of_sharing
+from spark_groupsource.handoff.planner import lag
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import Ranges, TopicPartition, listed, topics_of
-from spark_groupsource.patience import Deadline
+from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 from spark_groupsource.query.assignment_wait import AssignmentWait
+from spark_groupsource.query.claiming import Claiming
 from spark_groupsource.query.durable_watch import DurableWatch
-from spark_groupsource.query.joined import Joined
-from spark_groupsource.query.joining import Joining, StartingOffsets
-from spark_groupsource.query.loss_watch import LossWatch, Target
-from spark_groupsource.query.unsubscribed import Unsubscribed
-from spark_groupsource.timeouts import AT_STOP_S, LAST_LOOK_S, RETRY_INTERVAL_S
+from spark_groupsource.query.joining import Joining
+from spark_groupsource.query.ledger_steps import LedgerSteps
+from spark_groupsource.query.loss_watch import LossWatch
+from spark_groupsource.query.membership import Membership
+from spark_groupsource.query.starting_offsets import StartingOffsets
+from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
+LAST_READ_S = 0.5
+"""AT_STOP_S when the driver has died: no report comes any more, and there is time to read the checkpoint once."""
 
 
 class Cycle:
@@ -69,20 +69,18 @@ class Cycle:
         )
         topic_ids = TopicIds(self._topics.ids)
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
-        self._joining = Joining(options, self._topics, topic_ids, self._starting_offsets, clock=clock, observer=observer)
+        joining = Joining(options, self._topics, topic_ids, self._starting_offsets, clock=clock, observer=observer)
+        self._membership = Membership(joining, options, clock=clock)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
+        self._steps = LedgerSteps(self._membership, self._watch, options, clock=clock)
+        self._claiming = Claiming(self._membership, self._steps, self._watch, options, clock=clock)
         self._assignment_wait = AssignmentWait(options, clock=clock)
-        self._unsubscribed = Unsubscribed(options)
-        self._joined: Joined | None = None
-        self._stopped = False
-        self._has_left = False
-        """Whether that membership is over, and a new one is to take its place."""
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self._report_durable,
-            closed=lambda plan: self._joined is not None and self._joined.closed >= plan,
-            hurried=lambda: self._joined is not None and bool(self._joined.assignment.draining),
+            closed=self._is_closed,
+            hurried=self._is_draining,
             clock=clock,
         )
         self._planned_at: float | None = None
@@ -103,22 +101,7 @@ class Cycle:
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
-        partitions = self._topics.partitions()
-        ids = self._topics.ids(topics_of(partitions))
-        topics = self._topics.without_patience()  # here it is assignmentTimeout
-        for _ in self._deadline().attempts():
-            ends = topics.ends(partitions)
-            if len(ends) == len(partitions):
-                break
-        else:
-            unknown = sorted(set(partitions) - ends.keys())
-            log.warning(
-                "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
-                "wait for the next run",
-                len(unknown),
-                listed(unknown, 20),
-            )
-        self._watch.target = Target(ends, ids)
+        self._watch.fix_target()
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Return the next plan; `None` when there is nothing new, or less than is waited for.
@@ -133,18 +116,18 @@ class Cycle:
             DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
         stream = self._stream(start, start.plan)
-        return self._as_member(stream, start, lambda joined: self._plan_as(joined, stream, start, limited=limited))
+        return self._membership.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
-    def _plan_as(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
+    def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
-        self._assignment_wait.await_partitions(
-            joined, stream, topics_exist=lambda: bool(self._topics.partitions(skip_missing=True))
-        )
+        joined = self._membership.joined
+        self._assignment_wait.await_partitions(joined, stream, topics_exist=self._topics_exist)
         while True:
-            # As they are before the plan: what is adopted after it would be in the next one.
+            # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
+            # would end and leave its records to the next run.
             assignment, adopted = joined.assignment, joined.positions.keys()
             self._assignment_wait.note(assignment)
-            planned = self._plan(joined, stream, start, limited=limited)
+            planned = self._plan(stream, start, limited=limited)
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
@@ -155,46 +138,51 @@ class Cycle:
                 return None
             time.sleep(RETRY_INTERVAL_S)
 
-    def _plan(self, joined: Joined, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        opened = self._do(lambda ledger: ledger.begin_plan(start.plan))
+    def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         began = self._clock()
-        while (looked := self._watch.look(stream, opened.records)).losses:
-            self._refuse_or_warn(looked.losses)
-            self._go_on(looked.losses)
-            opened = self._do(Ledger.opened)
-        records, again = looked.records, opened.again
-        self._starting_offsets.look(joined, records)
-        positions = {partition: record.next for partition, record in records.items() if partition in joined.positions}
-        ends = self._watch.ends
+        # 1. Confirm what Spark has finished. This comes first: a partition that drains waits for it, and so does its next owner,
+        #    while the questions below may take long.
+        opened = self._steps.carry_out(lambda ledger: ledger.begin_plan(start.plan))
+        # 2. Compare with the logs before anything is proposed, and go on behind what is lost. A plan from the old position would
+        #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
+        while True:
+            examined = self._watch.examine(stream, opened.records)
+            if not examined.losses:
+                break
+            self._steps.go_on(examined.losses)
+            opened = self._steps.carry_out(Ledger.opened)
+        self._starting_offsets.update_needed(self._membership.joined)
+        # 3. Decide.
+        owned = self._membership.joined.positions
+        positions = {partition: record.next for partition, record in opened.records.items() if partition in owned}
         most = self._options.max_offsets_per_trigger if limited else None
-        wait = limited and self._waits_for_more(positions, again)
-        wanted = {} if wait else plan(positions, self._reachable(), most, again=again)
-        planned = self._do(lambda ledger: ledger.propose(wanted))
+        least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
+        wanted = next_ranges(positions, self._watch.reachable, opened.again, least=least, most=most)
+        # 4. Propose. From now on these partitions are in flight, and one that is asked back drains until its claim is confirmed.
+        #    Partitions that have moved since step 1 are left out: the claim would wait for their next owners.
+        planned = self._steps.carry_out(lambda ledger: ledger.propose(wanted))
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             # No claim comes that would confirm the last plan on its way. Its records would stay lag until there are new ones.
-            self._do(Ledger.confirm)
-            self._observer.planned(ends, self._clock() - began, None)
+            self._steps.carry_out(Ledger.confirm)
+            self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
-        self._planned_at = self._clock()
-        self._observer.planned(ends, self._planned_at - began, planned)
-        assignment = joined.assignment
-        topics = {partition.topic: records[partition].topic_id for partition in planned}
-        starts = self._starting_offsets.needed(topics)
-        ids = self._starting_offsets.ids_of(topics_of(starts) - topics.keys())
-        cut = (self._options.min_partitions, self._options.max_records_per_partition)
-        return PlanOffset.build(
-            stream=start.stream,
-            plan=start.plan + 1,
+        # 5. Make the offset for Spark's log. A run that replays the plan knows nothing else of it.
+        assignment = self._membership.joined.assignment
+        offset = next_offset(
+            start,
+            planned,
+            opened.records,
+            examined.ids,
             generation=assignment.generation,
             member=assignment.member_id,
-            group=self._options.group_id,
-            ranges=planned,
-            starts=starts,
-            topics=ids | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
+            starts=self._starting_offsets.needed,
+            start_ids=self._starting_offsets.ids,
             cluster=self._cluster_id(),
-            cut=cut,
-            shared=rule_of_sharing([(partition, one) for partition, ranges in planned.items() for one in ranges], *cut),
+            cut=(self._options.min_partitions, self._options.max_records_per_partition),
         )
+        self._planned_at = self._clock()
+        self._observer.planned(self._watch.ends, self._planned_at - began, planned)
+        return offset
 
     def claim(self, start: PlanOffset, end: PlanOffset) -> Ranges:
         """Return the ranges of plan `end` that this stream reads, once each is claimed or known to be another member's.
@@ -209,17 +197,23 @@ class Cycle:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
         stream = self._stream(end, max(-1, end.plan - 1))
-        self._as_member(stream, end, lambda _: None)
+        # 1. Join, if this is the first call after a restart. That may take minutes, which are not the claim's, and in which the
+        #    plan cannot become durable.
+        self._membership.become_member(stream, end)
+        # 2. Read the checkpoint before anything is claimed. The one of another stream would show plans as durable that are not:
+        #    their claims would be closed, and a restart would not read them again.
         self._durable_watch.claiming(end.stream, end.plan)
+        # 3. Claim.
         began = self._clock()
-        granted = self._as_member(stream, end, lambda _: self._claim(stream))
+        granted = self._membership.as_member(stream, end, lambda: self._claiming.claim(stream))
+        # 4. Watch for the moment at which Spark has finished the plan. Before all its claims are made it cannot be durable.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
         else:
             self._durable_watch.nothing_claimed()
         self._observer.claimed(end.plan, self._clock() - began, granted)
         for partition, planned in sorted(stream.ranges.items()):
-            left = sum(offsets.size for offsets in planned) - sum(one.size for one in granted.get(partition, ()))
+            left = sum(offsets.size for offsets in planned) - sum(offsets.size for offsets in granted.get(partition, ()))
             if left:
                 log.info("plan %d leaves %d offsets of %s to another member, or to the next plan", end.plan, left, partition)
         return granted
@@ -230,13 +224,14 @@ class Cycle:
         Its claims are closed at once where a partition drains, or else with the next commit.
         """
         stream = self._stream(end, end.plan)
-        self._as_member(stream, end, lambda _: self._do(lambda ledger: ledger.durable(end.plan)))
+        self._membership.as_member(stream, end, lambda: self._steps.carry_out(lambda ledger: ledger.durable(end.plan)))
 
     def report(self) -> dict[str, Any] | None:
         """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
-        if self._joined is None:
+        joined = self._membership.current
+        if joined is None:
             return None
-        positions, held, ends = self._joined.positions, self._joined.held, self._watch.ends
+        positions, held, ends = joined.positions, joined.held, self._watch.ends
         lags = lag(positions, ends)
         return {
             "offsets": _by_topic({partition: end for partition, end in ends.items() if partition in positions}),
@@ -254,122 +249,24 @@ class Cycle:
         Args:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
-        self._stopped = True
-        self._durable_watch.conclude(LAST_LOOK_S if with_driver else AT_STOP_S)
-        self._joining.leave()
+        self._membership.ending = True
+        # Before it leaves: claims that are open then stay open until the query is started again.
+        self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
+        self._membership.leave()
 
-    def _claim(self, stream: Stream) -> Ranges:
-        """Claim the ranges of a plan, and return those that this stream reads.
-
-        Raises:
-            ClaimTimeout: a partition of a subscribed topic was not adopted by its next owner within `assignmentTimeout`.
-        """
-        stream = self._unsubscribed.without_refused(stream, self._read, owned=self._member.positions.keys())
-        deadline = self._deadline()
-        for _ in deadline.attempts():
-            claims = self._claim_once(stream, deadline)
-            if not claims.waiting:
-                return claims.granted
-        stream = self._unsubscribed.without_waiting(stream, claims.waiting)
-        claims = self._claim_once(stream, self._deadline())
-        if not claims.waiting:
-            return claims.granted
-        raise self._claim_timeout(claims, stream)
-
-    def _claim_once(self, stream: Stream, deadline: Deadline) -> Claims:
-        """Claim what can be claimed now. Before each attempt, ranges whose topic was deleted are left out."""
-
-        def attempt() -> Claims:
-            losses = self._watch.deleted_ranges(stream)
-            self._refuse_or_warn(losses)
-            lost = {loss.partition for loss in losses}
-            left = replace(stream, ranges={one: each for one, each in stream.ranges.items() if one not in lost})
-            return self._member.do(lambda ledger: ledger.claim(left), deadline)
-
-        return deadline.retry(attempt, self._was_deleted)
-
-    def _read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
-        return self._do(lambda ledger: ledger.commits_of(partitions))
-
-    @property
-    def _member(self) -> Joined:
-        """This run's membership: every call of Spark joins first."""
-        return cast(Joined, self._joined)
-
-    def _do(self, step: Callable[[Ledger], T]) -> T:
-        """Do a step of the ledger, and again after a topic was deleted that it would commit for."""
-        deadline = self._deadline()
-        return deadline.retry(lambda: self._member.do(step, deadline), self._was_deleted)
-
-    def _was_deleted(self, error: Exception) -> bool:
-        """Return whether a step failed because a topic was deleted, and give up its partitions.
-
-        The coordinator may learn of a deletion before the broker that is asked about the topic: then there is nothing to give up
-        yet, and the step fails again.
-        """
-        if not isinstance(error, TopicNotFound):
-            return False
-        losses = self._watch.just_deleted(self._member.once(Ledger.known))
-        self._refuse_or_warn(losses)
-        self._go_on(losses)
-        return True
-
-    def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
-        """End the query, or warn of each loss once.
-
-        Raises:
-            DataLossError: `failOnDataLoss` is true.
-        """
-        if losses and self._options.fail_on_data_loss:
-            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
-            self._go_on([loss for loss in losses if loss.cause is Cause.DELETED])
-            refuse(losses)
-        self._watch.warn(losses)
-
-    def _go_on(self, losses: Sequence[PartitionLoss]) -> None:
-        """Continue behind what is lost, and give up the partitions of deleted topics."""
-        self._do(lambda ledger: ledger.go_on(losses))
+    # Called on any thread, by the durable watch.
 
     def _report_durable(self, stream: str, plan: int) -> None:
-        if self._joined is not None:
-            self._joined.report_durable(stream, plan)
+        if self._membership.current is not None:
+            self._membership.current.report_durable(stream, plan)
 
-    def _as_member(self, stream: Stream, newest: PlanOffset, step: Callable[[Joined], T]) -> T:
-        """Take a step as a member of the group, and again as a new member after a commit without an answer.
+    def _is_closed(self, plan: int) -> bool:
+        return self._membership.current is not None and self._membership.current.closed >= plan
 
-        Such a commit may still be on its way, more than once: librdkafka sends it up to three times, and a broker also takes what
-        is left in a connection that was closed. If this member went on, it could undo its next claim. To read back what the group
-        holds is not enough: that does not show what is on its way. But a coordinator refuses every commit of a member that has
-        left, or that it has removed, and nobody gets its partitions before. The new member reads what the group holds by then,
-        as after a restart.
+    def _is_draining(self) -> bool:
+        return self._membership.current is not None and bool(self._membership.current.assignment.draining)
 
-        Raises:
-            CommitOutcomeUnknown: it happens again `assignmentTimeout` after the first time, or the run is being stopped.
-        """
-        deadline: Deadline | None = None
-        while True:
-            try:
-                return step(self._join(stream, newest))
-            except CommitOutcomeUnknown as error:
-                # From the first one on: to learn that there is no answer may take longer than the whole patience.
-                deadline = deadline or self._deadline()
-                if deadline.over or self._stopped:
-                    raise
-                # As text: an error would keep the earlier membership as long as a handler keeps the line.
-                why = str(error)
-                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", why)
-            self._joining.leave()
-            self._has_left = True
-
-    def _join(self, stream: Stream, newest: PlanOffset) -> Joined:
-        if self._has_left:
-            # Other threads look at the earlier membership until then.
-            self._joined, self._has_left = self._joining.join(stream, newest), False
-            # It keeps its clients, and perhaps a child process, until Python collects it, which the runner rarely does.
-            gc.collect()
-        elif self._joined is None:
-            self._joined = self._joining.join(stream, newest)
-        return self._joined
+    # Called on the runner's main thread.
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
@@ -385,19 +282,14 @@ class Cycle:
             open_s,
         )
 
-    def _waits_for_more(self, positions: Mapping[TopicPartition, int], again: Ranges) -> bool:
-        """Whether `minOffsetsPerTrigger` delays the next plan: not the first of a run, and not under AvailableNow."""
-        least = self._options.min_offsets_per_trigger
-        if least is None or self._planned_at is None or self._watch.target is not None:
+    def _may_wait(self) -> bool:
+        """Whether `minOffsetsPerTrigger` may delay the next plan: not the first of a run, and not under AvailableNow."""
+        if self._planned_at is None or self._watch.target is not None:
             return False
-        delayed_ms = (self._clock() - self._planned_at) * 1000
-        return delayed_ms < self._options.max_trigger_delay_ms and available(positions, self._watch.ends, again) < least
+        return (self._clock() - self._planned_at) * 1000 < self._options.max_trigger_delay_ms
 
-    def _reachable(self) -> Mapping[TopicPartition, int]:
-        ends, target = self._watch.ends, self._watch.target
-        if target is None:
-            return ends
-        return {partition: min(end, target.ends[partition]) for partition, end in ends.items() if partition in target.ends}
+    def _topics_exist(self) -> bool:
+        return bool(self._topics.partitions(skip_missing=True))
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
         """Return what the stream knows of itself when `offset` is its newest. Offsets of another cluster are void."""
@@ -417,22 +309,6 @@ class Cycle:
 
     def _cluster_id(self) -> str | None:
         return writable_cluster_id(self._topics.cluster_id())
-
-    def _claim_timeout(self, claims: Claims, stream: Stream) -> ClaimTimeout:
-        waiting = ", ".join(
-            f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
-            for partition in sorted(claims.waiting)
-        )
-        return ClaimTimeout(
-            f"Plan {stream.logged} of stream {stream.name} waits for {waiting}. This driver does not own these partitions now, "
-            f"and no member of group {self._options.group_id} has adopted them within {self._options.assignment_timeout_ms} ms "
-            "(assignmentTimeout). A member that died keeps its partitions until its session times out. "
-            f"`groupkafka describe --group {self._options.group_id}` shows the members. Restart the query: it continues with "
-            "this plan, and no record is lost."
-        )
-
-    def _deadline(self) -> Deadline:
-        return Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
 
 
 def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:

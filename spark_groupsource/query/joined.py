@@ -94,9 +94,14 @@ class Joined:
                 the member.
         """
         deadline = deadline or Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
-        return deadline.retry(lambda: self.once(step), self._passes)
+        while True:
+            try:
+                return self.once(step)
+            except GroupKafkaError as error:
+                if not self._passes(error):
+                    raise
+                deadline.pause_after(error)
 
-    def _passes(self, error: Exception) -> bool:
-        if error is self._member.failure:
-            return False
-        return isinstance(error, MemberUnknown) or (isinstance(error, GroupKafkaError) and error.passing)
+    def _passes(self, error: GroupKafkaError) -> bool:
+        # What has ended the member is raised by every later step, also if it is an error that passes.
+        return error is not self._member.failure and (error.passing or isinstance(error, MemberUnknown))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -30,9 +31,17 @@ from spark_groupsource.handoff.losses import (
 )
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition, topics_of
-from spark_groupsource.patience import cut_believed_after_s
-from spark_groupsource.timeouts import LOOK_AT_STARTS_EVERY_S, LOOK_AT_TOPICS_EVERY_S, RETRY_INTERVAL_S
+from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.patience import Deadline, cut_believed_after_s
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
+
+log = logging.getLogger(__name__)
+
+ASK_FOR_IDS_EVERY_S = 1.0
+"""How long a topic that was created again may go unnoticed when there is nothing to plan. Every plan checks this first."""
+
+ASK_FOR_STARTS_EVERY_S = 10.0
+"""How long a plan may overlook records that expired. The tasks that should read them find out."""
 
 
 @dataclass(frozen=True)
@@ -45,13 +54,13 @@ class Target:
     """The ids of their topics then."""
 
 
-class Looked(NamedTuple):
-    """What one look has found."""
+class Examined(NamedTuple):
+    """How the records compare with the logs."""
 
-    records: Mapping[TopicPartition, CommitRecord]
-    """The records of the owned partitions, with their topics' ids."""
+    ids: Mapping[str, str | None]
+    """The topics' ids, as in `losses.LogState.ids`, unless the query is idle."""
     losses: Sequence[PartitionLoss]
-    """What is lost. The query goes on behind it, and looks again."""
+    """What is lost. The query goes on behind it, and examines the logs again."""
 
 
 class LossWatch:
@@ -70,19 +79,46 @@ class LossWatch:
         self._topics = topics
         self._topic_ids = topic_ids
         self._clock = clock
-        self._look_at = -math.inf
-        self._look_at_starts_at = -math.inf
+        self._ask_for_ids_at = -math.inf
+        self._ask_for_starts_at = -math.inf
         self._reported: dict[TopicPartition, PartitionLoss] = {}
         """The newest loss of each partition: older ones cannot come again."""
         self._deleted: set[TopicPartition] = set()
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
         self.target: Target | None = None
-        """Set once, before the first plan, under Trigger.AvailableNow."""
+        """Set by `fix_target`."""
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
-        """The end of each owned partition at the last look (exclusive), without those that seem to be cut."""
+        """The end of each owned partition when they were last examined (exclusive), without those that seem to be cut."""
 
-    def look(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Looked:
-        """Look at the logs of the owned partitions; set `ends`.
+    @property
+    def reachable(self) -> Mapping[TopicPartition, int]:
+        """The ends up to which may be planned (exclusive): no higher than the target, if there is one."""
+        target = self.target
+        if target is None:
+            return self.ends
+        return {partition: min(end, target.ends[partition]) for partition, end in self.ends.items() if partition in target.ends}
+
+    def fix_target(self) -> None:
+        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow)."""
+        partitions = self._topics.partitions()
+        ids = self._topics.ids(topics_of(partitions))
+        topics = self._topics.without_patience()  # here it is assignmentTimeout
+        for _ in Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock).attempts():
+            ends = topics.ends(partitions)
+            if len(ends) == len(partitions):
+                break
+        else:
+            unknown = sorted(set(partitions) - ends.keys())
+            log.warning(
+                "this run does not read %d partitions, whose leader did not answer within assignmentTimeout: %s. Their records "
+                "wait for the next run",
+                len(unknown),
+                listed(unknown, 20),
+            )
+        self.target = Target(ends, ids)
+
+    def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
+        """Compare the records of the owned partitions with the logs; set `ends`.
 
         Args:
             stream: what the checkpoint says.
@@ -92,14 +128,17 @@ class LossWatch:
             DataLossError: something is lost that belongs to the target of AvailableNow.
         """
         last_ends = self.ends
+        left = self._left(stream, records)
         for attempt in itertools.count():
-            if attempt:  # a broker that just restarted may lag behind: one answer is not enough
+            if attempt:
+                # A broker that has just restarted may lag behind the others. Believing its first answer would skip records, or
+                # end the query, although nothing is lost.
                 time.sleep(RETRY_INTERVAL_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
-            left = self._left(stream, records)
-            logs = self._logs(records, left, again=attempt > 0)
+            logs = self._ask(records, left, again=attempt > 0)
             of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
             losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
+            # An end that is in doubt is no end: a plan up to it would end below the position.
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
@@ -107,8 +146,7 @@ class LossWatch:
             if enough and not self._cuts.again:
                 break
         refuse_target(of_target)
-        with_ids = {partition: _with_id(record, logs.ids.get(partition.topic)) for partition, record in records.items()}
-        return Looked(with_ids, losses)
+        return Examined(logs.ids, losses)
 
     def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
         """Return the ranges of the stream's plan whose topic was deleted: nobody can read or adopt them.
@@ -118,7 +156,7 @@ class LossWatch:
         Raises:
             DataLossError: a range belongs to the target of AvailableNow.
         """
-        topics = topics_of(partition for partition, planned in stream.ranges.items() if any(one.size for one in planned))
+        topics = topics_of(partition for partition, planned in stream.ranges.items() if any(offsets.size for offsets in planned))
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:
@@ -146,26 +184,22 @@ class LossWatch:
             if self._options.matches(partition.topic)
         )
 
-    def _logs(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
-        """Return the ends; the topics' ids unless the query is idle; where logs start, every LOOK_AT_STARTS_EVERY_S."""
+    def _ask(self, records: Mapping[TopicPartition, CommitRecord], left: Collection[TopicPartition], *, again: bool) -> LogState:
+        """Return the ends; the topics' ids unless the query is idle; where logs start, every ASK_FOR_STARTS_EVERY_S."""
         # A run with a target needs no other end: it goes on without a partition whose leader did not answer for the target.
         ends = self._topics.ends(records if self.target is None else records.keys() & self.target.ends.keys())
         idle = all(ends.get(partition) == record.next for partition, record in records.items())
-        if idle and not again and self.target is None and self._clock() < self._look_at:
+        if idle and not again and self.target is None and self._clock() < self._ask_for_ids_at:
             return LogState(ends=ends)
-        self._look_at = self._clock() + LOOK_AT_TOPICS_EVERY_S
-        # After the ends: those of a topic that was created again are then never taken for the ends of the one before.
+        self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
+        # After the ends. The other way round, a topic that is created again in between would show its new end with its old id,
+        # and a plan up to that end would skip the new topic's first records.
         expected: dict[str, str | None] = {partition.topic: None for partition in left}
         expected |= {} if self.target is None else self.target.ids
-        ids = self._topic_ids.now(expected | {one.topic: record.topic_id for one, record in records.items()})
+        ids = self._topic_ids.now(expected | {partition.topic: record.topic_id for partition, record in records.items()})
         starting = {partition for partition, record in records.items() if changed(record.topic_id, ids.get(partition.topic, ""))}
-        if again or self._clock() >= self._look_at_starts_at:
-            self._look_at_starts_at = self._clock() + LOOK_AT_STARTS_EVERY_S
+        if again or self._clock() >= self._ask_for_starts_at:
+            self._ask_for_starts_at = self._clock() + ASK_FOR_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
-        starts = self._topics.starts([one for one in starting if ids.get(one.topic, "") is not None])
+        starts = self._topics.starts([partition for partition in starting if ids.get(partition.topic, "") is not None])
         return LogState(ids, starts, ends)
-
-
-def _with_id(record: CommitRecord, topic_id: str | None) -> CommitRecord:
-    """Return the record with its topic's id, also when no broker gave it at the adoption; the next claim writes it."""
-    return record if record.topic_id or not topic_id else record.model_copy(update={"topic_id": topic_id})

@@ -50,7 +50,7 @@ class Unsubscribed:
         foreign = {
             partition
             for partition, ranges in stream.ranges.items()
-            if any(one.size for one in ranges) and partition not in owned and not self._options.matches(partition.topic)
+            if any(offsets.size for offsets in ranges) and partition not in owned and not self._options.matches(partition.topic)
         }
         refused = set()
         for topic in sorted({partition.topic for partition in foreign}):
@@ -65,7 +65,7 @@ class Unsubscribed:
                     "had reached it. %s",
                     stream.logged,
                     stream.name,
-                    _with_ranges(stream, partitions),
+                    with_ranges(stream, partitions),
                     error,
                 )
         return _without(stream, refused)
@@ -88,20 +88,22 @@ class Unsubscribed:
                 "stays before them. A query of this group that subscribes to the topic reads them",
                 stream.logged,
                 stream.name,
-                _with_ranges(stream, left),
+                with_ranges(stream, left),
                 self._options.assignment_timeout_ms,
             )
         return _without(stream, left)
 
 
-def _without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
-    if not left:
-        return stream
-    return replace(stream, ranges={partition: each for partition, each in stream.ranges.items() if partition not in left})
-
-
-def _with_ranges(stream: Stream, partitions: Collection[TopicPartition]) -> str:
-    return listed(
+def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: int = 5) -> str:
+    """Return partitions as a message names them, each with its ranges in the stream's plan: up to `most` partitions."""
+    named = (
         f"{partition} {' '.join(str(offsets) for offsets in stream.ranges[partition] if offsets.size)}"
         for partition in sorted(partitions)
     )
+    return listed(named, most)
+
+
+def _without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
+    if not left:
+        return stream
+    return replace(stream, ranges={partition: ranges for partition, ranges in stream.ranges.items() if partition not in left})

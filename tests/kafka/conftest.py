@@ -70,18 +70,20 @@ class Query:
     @property
     def joined(self) -> Joined:
         """The run's membership; it has to have one."""
-        assert self.cycle._joined is not None
-        return self.cycle._joined
+        assert self.cycle._membership.current is not None
+        return self.cycle._membership.current
 
     @property
     def draining(self) -> frozenset[TopicPartition]:
         """The partitions that the group has asked back; none before the query has joined."""
-        return self.cycle._joined.assignment.draining if self.cycle._joined is not None else frozenset()
+        joined = self.cycle._membership.current
+        return frozenset() if joined is None else joined.assignment.draining
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """Where the next plan goes on; empty before the query has joined."""
-        return self.cycle._joined.positions if self.cycle._joined is not None else {}
+        joined = self.cycle._membership.current
+        return {} if joined is None else joined.positions
 
     def until_planning(self, partitions: int) -> None:
         """Wait until the query may plan exactly so many partitions."""

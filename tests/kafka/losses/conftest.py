@@ -60,7 +60,7 @@ def brokers(cluster: Cluster, admin: AdminClient) -> Brokers:
 
 @pytest.fixture(autouse=True)
 def each_plan_asks_where_logs_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loss_watch, "LOOK_AT_STARTS_EVERY_S", 0.0)
+    monkeypatch.setattr(loss_watch, "ASK_FOR_STARTS_EVERY_S", 0.0)
 
 
 def ended(one: Query) -> str:

@@ -16,8 +16,7 @@ from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.joined import Joined
-from spark_groupsource.query.joining import StartingOffsets
-from spark_groupsource.timeouts import ASK_LEADERS_S, LOOK_FOR_COMMITS_EVERY_S
+from spark_groupsource.query.starting_offsets import ASK_FOR_COMMITS_EVERY_S, ASK_LEADERS_S, StartingOffsets
 from tests.support.options import parse
 
 ID, OTHER_ID = "a" * 22, "b" * 22
@@ -46,18 +45,18 @@ class Brokers:
         return dict.fromkeys(topics, self.id)
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {one: 0 for one in partitions if one not in self.away}
+        return {partition: 0 for partition in partitions if partition not in self.away}
 
     def ends(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         self.asked += 1
         self.now += 2.0
-        return {one: self.end[one] for one in partitions if one not in self.away}
+        return {partition: self.end[partition] for partition in partitions if partition not in self.away}
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         self.asked += 1
         self.now += 2.0
-        offsets = {one: -(-time // 100) for one, time in times.items() if one not in self.away}
-        return {one: offset if offset < self.end[one] else None for one, offset in offsets.items()}
+        offsets = {partition: -(-time // 100) for partition, time in times.items() if partition not in self.away}
+        return {partition: offset if offset < self.end[partition] else None for partition, offset in offsets.items()}
 
 
 class Group:
@@ -68,17 +67,20 @@ class Group:
         self.assignment = Assignment()
         self.asked: list[list[TopicPartition]] = []
         self.down = False
+        self.positions: Mapping[TopicPartition, int] = {}
 
     def commits_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
         self.asked.append(sorted(partitions))
         if self.down:
             raise BrokerUnavailable("no coordinator")
-        return {one: self.commits.get(one) for one in partitions}
+        return {partition: self.commits.get(partition) for partition in partitions}
 
     def once(self, step: Callable[[Ledger], Any]) -> Any:
         return step(cast(Ledger, self))
 
-    def __call__(self) -> Joined:
+    def __call__(self, owned: Collection[TopicPartition] = ()) -> Joined:
+        """The membership, which has adopted these."""
+        self.positions = dict.fromkeys(owned, 0)
         return cast(Joined, self)
 
 
@@ -173,12 +175,12 @@ class TestAnAdoption:
         start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250)}))
         brokers.away = set(ALL)
         assert start([FIRST, SECOND]) == {}
-        assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250)}
+        assert start.needed == {FIRST: AT_END, SECOND: FromTime(250)}
         brokers.away = set()
         assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
         brokers.end = dict.fromkeys(ALL, 20)
         assert start([FIRST, SECOND]) == {FIRST: 10, SECOND: 3}
-        assert start.needed({}) == {FIRST: 10, SECOND: 3}
+        assert start.needed == {FIRST: 10, SECOND: 3}
 
     def test_of_a_topic_that_was_created_again_starts_at_its_beginning(self, brokers: Brokers) -> None:
         start = begun(brokers, offset({FIRST: 3}))
@@ -210,58 +212,56 @@ class TestAnAdoption:
 class TestAStartIsNeeded:
     def test_until_the_stream_owns_the_partition(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset(dict.fromkeys(ALL, 10), plan=-1))
-        start.look(group(), {FIRST, SECOND})
-        assert start.needed({}) == {THIRD: 10}
-        start.look(group(), {THIRD})
-        assert start.needed({}) == {}
+        start.update_needed(group([FIRST, SECOND]))
+        assert start.needed == {THIRD: 10}
+        start.update_needed(group([THIRD]))
+        assert start.needed == {}
         assert group.asked == [[THIRD]]
 
     def test_until_the_group_has_a_commit_which_is_asked_for_rarely(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset(dict.fromkeys(ALL, 10)))
-        start.look(group(), [])
+        start.update_needed(group())
         group.commits = {FIRST: Foreign(0)}
-        brokers.now += LOOK_FOR_COMMITS_EVERY_S - 1
-        start.look(group(), [])
-        assert start.needed({}).keys() == set(ALL)
+        brokers.now += ASK_FOR_COMMITS_EVERY_S - 1
+        start.update_needed(group())
+        assert start.needed.keys() == set(ALL)
         brokers.now += 1
-        start.look(group(), [])
-        assert start.needed({}).keys() == {SECOND, THIRD}
-        brokers.now += LOOK_FOR_COMMITS_EVERY_S
-        start.look(group(), [])
+        start.update_needed(group())
+        assert start.needed.keys() == {SECOND, THIRD}
+        brokers.now += ASK_FOR_COMMITS_EVERY_S
+        start.update_needed(group())
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
 
     def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: 10}))
         group.down = True
-        start.look(group(), [])
-        assert start.needed({}) == {FIRST: 10}
+        start.update_needed(group())
+        assert start.needed == {FIRST: 10}
 
     def test_until_the_topic_is_created_again(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: 10}))
-        assert start.needed({"orders": OTHER_ID}) == {}, "the plan has the new topic already"
-        assert start.needed({"orders": ID}) == start.needed({"orders": None}) == {FIRST: 10}
         brokers.id = OTHER_ID
-        start.look(group(), [])
-        assert start.needed({}) == {}
+        start.update_needed(group())
+        assert start.needed == {}
 
     def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
         group.assignment = Assignment(frozenset({THIRD}))
         brokers.away = {FIRST, SECOND}
-        start.look(group(), [])
-        assert start.needed({}) == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
+        start.update_needed(group())
+        assert start.needed == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
         brokers.away = set()
-        brokers.now += LOOK_FOR_COMMITS_EVERY_S
-        start.look(group(), [])
-        assert start.needed({}) == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
+        brokers.now += ASK_FOR_COMMITS_EVERY_S
+        start.update_needed(group())
+        assert start.needed == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
 
     def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
         elsewhere = TopicPartition("returns", 0)
         start = begun(brokers, offset({FIRST: 10, elsewhere: AT_END}))
-        start.look(group(), [])
+        start.update_needed(group())
         assert group.asked == [[FIRST]]
-        assert start.needed({}) == {FIRST: 10, elsewhere: AT_END}
+        assert start.needed == {FIRST: 10, elsewhere: AT_END}
 
 
 BY_TIME = ({"startingTimestamp": "2500"}, FromTime(2500), "startingTimestamp: there is no record in orders-1 from 2500 on")
@@ -275,11 +275,11 @@ def test_a_mistake_of_the_options_ends_a_new_stream_also_if_another_member_has_t
 ) -> None:
     start = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
     with pytest.raises(OptionError, match=message):
-        start.look(group(), [FIRST])
+        start.update_needed(group([FIRST]))
     group.commits = {SECOND: Foreign(7)}
     again = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
-    again.look(group(), [FIRST])
-    assert again.needed({}) == {}, "the group has a commit"
+    again.update_needed(group([FIRST]))
+    assert again.needed == {}, "the group has a commit"
 
 
 @MISTAKES
@@ -287,7 +287,7 @@ def test_a_stream_that_has_planned_does_not_end_before_it_gets_the_partition(
     brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
 ) -> None:
     start = begun(brokers, offset({FIRST: 4, SECOND: second}), **options)
-    start.look(group(), [FIRST])
-    assert start.needed({}) == {SECOND: second}
+    start.update_needed(group([FIRST]))
+    assert start.needed == {SECOND: second}
     with pytest.raises(OptionError, match=message):
         start([SECOND])

@@ -1,16 +1,18 @@
-"""The target of Trigger.AvailableNow: what has no leader is left out, and a warning names it."""
+"""What a run compares with the logs: the target of Trigger.AvailableNow, and what has no leader."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 
 import pytest
 
+from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.cycle import Cycle
+from spark_groupsource.query.loss_watch import LossWatch
 from tests.support.options import parse
 
 READABLE, WITHOUT_LEADER = TopicPartition("orders", 0), TopicPartition("orders", 2)
@@ -28,12 +30,14 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
     monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
     monkeypatch.setattr(Topics, "_offsets", without_leader)
-    options = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
-    cycle = Cycle(parse(**options))
-    cycle.fix_target()
+    given = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
+    options = parse(**given)
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=0.1)
+    watch = LossWatch(options, topics, TopicIds(topics.ids), clock=time.monotonic)
+    watch.fix_target()
     assert "this run does not read 1 partitions, whose leader did not answer within assignmentTimeout: orders-2." in caplog.text
-    assert cycle._watch.target is not None
-    assert cycle._watch.target.ends == {READABLE: 10}
+    assert watch.target is not None
+    assert watch.target.ends == {READABLE: 10}
     records = dict.fromkeys([READABLE, WITHOUT_LEADER], CommitRecord(stream="me", logged=7, done=7, next=5, topic_id=ID))
     for _ in Deadline(0.5).attempts():
-        assert cycle._watch._logs(records, (), again=False).ends == {READABLE: 10}
+        assert watch._ask(records, (), again=False).ends == {READABLE: 10}

@@ -1,0 +1,83 @@
+"""The next plan of a stream: what it reads, and the offset that Spark gets. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.plan_offset import Cut, PlanOffset, Starts
+from spark_groupsource.handoff.planner import available, plan, rule_of_sharing
+from spark_groupsource.partition import Ranges, TopicPartition, topics_of
+
+
+def next_ranges(
+    positions: Mapping[TopicPartition, int],
+    ends: Mapping[TopicPartition, int],
+    again: Ranges,
+    *,
+    least: int | None,
+    most: int | None,
+) -> Ranges:
+    """Return the ranges that the next plan is to read; none if there are fewer offsets than are waited for.
+
+    Args:
+        positions: the next offset to read of each partition (inclusive).
+        ends: the end of each partition (exclusive), no higher than the target of AvailableNow.
+        again: ranges below the positions that are read as well.
+        least: how many offsets are waited for (`minOffsetsPerTrigger`); `None` if the plan does not wait.
+        most: about how many offsets to plan at most (`maxOffsetsPerTrigger`); `None` for no limit.
+    """
+    if least is not None and available(positions, ends, again) < least:
+        return {}
+    return plan(positions, ends, most, again=again)
+
+
+def next_offset(
+    start: PlanOffset,
+    planned: Ranges,
+    records: Mapping[TopicPartition, CommitRecord],
+    ids: Mapping[str, str | None],
+    *,
+    generation: int,
+    member: str,
+    starts: Starts,
+    start_ids: Mapping[str, str],
+    cluster: str | None,
+    cut: Cut,
+) -> PlanOffset:
+    """Return the offset of the plan that follows `start`.
+
+    Args:
+        start: the offset of the plan before.
+        planned: the ranges of each owned partition.
+        records: the record of each of these partitions.
+        ids: the topics' ids now, as in `losses.LogState.ids`, for records that were adopted when no broker gave an id.
+        generation: the member's generation when it planned.
+        member: the member's id when it planned.
+        starts: where partitions start that the stream began with, has not owned yet, and finds no commit for.
+        start_ids: the ids of their topics when the stream began, as far as they are known.
+        cluster: the cluster's id, if it is known.
+        cut: how the ranges are cut into tasks.
+    """
+    topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
+    # A start in an earlier topic of the same name is void.
+    carried = {
+        partition: where
+        for partition, where in starts.items()
+        if not changed(start_ids.get(partition.topic), topics.get(partition.topic) or "")
+    }
+    began_with = {topic: start_ids[topic] for topic in topics_of(carried) - topics.keys() if topic in start_ids}
+    return PlanOffset.build(
+        stream=start.stream,
+        plan=start.plan + 1,
+        generation=generation,
+        member=member,
+        group=start.group,
+        ranges=planned,
+        starts=carried,
+        topics=began_with | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
+        cluster=cluster,
+        cut=cut,
+        shared=rule_of_sharing([(partition, offsets) for partition, ranges in planned.items() for offsets in ranges], *cut),
+    )

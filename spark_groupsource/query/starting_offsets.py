@@ -1,0 +1,180 @@
+"""Where a partition without a commit starts, as the stream's options had it when the stream began."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
+
+from spark_groupsource.brokers.topic_ids import TopicIds
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.errors import GroupKafkaError, OptionError
+from spark_groupsource.handoff.commit_record import writable_cluster_id
+from spark_groupsource.handoff.losses import changed
+from spark_groupsource.handoff.plan_offset import FromTime, PlanOffset, Start, Starts
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at
+from spark_groupsource.partition import TopicPartition, listed, topics_of
+from spark_groupsource.patience import Deadline
+from spark_groupsource.query.joined import Joined
+
+log = logging.getLogger(__name__)
+
+ASK_LEADERS_S = 5.0
+"""For how long leaders that do not answer are asked again when a stream begins. It must not wait for a broker that is down."""
+
+ASK_FOR_COMMITS_EVERY_S = 30.0
+"""How often the group is asked whether partitions that the stream has not owned have a commit by now."""
+
+
+class StartingOffsets:
+    """Where a partition without a commit starts: where the options named when the stream began, else at its beginning.
+
+    Used on the runner's main thread. Threads of the ledger's survey only call the object itself.
+    """
+
+    def __init__(self, options: Options, topics: Topics, topic_ids: TopicIds, *, clock: Callable[[], float]) -> None:
+        """Begin without a stream. Nothing is asked yet.
+
+        Args:
+            options: the options of the source.
+            topics: the subscribed topics.
+            topic_ids: their ids.
+            clock: returns seconds, monotonic.
+        """
+        self._options = options
+        self._topics = topics.without_patience()  # the main thread asks for ends meanwhile
+        self._topic_ids = topic_ids
+        self._clock = clock
+        self._starts: Starts = MappingProxyType({})
+        self._ids: Mapping[str, str] = MappingProxyType({})
+        self._found: dict[TopicPartition, int] = {}
+        """What was found out in this run of starts that were not known. Every thread adds to it; the first answer stays."""
+        self._needed: set[TopicPartition] = set()
+        """The partitions that the stream has not owned yet, and for which the group had no commit when it was last asked."""
+        self._ask_at = -math.inf
+        self._is_new = False
+        """Whether the stream has not planned, and starts that cannot be found out are mistakes of the options."""
+
+    def now(self, partitions: Collection[TopicPartition]) -> Starts:
+        """Return where these partitions start if a stream begins now, without those that start at their beginning.
+
+        What the leaders do not answer within a few seconds stays as the options have it.
+
+        Raises:
+            NotAuthorized, AuthenticationFailed: see topics.Topics.
+        """
+        named = named_starts(self._options.stream_start, partitions)
+        asked = {partition: start for partition, start in named.items() if start is not None}
+        found: dict[TopicPartition, int | None] = {}
+        for _ in Deadline(ASK_LEADERS_S, clock=self._clock).attempts():
+            unknown = {partition: start for partition, start in asked.items() if partition not in found}
+            found |= found_out(unknown, self._topics, or_latest=self._or_latest)
+            if len(found) == len(asked):
+                break
+        else:
+            left = sorted(asked.keys() - found.keys())
+            log.warning(
+                "the leaders of %d partitions do not answer: %s. Where the stream starts there is found out when they do",
+                len(left),
+                listed(left, 20),
+            )
+        return named | {partition: offset for partition, offset in found.items() if offset is not None}
+
+    def begin(self, newest: PlanOffset) -> None:
+        """Take over what the newest offset of the checkpoint says, before the group is joined."""
+        self._starts, self._ids = newest.start_of, newest.topics
+        here = writable_cluster_id(self._topics.cluster_id())
+        if newest.cluster is not None and here is not None and newest.cluster != here:
+            # Offsets and ids of another cluster are void. Times are not.
+            self._starts = {
+                partition: start if isinstance(start, FromTime) else None for partition, start in self._starts.items()
+            }
+            self._ids = {}
+        self._needed = set(self._starts)
+        self._is_new = newest.plan < 0
+
+    def __call__(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets (inclusive). Partitions whose leaders do not answer now are left out.
+
+        Raises:
+            OptionError: a partition has no record at its time, or the options do not name it.
+            NotAuthorized, AuthenticationFailed: see topics.Topics.
+        """
+        began_with = [partition for partition in partitions if partition in self._starts]
+        ids = self._topics.ids(topics_of(began_with))
+        began_with = [
+            partition for partition in began_with if not changed(self._ids.get(partition.topic), ids.get(partition.topic, ""))
+        ]
+        later = [partition for partition in partitions if partition not in began_with]
+        return self._topics.starts(later) | self._found_out(began_with)
+
+    def update_needed(self, joined: Joined) -> None:
+        """Find out for which partitions the start is still needed, now and then. Without such partitions nothing is asked.
+
+        A start that is not known yet is asked for again, so that a late leader delays it by no more than that.
+
+        Args:
+            joined: this run's membership.
+
+        Raises:
+            OptionError: the stream is new, and the options do not say where it starts in a partition without a commit.
+        """
+        # The group has commits of what the stream has adopted.
+        self._needed.difference_update(joined.positions)
+        if not self._needed or self._clock() < self._ask_at:
+            return
+        self._ask_at = self._clock() + ASK_FOR_COMMITS_EVERY_S
+        asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
+        try:
+            commits = joined.once(lambda ledger: ledger.commits_of(asked))
+            ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
+            void = {topic for topic in topics_of(asked) if changed(self._ids.get(topic), ids.get(topic, ""))}
+            self._needed -= {partition for partition in asked if commits.get(partition) is not None or partition.topic in void}
+            # The survey asks for those that the group has given to this member.
+            self._found_out(self._needed.intersection(asked) - joined.assignment.partitions)
+        except OptionError:
+            if self._is_new:
+                raise
+        except GroupKafkaError as error:
+            log.info("which partitions have no commit yet is asked again in %.0f s: %s", ASK_FOR_COMMITS_EVERY_S, error)
+            return
+        self._is_new = False
+
+    @property
+    def needed(self) -> Starts:
+        """The starts that the next plan has to carry, unless their topic was created again."""
+        return {partition: self._start(partition) for partition in self._needed}
+
+    @property
+    def ids(self) -> Mapping[str, str]:
+        """The ids that topics had when the stream began, as far as they are known."""
+        return self._ids
+
+    @property
+    def _or_latest(self) -> bool:
+        return self._options.starting_offsets_by_timestamp_strategy == "latest"
+
+    def _start(self, partition: TopicPartition) -> Start:
+        return self._found.get(partition, self._starts[partition])
+
+    def _found_out(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
+        """Return the offsets of partitions that the stream began with, and keep them."""
+        starts = {partition: self._start(partition) for partition in partitions}
+        as_now = [partition for partition, start in starts.items() if start is None]
+        asked = {partition: start for partition, start in starts.items() if start is not None}
+        found = found_out(asked, self._topics, or_latest=self._or_latest)
+        known = self._keep({partition: offset for partition, offset in found.items() if offset is not None})
+        without = {
+            partition: start.time
+            for partition, start in asked.items()
+            if isinstance(start, FromTime) and partition in found.keys() - known
+        }
+        position = self._options.stream_start
+        if without:
+            raise no_record(position.option if isinstance(position, ByTime) else "the time at which this stream started", without)
+        return known | self._keep(offsets_at(position, as_now, self._topics) if as_now else {})
+
+    def _keep(self, found: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        return {partition: self._found.setdefault(partition, offset) for partition, offset in found.items()}

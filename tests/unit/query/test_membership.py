@@ -1,0 +1,102 @@
+"""A run that goes on as a new member after a commit without an answer. tests/kafka/query/test_membership.py has brokers."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from spark_groupsource.errors import CommitOutcomeUnknown, CommitRefused
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.query.joined import Joined
+from spark_groupsource.query.joining import Joining
+from spark_groupsource.query.membership import Membership
+from tests.support.options import parse
+
+STREAM = Stream("s", 4, 3)
+NEWEST = PlanOffset.build(stream="s", plan=4, generation=1, member="m", group="billing", ranges={})
+
+
+class Run:
+    """A run whose commits get no answer for a while. It joins at once."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.members: list[Joined] = []
+        self.left = 0
+        self.steps = 0
+        self.answers_from = 0.0
+        self.takes_s = 1.0
+        joining = cast(Joining, SimpleNamespace(join=self.join, leave=self.leave))
+        self.membership = Membership(
+            joining, parse(**{"assignmentTimeout": "10s", "handoff.drainTimeout": "1s"}), clock=lambda: self.now
+        )
+
+    def join(self, stream: Stream, newest: PlanOffset) -> Joined:
+        assert (stream, newest) == (STREAM, NEWEST)
+        self.members.append(cast(Joined, object()))
+        return self.members[-1]
+
+    def leave(self) -> None:
+        self.left += 1
+
+    def step(self) -> str:
+        self.steps += 1
+        self.now += self.takes_s
+        if self.now < self.answers_from:
+            raise CommitOutcomeUnknown("no answer")
+        return "done"
+
+    def take(self) -> str:
+        return self.membership.as_member(STREAM, NEWEST, self.step)
+
+
+@pytest.fixture
+def run() -> Run:
+    return Run()
+
+
+def test_a_run_joins_once(run: Run) -> None:
+    assert run.membership.current is None
+    run.membership.become_member(STREAM, NEWEST)
+    assert [run.take(), run.take()] == ["done", "done"]
+    assert run.members == [run.membership.current]
+    assert run.left == 0
+
+
+def test_after_a_commit_without_an_answer_it_leaves_and_takes_the_step_as_a_new_member(
+    run: Run, caplog: pytest.LogCaptureFixture
+) -> None:
+    run.answers_from = 3.0
+    assert run.take() == "done"
+    assert (run.steps, run.left, len(run.members)) == (3, 2, 3)
+    assert run.membership.joined is run.members[-1]
+    assert caplog.text.count("joins it as a new member, since a commit got no answer: no answer") == 2
+
+
+def test_its_patience_counts_from_the_first_answer_that_is_missing(run: Run) -> None:
+    run.takes_s, run.answers_from = 30.0, 60.0
+    assert run.take() == "done", "one more try, although the first has taken longer than the patience"
+    run.answers_from = 1000.0
+    with pytest.raises(CommitOutcomeUnknown):
+        run.take()
+    assert run.steps == 4
+
+
+def test_a_run_that_is_being_stopped_does_not_join_again(run: Run) -> None:
+    run.answers_from = 3.0
+    run.membership.ending = True
+    with pytest.raises(CommitOutcomeUnknown):
+        run.take()
+    assert (run.left, len(run.members)) == (0, 1)
+
+
+def test_another_error_does_not_end_the_membership(run: Run) -> None:
+    def refused() -> None:
+        raise CommitRefused("too large")
+
+    with pytest.raises(CommitRefused):
+        run.membership.as_member(STREAM, NEWEST, refused)
+    assert run.left == 0

@@ -94,9 +94,7 @@ def test_a_time_is_that_of_the_first_record_which_is_not_older(plan: Plan, hours
         plan(hours, startingOffsetsByTimestamp=by_partition(hours, 1))
 
 
-def test_without_a_record_at_the_starting_time_the_strategy_decides_and_at_the_ending_time_the_end_of_the_log_is_meant(
-    plan: Plan, hours: str
-) -> None:
+def test_a_time_without_a_record_starts_by_the_strategy_and_ends_at_the_end_of_the_log(plan: Plan, hours: str) -> None:
     with pytest.raises(OptionError, match=rf"startingTimestamp: there is no record in {hours}-1 from 4000 on .ms since 1970."):
         plan(hours, startingTimestamp="4000")
     assert bounds(plan(hours, startingTimestamp="4000", startingOffsetsByTimestampStrategy="latest")) == [(0, 3, 6)]

@@ -23,13 +23,13 @@ GroupKafkaError
 │   └── CommitRefused           the broker will never accept it (its metadata is too large, ...)
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
-│   ├── CommitRecordTooNew      a newer version of this package wrote the group's record of a partition
+│   ├── CommitRecordUnreadable  the group's record of a partition is in a format that this version does not read
 │   ├── ClaimsOutstanding       a new stream found ranges that only another stream may read, and is to stop then
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
 │   └── OffsetsInTheWay         a migration or a reset would replace what the group has committed
-├── OffsetError                 an offset in the checkpoint that cannot be used (newer version, another group or topic)
+├── OffsetError                 an offset in the checkpoint that cannot be used (another version, group or topic)
 │   ├── UncommittedBatch        a checkpoint to migrate ends in the middle of a micro-batch
 │   ├── CheckpointOfAnotherStream  `checkpointLocation` of the reader is not that of its query
 │   └── CheckpointUnreadable    the files of a checkpoint cannot be read
@@ -39,7 +39,7 @@ GroupKafkaError
 │   ├── WrittenElsewhere        a micro-batch is half written under another prefix, or in another topic
 │   ├── InputIncomplete         Spark has cancelled the task before its last row
 │   ├── ReplayDiffers           a replayed micro-batch has other rows than those that are in the topic
-│   ├── TokenUnreadable         something else committed to a group of the sink
+│   ├── TokenUnreadable         another client or version committed to a group of the sink
 │   ├── WriterFenced            another try of the task, or another query, writes with the same transactional id
 │   ├── RecordTooLarge          a row is larger than the producer or the topic allows
 │   └── RecordRefused           a row has no topic, or a partition that the topic does not have
@@ -161,8 +161,8 @@ class CheckpointBehindGroup(HandoffError):
     """The group knows plans of this stream that its checkpoint lacks: it was restored, copied, or runs twice."""
 
 
-class CommitRecordTooNew(HandoffError):
-    """The group's record of a partition has a later format: a newer version of this package wrote it."""
+class CommitRecordUnreadable(HandoffError):
+    """The group's record of a partition is in another format: a newer version wrote it, or one before 0.1.0."""
 
 
 class ClaimsOutstanding(HandoffError):
@@ -186,7 +186,7 @@ class OffsetsInTheWay(HandoffError):
 
 
 class OffsetError(GroupKafkaError):
-    """An offset of the checkpoint is of a newer version, of another group or of other topics, or is malformed."""
+    """An offset of the checkpoint is of another version, group or topics, or is malformed."""
 
 
 class UncommittedBatch(OffsetError):
@@ -226,7 +226,7 @@ class ReplayDiffers(SinkError):
 
 
 class TokenUnreadable(SinkError):
-    """Another client, or a newer version of this package, committed to a group in which the sink keeps what it has written."""
+    """Another client, or another version of this package, committed to a group in which the sink keeps what it has written."""
 
 
 class WriterFenced(SinkError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, Newer, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
@@ -70,12 +70,12 @@ class PartitionView:
         return self.lag is None and self.end != 0
 
     @property
-    def newer_format(self) -> int | None:
-        """The format of a commit record that only a newer version can read. `None` for every other commit.
+    def other_format(self) -> int | None:
+        """The format of a commit record that this version does not read. `None` for every other commit.
 
         The claims in such a record are not known.
         """
-        return self.commit.version if isinstance(self.commit, Newer) else None
+        return self.commit.version if isinstance(self.commit, OtherFormat) else None
 
     @property
     def in_flight(self) -> tuple[OwedRange, ...]:
@@ -92,8 +92,8 @@ class PartitionView:
 
     @property
     def held(self) -> int | None:
-        """Number of offsets that are in flight or owed. `None` if only a newer version can read the record."""
-        return None if self.newer_format is not None else sum(claimed.range.size for claimed in self.in_flight + self.owed)
+        """Number of offsets that are in flight or owed. `None` if the record is in a format that this version does not read."""
+        return None if self.other_format is not None else sum(claimed.range.size for claimed in self.in_flight + self.owed)
 
     @property
     def held_back(self) -> HeldBack | None:
@@ -174,9 +174,9 @@ class GroupView:
         return tuple(found)
 
     @property
-    def newer_formats(self) -> dict[TopicPartition, int]:
-        """The format of each commit record that only a newer version can read."""
-        return {one.partition: one.newer_format for one in self.partitions if one.newer_format is not None}
+    def other_formats(self) -> dict[TopicPartition, int]:
+        """The format of each commit record that this version does not read."""
+        return {one.partition: one.other_format for one in self.partitions if one.other_format is not None}
 
 
 def refuse_active(view: GroupView) -> None:

@@ -42,7 +42,7 @@ class CheckpointFiles:
         with self._reading():
             found = self._files.get_file_info(fs.FileSelector(f"{self._path}/{log}", allow_not_found=True))
         # The folder also has checksums (.17.crc), and files that were not complete when a driver died.
-        return {int(one.base_name): one for one in found if re.fullmatch(r"[0-9]{1,19}", one.base_name)}
+        return {int(file.base_name): file for file in found if re.fullmatch(r"[0-9]{1,19}", file.base_name)}
 
     def read(self, name: str) -> str:
         """Return the text of a file."""

@@ -46,8 +46,9 @@ def plans(lines: Iterable[str]) -> dict[str, int]:
             offset = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        if (one := plan_of(offset)) is not None:
-            found[one[0]] = one[1]
+        if (planned := plan_of(offset)) is not None:
+            stream, plan = planned
+            found[stream] = plan
     return found
 
 

@@ -19,7 +19,7 @@ from spark_groupsource.cli.render import (
     console_for,
     held_back_lines,
     make_table,
-    newer_lines,
+    other_format_lines,
     print_table,
     printable,
     time_and_age,
@@ -78,7 +78,7 @@ def json_shape(view: GroupView) -> Json:
         "held": view.held,
         "claims": [{**place(one.partition), **claim} for one in view.partitions for claim in json_claims(one)],
         "held_back": [{**place(one.partition), **held} for one in view.partitions if (held := json_held_back(one)) is not None],
-        "newer": [{**place(partition), "format": version} for partition, version in sorted(view.newer_formats.items())],
+        "other_formats": [{**place(partition), "format": version} for partition, version in sorted(view.other_formats.items())],
     }
 
 
@@ -94,13 +94,13 @@ def print_claims(view: GroupView, console: Console, now: datetime) -> None:
     if sink_lines(view):
         print_sink(view, console)
         return
-    if newer := newer_lines(view.newer_formats):
+    if unread := other_format_lines(view.other_formats):
         console.print(Text("The claims in these commit records are not known, because this version cannot read them:"))
-        for line in newer:
+        for line in unread:
             console.print(Text(f"  {line}"))
         console.print()
     if not rows:
-        where = " in the other partitions" if newer else ""
+        where = " in the other partitions" if unread else ""
         said = f"nothing is claimed{where}; every record below the committed offsets has been confirmed."
         if not any(one.committed is not None for one in view.partitions):
             said = "no committed offset is to be seen, so nothing is known of claims."

@@ -21,8 +21,8 @@ from spark_groupsource.cli.render import (
     held_back_lines,
     lag_of,
     make_table,
-    newer_lines,
     number,
+    other_format_lines,
     print_table,
     printable,
 )
@@ -45,7 +45,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
                a query that stopped; it reads them when it restarts
     MEMBER     client id, instance id of a static member, host
     STREAM     the query that wrote the commit; - for another client;
-               a format number if only a newer version can read the record
+               a format number if this version does not read the record
 
     The group of a query that writes is named as such, with the micro-batch
     that it holds, or who may have a transaction open.
@@ -115,7 +115,7 @@ def _partition(one: PartitionView) -> Json:
         "held": one.held,
         "member_id": None if one.member is None else one.member.member_id,
         "stream": one.stream,
-        "newer_format": one.newer_format,
+        "other_format": one.other_format,
         "sink_batch": sink_batch(one),
         "sink_mark": json_mark(one),
         "claims": json_claims(one),
@@ -139,7 +139,7 @@ def print_group(view: GroupView, console: Console, now: datetime) -> None:
     _print_differences(view, console)
     _print_held(view.partitions, console)
     _print_held_back(view.partitions, console, now)
-    _print_newer(view, console)
+    _print_other_formats(view, console)
     _print_idle([member for member in view.members if not member.partitions], console)
 
 
@@ -149,7 +149,7 @@ def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> T
     for one in partitions:
         numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
         member = "-" if one.member is None else printable(one.member.name)
-        stream = one.stream or ("-" if one.newer_format is None else f"format {one.newer_format}")
+        stream = one.stream or ("-" if one.other_format is None else f"format {one.other_format}")
         texts = (printable(one.partition.topic), *map(number, numbers), member, stream)
         table.add_row(*map(Text, texts))
     return table
@@ -196,8 +196,8 @@ def _print_held_back(partitions: Iterable[PartitionView], console: Console, now:
             console.print(Text(f"  {line}"))
 
 
-def _print_newer(view: GroupView, console: Console) -> None:
-    if lines := newer_lines(view.newer_formats):
+def _print_other_formats(view: GroupView, console: Console) -> None:
+    if lines := other_format_lines(view.other_formats):
         console.print()
         console.print("commit records that this version cannot read, so their claims are not known:")
         for line in lines:

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 
 from spark_groupsource.brokers.group_view import HIDING, GroupView
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
-from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
+from spark_groupsource.handoff.rules import Stream, adopt, advice_on_format, evidence, recreated
 from spark_groupsource.kafka_settings.tables import CLASSIC_ONLY
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed
@@ -165,7 +165,8 @@ def of_start(options: Options, known: Known) -> list[Finding]:
     stream = Stream("check")
     done = evidence(known.commits.values())
     logs = known.logs
-    unread_records = {partition for partition, commit in known.commits.items() if isinstance(commit, Newer)}  # see of_formats
+    # Reported by `of_formats`.
+    unread_records = {partition for partition, commit in known.commits.items() if isinstance(commit, OtherFormat)}
     answered = [
         partition
         for partition in sorted(set(known.partitions) - unread_records)
@@ -227,16 +228,20 @@ def _of_losses(options: Options, losses: Collection[PartitionLoss]) -> list[Find
 
 
 def of_formats(options: Options, view: GroupView | None) -> Finding | None:
-    """Return the subscribed partitions whose commit record only a newer version can read; `None` if there are none."""
-    newer = view.newer_formats if view is not None else {}
-    mine = [f"{partition} (format {version})" for partition, version in sorted(newer.items()) if options.matches(partition.topic)]
+    """Return the subscribed partitions whose commit record this version does not read; `None` if there are none."""
+    others = view.other_formats if view is not None else {}
+    mine = [
+        f"{partition}: format {version}, {advice_on_format(version)}"
+        for partition, version in sorted(others.items())
+        if options.matches(partition.topic)
+    ]
     if not mine:
         return None
     return Finding(
         Level.ERROR,
         "claims",
-        f"{listed(mine)}: the commit record was written by a newer version, and this version cannot read it. A query of this "
-        "version would stop with CommitRecordTooNew. Upgrade spark_groupsource here and for this query.",
+        f"{listed(mine)}. This version does not read these formats of commit records, so a query would stop with "
+        "CommitRecordUnreadable.",
     )
 
 
@@ -252,7 +257,7 @@ def of_claims(options: Options, view: GroupView | None) -> Finding:
         for claim in one.owed + (() if rebalances or one.member is not None else one.in_flight)
     ]
     if not left:
-        where = " in the other partitions" if any(one.newer_format is not None for one in mine) else ""
+        where = " in the other partitions" if any(one.other_format is not None for one in mine) else ""
         text = f"{running} offsets are in flight in running queries; nothing is owed" if running else f"nothing is claimed{where}"
         return Finding(Level.OK, "claims", text)
     policy = options.outstanding()

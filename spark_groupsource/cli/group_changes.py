@@ -137,7 +137,7 @@ def _of_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
             continue
         if then.committed is not None and now.committed is not None and now.committed < then.committed:
             yield GroupEvent("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
-        if then.newer_format is not None or now.newer_format is not None:
+        if then.other_format is not None or now.other_format is not None:
             continue  # what is owed there is not known
         were, are = ({(claim.stream, claim.plan, claim.range) for claim in one.owed} for one in (then, now))
         for stream, plan, offsets in sorted(are - were):

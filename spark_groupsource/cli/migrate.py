@@ -22,7 +22,7 @@ from spark_groupsource.brokers.group_view import PartitionView, refuse_active
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.cli.as_json import Json, iso, json_text, place
 from spark_groupsource.cli.checkpoint_files import Checkpoint
-from spark_groupsource.cli.render import DRY_RUN, console_for, newer_lines, printable, time_and_age
+from spark_groupsource.cli.render import DRY_RUN, console_for, other_format_lines, printable, time_and_age
 from spark_groupsource.cli.reset_offsets import OffsetReset, print_moves
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
 from spark_groupsource.cli.sink_groups import refuse_sink
@@ -157,8 +157,8 @@ def plan_migration(
     for partition, new in sorted(carried.items()):
         one = known.get(partition)
         claims = () if one is None else one.in_flight + one.owed
-        newer = None if one is None else one.newer_format
-        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, newer))
+        other_format = None if one is None else one.other_format
+        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, other_format))
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
@@ -224,14 +224,15 @@ def refuse_to_replace(migration: Migration, *, overwrite: bool) -> None:
         overwrite: whether other offsets may be replaced. Claims may not.
 
     Raises:
-        OffsetsInTheWay: The group has claims, commit records of a newer version, or other offsets that may not be replaced.
+        OffsetsInTheWay: The group has claims, commit records in another format, or other offsets that may not be replaced.
     """
     group = migration.group
-    if newer := newer_lines({one.partition: one.newer_format for one in migration.resets if one.newer_format is not None}):
-        lines = "".join(f"\n  {line}" for line in newer)
+    formats = {reset.partition: reset.other_format for reset in migration.resets if reset.other_format is not None}
+    if unread := other_format_lines(formats):
+        lines = "".join(f"\n  {line}" for line in unread)
         raise OffsetsInTheWay(
-            f"Nothing was changed. Queries of the group {group} have commit records that this version cannot read:{lines}\n"
-            "They may hold claims. Upgrade this command, or migrate into another group, and start the new query with that group."
+            f"Nothing was changed. The group {group} has commit records in formats that this version does not read:{lines}\n"
+            "They may hold claims. Do what these lines say, or migrate into another group, and start the new query with that one."
         )
     if claimed := [str(reset.partition) for reset in migration.resets if reset.claims]:
         raise OffsetsInTheWay(
@@ -287,7 +288,7 @@ def json_shape(planned: Migration, *, executed: bool) -> Json:
                 **place(reset.partition),
                 "current": reset.current,
                 "new": reset.new,
-                "newer_format": reset.newer_format,
+                "other_format": reset.other_format,
                 "added": reset.partition in planned.added,
                 "expired": planned.expired[reset.partition].size if reset.partition in planned.expired else 0,
             }

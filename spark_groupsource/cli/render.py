@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
+from spark_groupsource.handoff.rules import advice_on_format
 from spark_groupsource.partition import TopicPartition
 
 _UNLIMITED = 10_000
@@ -98,10 +99,10 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
     return table
 
 
-def newer_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
-    """Return a line for each partition whose commit record only a newer version of this command can read."""
+def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
+    """Return a line for each partition whose commit record is in a format that this version does not read."""
     return [
-        f"{printable(str(partition))}: format {version}: written by a newer version; upgrade this command"
+        f"{printable(str(partition))}: format {version}: {advice_on_format(version)}"
         for partition, version in sorted(formats.items())
     ]
 

@@ -21,7 +21,7 @@ from rich.text import Text
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import GroupView, refuse_active
 from spark_groupsource.cli.as_json import Json, json_claim, json_text, place
-from spark_groupsource.cli.render import DRY_RUN, console_for, make_table, newer_lines, number, print_table, printable
+from spark_groupsource.cli.render import DRY_RUN, console_for, make_table, number, other_format_lines, print_table, printable
 from spark_groupsource.cli.shared_options import client_settings, execute_option, group_options, json_option
 from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import ClaimsInTheWay, OffsetsInTheWay, OptionError
@@ -57,8 +57,8 @@ def reset_offsets(
 
     The options are those of kafka-consumer-groups.sh --reset-offsets. The command refuses partitions with ranges that are
     claimed and not confirmed (see groupkafka claims). Restart the queries of these claims first, or use --drop-claims. It also
-    refuses partitions whose commit record only a newer version can read. Upgrade this command first, or use --drop-claims. A
-    group in which a query keeps what it has written is always refused.
+    refuses partitions whose commit record another version wrote in a format that this one does not read, unless --drop-claims
+    is given. A group in which a query keeps what it has written is always refused.
 
     \b
     Example:
@@ -87,8 +87,8 @@ class OffsetReset:
     new: int
     claims: tuple[OwedRange, ...]
     """The claims that a reset deletes, in flight or owed."""
-    newer_format: int | None = None
-    """The format of a commit record that only a newer version can read. Its claims are not known."""
+    other_format: int | None = None
+    """The format of a commit record that this version does not read. Its claims are not known."""
 
     @property
     def difference(self) -> int | None:
@@ -195,8 +195,8 @@ def _resets(
         new = end if found[partition] < 0 else max(start, min(found[partition], end))
         one = known.get(partition)
         claims = () if one is None else one.in_flight + one.owed
-        newer = None if one is None else one.newer_format
-        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, newer))
+        other_format = None if one is None else one.other_format
+        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, other_format))
     return resets
 
 
@@ -204,19 +204,19 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
     """Write the new offsets.
 
     Raises:
-        ClaimsInTheWay: A partition has claims, or a commit record of a newer version, and `drop_claims` is false.
+        ClaimsInTheWay: A partition has claims, or a commit record in another format, and `drop_claims` is false.
         GroupActive: A member has joined since the plan was made.
         OffsetsInTheWay: The group has committed since the plan was made.
         BrokerError: As `GroupAdmin` does.
     """
-    newer = newer_lines({reset.partition: reset.newer_format for reset in resets if reset.newer_format is not None})
-    if newer and not drop_claims:
-        lines = "".join(f"\n  {line}" for line in newer)
+    unread = other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None})
+    if unread and not drop_claims:
+        lines = "".join(f"\n  {line}" for line in unread)
         raise ClaimsInTheWay(
-            f"Nothing was reset, because this version cannot read these commit records:{lines}\n"
+            f"Nothing was reset, because this version does not read the formats of these commit records:{lines}\n"
             "A reset deletes the claims in them, if there are any. Do one of these:\n"
-            "  1. Upgrade this command. It then shows the claims, and what a reset of them means.\n"
-            "  2. Use --drop-claims. Records that queries of the newer version have claimed and not confirmed are then missing "
+            "  1. Run this command in the version that wrote the records. It shows the claims, and what a reset of them means.\n"
+            "  2. Use --drop-claims. Records that queries of that version have claimed and not confirmed are then missing "
             "from the output, or duplicated."
         )
     held = [(reset.partition, claim) for reset in resets for claim in reset.claims]
@@ -253,7 +253,7 @@ def json_shape(group_id: str, planned: Sequence[OffsetReset], *, executed: bool)
                 "current": reset.current,
                 "new": reset.new,
                 "difference": reset.difference,
-                "newer_format": reset.newer_format,
+                "other_format": reset.other_format,
                 "claims": [json_claim(claim) for claim in sorted(reset.claims, key=lambda claim: claim.start)],
             }
             for reset in planned
@@ -268,7 +268,7 @@ def print_resets(resets: Sequence[OffsetReset], console: Console) -> None:
         for claim in reset.claims:
             where = f"{printable(str(reset.partition))} {claim.range} {claim.range.size} offsets"
             console.print(Text(f"claimed, and deleted by a reset: {where}: stream {claim.stream}, plan {claim.plan}"))
-    for line in newer_lines({reset.partition: reset.newer_format for reset in resets if reset.newer_format is not None}):
+    for line in other_format_lines({reset.partition: reset.other_format for reset in resets if reset.other_format is not None}):
         console.print(Text(f"not readable, and deleted by a reset: {line}"))
 
 

@@ -239,9 +239,9 @@ def _summary(view: GroupView, rates: Rates) -> str:
         summary += ", of a query that writes: no positions of a reader"
     if view.differences:
         summary += f", members and coordinator differ in {_differing(view)}"
-    if newer := view.newer_formats:
-        formats = ", ".join(str(version) for version in sorted(set(newer.values())))
-        summary += f", {len(newer)} in format {formats}: written by a newer version; upgrade this command"
+    if others := view.other_formats:
+        formats = ", ".join(str(version) for version in sorted(set(others.values())))
+        summary += f", {len(others)} in format {formats}: not readable by this version; see groupkafka claims"
     return summary
 
 

@@ -4,8 +4,9 @@ Kafka stores an offset and a text (the metadata) for each group and partition. I
 current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
 client that starts there may read records twice, but never skips one.
 
-Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed.
-docs/handoff.md explains the fields.
+Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed. A
+record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there. docs/handoff.md explains
+the fields.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from spark_groupsource.partition import OffsetRange
 
-VERSION = 2
-"""The format that this version writes, and the newest that it reads. Every later format keeps the fields `v`, `s` and `done`.
-Format 1 has neither `m` nor `past`."""
+# Not 1: development versions before 0.1.0 wrote other shapes under 1 and 2, and may still be members of the group. With a higher
+# number, neither side takes the other's record for a plain offset, which would read what is claimed a second time.
+VERSION = 4
+"""The only format so far that a release has written. Later versions read it permanently, and every later format keeps the fields
+`v`, `s` and `done`."""
 
 MAX_METADATA_BYTES = 4095
 """Longest text that a broker takes: its `offset.metadata.max.bytes` (4,096) less the NUL that librdkafka appends."""
@@ -73,7 +76,7 @@ class OwedRange(NamedTuple):
     start: Offset
     end: Offset
     since: WallClock | None = None
-    """When it was claimed, by its stream's clock. `None` if the record of that time does not say."""
+    """When it was claimed, by its stream's clock. `None` if the record had no room for it."""
 
     @property
     def range(self) -> OffsetRange:
@@ -129,7 +132,7 @@ class CommitRecord(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
 
-    v: Annotated[int, Field(ge=1, le=VERSION)] = VERSION
+    v: Annotated[int, Field(ge=VERSION, le=VERSION)] = VERSION
     stream: StreamName = Field(alias="s")
     """The stream that wrote the record."""
     logged: PlanNumber = Field(alias="n")
@@ -149,9 +152,9 @@ class CommitRecord(BaseModel):
     cluster_id: ClusterId | None = Field(default=None, alias="c")
     """The cluster of that topic. `None` if the writer did not know."""
     member: MemberMark | None = Field(default=None, alias="m")
-    """The member that wrote the record. `None` in format 1."""
+    """The member that wrote the record. `None` if it did not know its own id."""
     past: tuple[PastStream, ...] | None = None
-    """The streams that owned the partition before `stream`, the latest last. `None` if there are none, and in format 1."""
+    """The streams that owned the partition before `stream`, the latest last. `None` if there are none, or no room for them."""
 
     @property
     def unconfirmed(self) -> list[OffsetRange]:
@@ -162,8 +165,6 @@ class CommitRecord(BaseModel):
     def _consistent(self) -> CommitRecord:
         if self.done > self.logged:
             raise ValueError("done is above n")
-        if self.v == 1 and (self.member is not None or self.past is not None):
-            raise ValueError("format 1 has no m and no past")
         if self.past is not None and not 0 < len(self.past) <= PAST_STREAMS:
             raise ValueError(f"past has {len(self.past)} streams")
         unconfirmed = self.unconfirmed
@@ -256,7 +257,7 @@ def _shortened(record: CommitRecord) -> Iterator[CommitRecord]:
 
 def _finished_gaps(record: CommitRecord) -> list[tuple[int, OwedRange, OwedRange]]:
     """Return each two ranges that are owed to one stream for one plan, next to each other, with the distance between them."""
-    held = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *one) for one in record.open)], key=_start)
+    held = sorted([*record.owed, *(OwedRange(record.stream, record.logged, *open_) for open_ in record.open)], key=_start)
     return [
         (upper.start - lower.end, lower, upper)
         for lower, upper in itertools.pairwise(held)
@@ -276,10 +277,11 @@ class Foreign(NamedTuple):
     """The other cluster, if the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
 
 
-class Newer(NamedTuple):
-    """A commit record that a newer version of this package wrote, in a format that this version does not know.
+class OtherFormat(NamedTuple):
+    """A commit record in a format that this version does not read.
 
-    It may owe ranges to any stream, so nothing can be decided about its partition.
+    A newer version wrote it, or a development version before 0.1.0. It may owe ranges to any stream, so nothing can be decided
+    about its partition.
     """
 
     offset: int
@@ -290,7 +292,7 @@ class Newer(NamedTuple):
     """The newest plan of that stream that is done. -1: none, or not said."""
 
 
-GroupCommit = CommitRecord | Foreign | Newer | None
+GroupCommit = CommitRecord | Foreign | OtherFormat | None
 """What the group has committed for one partition. `None` if nothing was committed, or the commit has expired."""
 
 
@@ -304,7 +306,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
 
     A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. The last happens when somebody
     copies metadata, or moves the offset and keeps the text. A record of another cluster is `Foreign` too, because its topic ids
-    and plans mean nothing here. Metadata with a stream's name and a higher `v` is `Newer`.
+    and plans mean nothing here. Metadata with a stream's name and another `v` is `OtherFormat`.
 
     Args:
         offset: The committed offset. Negative if the group has none.
@@ -318,8 +320,8 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
-        kept = _kept_by_later_formats(metadata)
-        return Foreign(offset) if kept is None else Newer(offset, kept.v, kept.s, kept.done)
+        # Before `Foreign`: whoever goes on at the offset of such a record reads what is claimed a second time.
+        return _in_other_format(offset, metadata) or Foreign(offset)
     # Compared as text: JSON has several ways to write the same record, and this package uses only one.
     if record.metadata() != metadata:
         return Foreign(offset)
@@ -328,18 +330,19 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     return record if record.offset == offset else Foreign(offset)
 
 
-class _Marked(BaseModel):
-    """The fields that every later format keeps: its version, the stream that wrote it, and that stream's newest done plan."""
+class _OfEveryFormat(BaseModel):
+    """The fields of every format: its version, the stream that wrote it, and that stream's newest plan that is done."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")
 
-    v: Annotated[int, Field(gt=VERSION, lt=2**31)]
+    v: Annotated[int, Field(ge=1, lt=2**31)]
     s: StreamName
     done: PlanNumber = -1
 
 
-def _kept_by_later_formats(metadata: str) -> _Marked | None:
+def _in_other_format(offset: int, metadata: str) -> OtherFormat | None:
     try:
-        return _Marked.model_validate_json(metadata)
+        found = _OfEveryFormat.model_validate_json(metadata)
     except (ValidationError, ValueError, RecursionError):
         return None
+    return None if found.v == VERSION else OtherFormat(offset, found.v, found.s, found.done)

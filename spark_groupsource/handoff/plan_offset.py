@@ -1,34 +1,26 @@
 """The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
 
-    {"v":1,"stream":…,"plan":…,"generation":…,"member":…,"ranges":{topic:{partition:[[from,to],…]}},
-     "topics":{topic:id},"cluster":…}
+    {"v":4,"stream":…,"plan":…,"generation":…,"member":…,"group":…,"ranges":{topic:{partition:[[from,to],…]}},
+     "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…}
 
 `ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
 there is nothing new. Before it stand the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry
 their own starts because Spark keeps only end offsets: the start of a partition that was just acquired stands nowhere else.
 
-A partition that the stream began with, that it has not owned yet, and that the group has no commit for, starts where the options
-named when the stream began. While there are such partitions, the offset has them, and its version is 2:
+`starts` has the partitions that the stream began with, that it has not owned yet, and that the group has no commit for: they
+start where the options named when the stream began. Each list is of consecutive partitions, and the key is the first of them. A
+start is an offset. If the leader did not answer, it is what has to be found out: -1 is the end, and `[time]` the first record
+that is not older (ms since 1970). `null` is whatever the options say by then. Every other partition without a commit starts at
+its beginning. So a stream from `earliest` has no starts.
 
-    "starts":{topic:{partition:[start,…]}},"v":2
-
-Each list is of consecutive partitions, and the key is the first of them. A start is an offset. If the leader did not answer, it
-is what has to be found out: -1 is the end, and `[time]` the first record that is not older (ms since 1970). `null` is whatever
-the options say by then. Every other partition without a commit starts at its beginning. So a stream from `earliest` has no
-starts. The offset before the first plan of an earlier version has `"partitions":{topic:count}` instead: these start at `null`.
-
-A plan is cut into the same tasks whenever Spark runs it: a sink may count on that (docs/sink.md). Where the options cut ranges
-(`minPartitions`, `maxRecordsPerPartition`), the offset has their values when it was planned, `null` for one that was not set, and
-its version is 3:
-
-    "cut":[least,most],"v":3
-
-Where small ranges of several partitions share a task, the offset has the rule for it (`Sharing`), and is of version 3 as well:
-
-    "shared":[least,most,small],"v":3
+A plan is cut into the same tasks whenever Spark runs it: a sink may count on that (docs/sink.md). So the offset has the values of
+`minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for one that was not set), and the rule by which
+small ranges of several partitions share a task (`shared`, see `Sharing`).
 
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
-group was moved to. Both are left out where they are not known. Spark compares offsets as JSON text: keys are sorted.
+group was moved to.
+
+The fields from `starts` on are left out where they would say nothing. Spark compares offsets as JSON text: keys are sorted.
 """
 
 from __future__ import annotations
@@ -48,8 +40,10 @@ from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumbe
 from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 
-VERSION = 3
-"""The newest format that this version reads. It writes the oldest one that has what a plan needs."""
+# Not 1: development versions before 0.1.0 wrote other shapes under 1, 2 and 3. With a higher number, none of their offsets is
+# taken for one of this format, and they refuse ours as that of a newer version.
+VERSION = 4
+"""The only format so far that a release has written. Later versions read it permanently."""
 
 _LAST_PARTITION = 2**31 - 1
 
@@ -80,22 +74,21 @@ class PlanOffset(BaseModel):
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")
 
-    v: Annotated[int, Field(ge=1, le=VERSION)] = 1
+    v: Annotated[int, Field(ge=VERSION, le=VERSION)]
     stream: StreamName
     plan: PlanNumber
     generation: int
     member: str
     group: str
     ranges: dict[str, dict[PartitionNumber, tuple[Bounds, ...]]]
-    partitions: dict[str, Annotated[int, Field(ge=1)]] | None = None
-    starts: dict[str, dict[PartitionNumber, tuple[Start, ...]]] | None = None
+    starts: dict[str, dict[PartitionNumber, tuple[Start, ...]]] = Field(default_factory=dict)
     cut: Cut | None = None
     shared: Sharing | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
     cluster: ClusterId | None = None
 
     @model_validator(mode="after")
-    def _ordered(self) -> PlanOffset:
+    def _ranges_in_order(self) -> PlanOffset:
         for topic, partitions in self.ranges.items():
             for partition, bounds in partitions.items():
                 if not bounds or bounds[-1][0] > bounds[-1][1]:
@@ -105,10 +98,8 @@ class PlanOffset(BaseModel):
         return self
 
     @model_validator(mode="after")
-    def _in_one_format(self) -> PlanOffset:
-        if self.v != _version(self.starts, self.cut, self.shared):
-            raise ValueError("the version is not that of its fields")
-        for topic, runs in (self.starts or {}).items():
+    def _starts_in_order(self) -> PlanOffset:
+        for topic, runs in self.starts.items():
             places = sorted((int(first), int(first) + len(starts)) for first, starts in runs.items())
             if any(end == first for first, end in places) or any(
                 end > following for (_, end), (following, _) in itertools.pairwise(places)
@@ -181,18 +172,16 @@ class PlanOffset(BaseModel):
         for partition in sorted(ranges):
             bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
             by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
-        runs = _in_runs(starts) if starts else None
-        recorded = None if cut == (None, None) else cut
         return cls(
-            v=_version(runs, recorded, shared),
+            v=VERSION,
             stream=stream,
             plan=plan,
             generation=generation,
             member=member,
             group=group,
             ranges=by_topic,
-            starts=runs,
-            cut=recorded,
+            starts=_in_runs(starts),
+            cut=None if cut == (None, None) else cut,
             shared=shared,
             topics=dict(topics),
             cluster=cluster,
@@ -207,13 +196,23 @@ class PlanOffset(BaseModel):
             group: The consumer group of this query.
 
         Raises:
-            OffsetError: A newer version, another source, or a query in another group wrote the offset.
+            OffsetError: A newer version, a development version before 0.1.0, another source, or a query in another group wrote
+                the offset.
         """
         version = offset.get("v")
-        if isinstance(version, int) and version > VERSION:
+        if type(version) is int and version > VERSION:
             raise OffsetError(
                 f"The checkpoint was written by a newer version of spark_groupsource (offset format {version}; this one "
                 f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
+            )
+        if type(version) is int and 0 < version < VERSION:
+            raise OffsetError(
+                "The checkpoint was written by a development version of spark_groupsource before 0.1.0 (offset format "
+                f"{version}; this one reads {VERSION}). Run that version on this checkpoint until `groupkafka claims` lists "
+                "nothing for its stream, and stop the query. Then start it with a new checkpoint and this version: it goes on at "
+                "the group's commits, and no record is lost or duplicated, unless its sink takes the new batch ids, which begin "
+                "at 0, for old ones. These commits are in an earlier format, too. So the query stops once more, with "
+                "CommitRecordUnreadable, which says how to keep their offsets."
             )
         try:
             parsed = _read(json.dumps(offset))
@@ -244,36 +243,23 @@ class PlanOffset(BaseModel):
     @functools.cached_property
     def start_of(self) -> Starts:
         """Where each partition starts that does not start at its beginning, if the group has no commit for it."""
-        counted = {TopicPartition(topic, one): None for topic, count in (self.partitions or {}).items() for one in range(count)}
-        named = {
-            TopicPartition(topic, number): start
-            for topic, runs in (self.starts or {}).items()
-            for first, starts in runs.items()
-            for number, start in enumerate(starts, int(first))
-        }
-        return MappingProxyType(counted | named)
+        return MappingProxyType(
+            {
+                TopicPartition(topic, number): start
+                for topic, runs in self.starts.items()
+                for first, starts in runs.items()
+                for number, start in enumerate(starts, int(first))
+            }
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
-        plain = self.model_dump(mode="json", exclude_none=True)
-        if self.cut is not None:
-            plain["cut"] = list(self.cut)
-        plain["ranges"] = {topic: dict(sorted(partitions.items())) for topic, partitions in sorted(plain["ranges"].items())}
-        if self.starts is not None:
-            plain["starts"] = {topic: dict(sorted(runs.items())) for topic, runs in sorted(plain["starts"].items())}
-        if self.partitions is not None:
-            plain["partitions"] = dict(sorted(plain["partitions"].items()))
-        plain["topics"] = dict(sorted(plain["topics"].items()))
-        if not self.topics:
-            del plain["topics"]
-        return dict(sorted(plain.items()))
+        in_order: dict[str, Any] = _sorted(self.model_dump(mode="json", exclude_defaults=True))
+        return in_order
 
 
-def _version(starts: object, cut: object, shared: object) -> int:
-    """Return the oldest format that has these fields."""
-    if cut is not None or shared is not None:
-        return 3
-    return 2 if starts is not None else 1
+def _sorted(value: Any) -> Any:
+    return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
 def _in_runs(starts: Starts) -> dict[str, dict[str, tuple[Start, ...]]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordTooNew
+from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordUnreadable
 from spark_groupsource.handoff.commit_record import (
     MAX_METADATA_BYTES,
     PAST_STREAMS,
@@ -24,8 +24,8 @@ from spark_groupsource.handoff.commit_record import (
     CommitRecord,
     Foreign,
     GroupCommit,
-    Newer,
     OpenRange,
+    OtherFormat,
     OwedRange,
     PastStream,
     fitting,
@@ -74,7 +74,7 @@ def evidence(commits: Iterable[GroupCommit]) -> dict[str, int]:
     """Return the newest plan of each stream that the group's records show as done."""
     done: dict[str, int] = {}
     for commit in commits:
-        if isinstance(commit, CommitRecord | Newer):
+        if isinstance(commit, CommitRecord | OtherFormat):
             done[commit.stream] = max(commit.done, done.get(commit.stream, -1))
     return done
 
@@ -98,7 +98,7 @@ def alive(
     return frozenset(
         commit.stream
         for partition, commit in commits.items()
-        if isinstance(commit, CommitRecord | Newer) and partition not in owned and partition not in left
+        if isinstance(commit, CommitRecord | OtherFormat) and partition not in owned and partition not in left
     )
 
 
@@ -124,7 +124,7 @@ def recreated(stream: Stream, partition: TopicPartition, commit: GroupCommit, to
 def _known_id(stream: Stream, partition: TopicPartition, commit: GroupCommit) -> str | None:
     """Return the topic id of the commit, or of the partition's position in the stream's last plan."""
     match commit:
-        case Foreign() | Newer():
+        case Foreign() | OtherFormat():
             return None
         case CommitRecord() if commit.topic_id is not None or commit.stream != stream.name:
             return commit.topic_id
@@ -164,10 +164,10 @@ def adopt(
 
     Raises:
         CheckpointBehindGroup: As `refuse_behind`.
-        CommitRecordTooNew: A newer version of this package wrote the record.
+        CommitRecordUnreadable: The record is in a format that this version does not read.
     """
-    if isinstance(commit, Newer):
-        raise too_new(partition, commit)
+    if isinstance(commit, OtherFormat):
+        raise unreadable(partition, commit)
     known = {**done, stream.name: stream.durable}
     refuse_behind(stream, {partition: commit})
     if recreated(stream, partition, commit, topic_id):
@@ -176,7 +176,6 @@ def adopt(
     else:
         adopted = _adopt(stream, partition, commit, starting_offset, known)
     written = {
-        "v": VERSION,
         "topic_id": topic_id or _known_id(stream, partition, commit),
         "cluster_id": cluster_id or adopted.cluster_id,
         "member": member,
@@ -332,14 +331,40 @@ def _position(commit: GroupCommit) -> int | None:
     return commit.next if isinstance(commit, CommitRecord) else None if commit is None else commit.offset
 
 
-def too_new(partition: TopicPartition, commit: Newer) -> CommitRecordTooNew:
-    """Return the error for a record that only a newer version of this package can read."""
-    return CommitRecordTooNew(
-        f"{partition}: its commit record has format {commit.version}, and this version of spark_groupsource reads formats up to "
-        f"{VERSION}. A newer version of spark_groupsource wrote it. Reading on without that record could lose or duplicate "
-        "records, so this query stops; nothing was changed. Upgrade spark_groupsource on this query's driver and executors, and "
-        "start the query on its checkpoint. To go back to this version instead, stop every query of the newer one first: "
-        "`groupkafka claims` of the newer version shows whether claims are open."
+def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUnreadable:
+    """Return the error for a record in a format that this version does not read."""
+    earlier = commit.version < VERSION
+    return CommitRecordUnreadable(
+        f"{partition}: its commit record has format {commit.version}, and this version of spark_groupsource reads format "
+        f"{VERSION}. A {'development version before 0.1.0' if earlier else 'newer version of spark_groupsource'} wrote it. Going "
+        "on without that record could lose or duplicate records, so this query stops; nothing was changed. "
+        + (_FROM_AN_EARLIER_FORMAT if earlier else _FROM_A_LATER_FORMAT)
+    )
+
+
+_FROM_A_LATER_FORMAT = (
+    "Upgrade spark_groupsource on this query's driver and executors, and start the query on its checkpoint. To go back to this "
+    "version instead, stop every query of the newer one first: `groupkafka claims` of the newer version shows whether claims are "
+    "open."
+)
+_FROM_AN_EARLIER_FORMAT = (
+    "Do this:\n"
+    "  1. Run the queries of the group with the version that wrote it, until its `groupkafka claims` lists nothing.\n"
+    "  2. Stop every query of the group. Keep the committed offsets without their records, with Kafka's own tool: "
+    "`kafka-consumer-groups.sh --bootstrap-server SERVERS --group GROUP --all-topics --reset-offsets --to-current --execute`.\n"
+    "  3. Start every query with this version, a new checkpoint, and a sink that does not take the new batch ids, which begin at "
+    "0, for old ones. It goes on at these offsets: no record is lost or duplicated. If claims were left in step 1, no record is "
+    "lost, and those from the lowest claimed offset on may be duplicated."
+)
+
+
+def advice_on_format(version: int) -> str:
+    """Return in a few words who wrote a record in another format, and what to do about it."""
+    if version > VERSION:
+        return "written by a newer version; upgrade this command"
+    return (
+        "written by a development version before 0.1.0; let it finish its claims, and stop every query; then keep the offsets "
+        "without these records (kafka-consumer-groups.sh --reset-offsets --to-current)"
     )
 
 
@@ -438,10 +463,10 @@ def claim(
 
     Raises:
         CheckpointBehindGroup: As `refuse_behind`.
-        CommitRecordTooNew: A newer version of this package owns the partition, and may hold ranges for this stream.
+        CommitRecordUnreadable: The record is in a format that this version does not read. It may hold ranges for this stream.
     """
-    if isinstance(commit, Newer):
-        raise too_new(partition, commit)
+    if isinstance(commit, OtherFormat):
+        raise unreadable(partition, commit)
     ranges = [offsets for offsets in stream.ranges[partition] if offsets.size]
     plan = stream.logged
     if isinstance(commit, CommitRecord) and _differ(commit.topic_id, stream.topics.get(partition.topic)):

@@ -18,10 +18,10 @@ from spark_groupsource.brokers.group_view import refuse_active
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import Cause, CutDoubts, LogState, partition_losses, record_after, refuse, warn
 from spark_groupsource.handoff.planner import pieces
-from spark_groupsource.handoff.rules import too_new
+from spark_groupsource.handoff.rules import unreadable
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -65,8 +65,8 @@ def plan_batch(options: Options) -> list[BatchTask]:
         without = [partition for partition in partitions if commits.get(partition) is None]
         starts = _of_all(without, logs.starts, options)
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
-        if newer := {where: commit for where, commit in commits.items() if isinstance(commit, Newer)}:
-            raise too_new(min(newer), newer[min(newer)])
+        if others := {where: commit for where, commit in commits.items() if isinstance(commit, OtherFormat)}:
+            raise unreadable(min(others), others[min(others)])
         unread = {
             partition: unprocessed(commits.get(partition), starts.get(partition, 0), ends[partition]) for partition in partitions
         }
@@ -109,7 +109,7 @@ def unprocessed(commit: GroupCommit, log_start: int, end: int) -> tuple[OffsetRa
     match commit:
         case None:
             left = [OffsetRange(log_start, max(log_start, end))]
-        case Foreign(offset) | Newer(offset):
+        case Foreign(offset) | OtherFormat(offset):
             left = [OffsetRange(offset, max(offset, end))]
         case CommitRecord():
             claimed = [OffsetRange(*held) for held in commit.open] + [entry.range for entry in commit.owed]

@@ -39,7 +39,7 @@ FOLDER, LOG, STREAM = "chaosfolder", "chaoslog", "chaosstream"
 """Options of the test's own: where steps are armed, the log of events, and the stream's name there."""
 VERSION, NEXT = "chaosversion", "next"
 """Another one: with `next` the runner writes records of a next version of this package, and reads both."""
-THIS_FORMAT, NEXT_FORMAT = '{"v":2,', '{"v":3,"k":"later",'
+THIS_FORMAT, NEXT_FORMAT = '{"v":4,', '{"v":5,"k":"later",'
 """How the records of the two versions begin."""
 
 

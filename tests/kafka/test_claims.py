@@ -32,7 +32,13 @@ HELD = CommitRecord(
     claimed_at=1_763_744_390,
 )
 
-NEWER = '{"v":3,"s":"alpha","held":[[2,4]]}'
+OTHER_FORMATS = {
+    5: ('{"v":5,"s":"alpha","held":[[2,4]]}', "written by a newer version; upgrade this command"),
+    2: (
+        '{"v":2,"s":"alpha","n":1,"done":1,"next":4,"open":[],"owed":[["b",1,2,4]]}',
+        "written by a development version before 0.1.0",
+    ),
+}
 
 
 @pytest.fixture
@@ -177,22 +183,27 @@ def test_a_group_that_commits_or_gets_a_member_after_the_plan_was_made_is_not_re
         assert admin.offsets(group)[partition][0] == 6
 
 
-def test_a_record_that_only_a_newer_version_can_read_is_shown_and_in_the_way_of_a_reset(
-    stopped: Callable[..., str], run: Run
+@pytest.mark.parametrize("version", OTHER_FORMATS)
+def test_a_record_in_another_format_is_shown_and_in_the_way_of_a_reset(
+    stopped: Callable[..., str], run: Run, version: int
 ) -> None:
-    name = stopped(2, NEWER)
-    upgrade = f"{name}-0: format 3: written by a newer version; upgrade this command"
+    metadata, written = OTHER_FORMATS[version]
+    name = stopped(2, metadata)
+    upgrade = f"{name}-0: format {version}: {written}"
     for command in ("claims", "describe"):
         shown = run(command, name).output
         assert upgrade in shown
         assert "nothing is claimed;" not in shown
-    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", "3"]
-    assert json.loads(run("claims", name, "--json").output)["newer"] == [{"topic": name, "partition": 0, "format": 3}]
+    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", str(version)]
+    assert json.loads(run("claims", name, "--json").output)["other_formats"] == [
+        {"topic": name, "partition": 0, "format": version}
+    ]
     reset = (name, "--topic", name, "--to-offset", "8")
     assert f"not readable, and deleted by a reset: {upgrade}" in run("reset-offsets", *reset).output
     refused = run("reset-offsets", *reset, "--execute")
     assert refused.exit_code == 1
-    assert f"Nothing was reset, because this version cannot read these commit records:\n  {upgrade}" in refused.output
+    unread = "Nothing was reset, because this version does not read the formats of these commit records:"
+    assert f"{unread}\n  {upgrade}" in refused.output
     assert upgrade in run("claims", name).output
     assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
     assert cells(run("describe", name).output, name)[0][2] == "8"

@@ -166,7 +166,7 @@ def test_a_claim_that_waits_too_long_says_for_what(filled: Filled, query: MakeQu
 
 def test_another_clients_commit_is_where_the_query_goes_on(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
     name = filled()
-    commit_as_another_client(cluster, f"group-of-{name}", name, 7, '{"v":1,"s":"evil","n":99}')
+    commit_as_another_client(cluster, f"group-of-{name}", name, 7, '{"v":4,"s":"evil","n":99}')
     group = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
     assert group.commits(f"group-of-{name}") == {TopicPartition(name, 0): Foreign(7)}
     assert query(name).run_batch() == {0: (7, 10)}

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from devtools.broker import Cluster
-from spark_groupsource.errors import ClaimsOutstanding, CommitRecordTooNew
+from spark_groupsource.errors import ClaimsOutstanding, CommitRecordUnreadable
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
@@ -87,8 +87,8 @@ def test_a_trigger_that_is_longer_than_the_drain_timeout_is_worth_one_warning(
 def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = filled()
-    commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":3,"s":"0123456789abcdef","unheard":"of"}')
-    with pytest.raises(CommitRecordTooNew, match=f"{name}-0: .*format 3"):
+    commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
+    with pytest.raises(CommitRecordUnreadable, match=f"{name}-0: .*format 5"):
         query(name).plan()
 
 
@@ -123,8 +123,8 @@ def test_a_checkpoint_of_another_cluster_goes_on_at_the_group_s_commits(
     assert here.cluster is not None
     there = {"stream": here.stream, "group": here.group, "generation": 3, "member": "m", "cluster": ANOTHER_CLUSTER}
     topics, ranges = {name: "A" * 22}, {name: {"0": [[0, 4]]}}
-    moved.done = PlanOffset.parse({"v": 1, **there, "plan": 6, "ranges": {name: {"0": [[0, 0]]}}, "topics": topics}, here.group)
-    moved.logged = PlanOffset.parse({"v": 1, **there, "plan": 7, "ranges": ranges, "topics": topics}, here.group)
+    moved.done = PlanOffset.parse({"v": 4, **there, "plan": 6, "ranges": {name: {"0": [[0, 0]]}}, "topics": topics}, here.group)
+    moved.logged = PlanOffset.parse({"v": 4, **there, "plan": 7, "ranges": ranges, "topics": topics}, here.group)
     with caplog.at_level(logging.WARNING, "spark_groupsource"):
         assert moved.claim() == {}, "the plan is replayed as an empty micro-batch"
         moved.finish()

@@ -84,7 +84,7 @@ def test_a_migration_is_shown_first_and_done_only_on_execute(
         "partition": 0,
         "current": 4,
         "new": 4,
-        "newer_format": None,
+        "other_format": None,
         "added": False,
         "expired": 0,
     }
@@ -164,9 +164,10 @@ def test_what_the_group_has_committed_is_replaced_only_on_request(
     ("offset", "metadata", "said"),
     [
         (CLAIMED.offset, CLAIMED.metadata(), "have claimed ranges of {}-0"),
-        (2, '{"v":3,"s":"alpha"}', "{}-0: format 3: written by a newer version; upgrade this command"),
+        (2, '{"v":5,"s":"alpha"}', "{}-0: format 5: written by a newer version; upgrade this command"),
+        (2, '{"v":2,"s":"alpha"}', "{}-0: format 2: written by a development version before 0.1.0"),
     ],
-    ids=["claims", "a record of a newer version"],
+    ids=["claims", "a record of a newer version", "a record of an earlier version"],
 )
 def test_what_other_streams_may_need_is_never_replaced(
     filled: Filled, checkpoint: WriteCheckpoint, migrate: Migrate, cluster: Cluster, offset: int, metadata: str, said: str

@@ -92,7 +92,7 @@ class Checkpoint:
     def first(self) -> PlanOffset:
         """The offset before the first plan. A name that never reached the log is forgotten: each driver draws another."""
         name = self.named or f"{self.letter}{self.drivers}".ljust(self.name_length, "-")
-        return PlanOffset(stream=name, plan=-1, generation=-1, member="", group=GROUP_ID, ranges={})
+        return PlanOffset.build(stream=name, plan=-1, generation=-1, member="", group=GROUP_ID, ranges={})
 
     def newest(self) -> PlanOffset:
         """The newest plan as Spark hands it back."""

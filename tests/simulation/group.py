@@ -35,8 +35,8 @@ def partition(number: int) -> TopicPartition:
     return TopicPartition("orders", number)
 
 
-THIS_VERSION = '{"v":2,'
-NEXT_VERSION = '{"v":3,"k":"later",'
+THIS_VERSION = '{"v":4,'
+NEXT_VERSION = '{"v":5,"k":"later",'
 """How the records of this version begin, and those of the next one."""
 
 

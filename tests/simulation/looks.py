@@ -7,7 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from spark_groupsource.group.evidence import Answer, ConfirmedPlans, GroupReader, Question, _by_others, find_out
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, mark_of
 from spark_groupsource.handoff.rules import evidence
 from spark_groupsource.partition import TopicPartition
 from tests.simulation.group import as_commit, as_commit_of_any_version
@@ -98,7 +98,7 @@ def _what_matters(here: Mapping[TopicPartition, GroupCommit], own: str, takes_ov
     done = {(name, plan) for name, plan in evidence(here.values()).items() if name != own and plan >= 0}
     if not takes_over:
         return frozenset(done)
-    others = {where: commit.stream for where, commit in here.items() if isinstance(commit, CommitRecord | Newer)}
+    others = {where: commit.stream for where, commit in here.items() if isinstance(commit, CommitRecord | OtherFormat)}
     return frozenset({*done, *((where, name) for where, name in others.items() if name != own)})
 
 

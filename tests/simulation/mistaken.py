@@ -11,7 +11,7 @@ from spark_groupsource.group.closing import Report, believed
 from spark_groupsource.group.survey import Question
 from spark_groupsource.handoff import losses
 from spark_groupsource.handoff import rules as handoff
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OtherFormat
 from spark_groupsource.handoff.rules import Stream, Verdict
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.support.held_survey import HeldSurvey
@@ -165,7 +165,7 @@ def newer_is_foreign(rule: Callable[..., Any]) -> Callable[..., Any]:
     """A rule that takes a record of the next version for another client's commit."""
 
     def faulty(stream: Stream, where: TopicPartition, commit: GroupCommit, **named: Any) -> Any:
-        return rule(stream, where, Foreign(commit.offset) if isinstance(commit, Newer) else commit, **named)
+        return rule(stream, where, Foreign(commit.offset) if isinstance(commit, OtherFormat) else commit, **named)
 
     return faulty
 

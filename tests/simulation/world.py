@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 from spark_groupsource.errors import (
     CheckpointBehindGroup,
     CommitOutcomeUnknown,
-    CommitRecordTooNew,
+    CommitRecordUnreadable,
     GenerationChanged,
     MemberUnknown,
 )
@@ -207,7 +207,7 @@ class World:
             if driver.checkpoint.put_aside is not None:
                 driver.checkpoint.put_back()
             return driver.do_crash()
-        except CommitRecordTooNew as too_new:
+        except CommitRecordUnreadable as too_new:
             if driver.newer or not self.newer:
                 raise Violation("a record is called too new", str(too_new)) from too_new
             self.refused.append(driver.name)

@@ -21,7 +21,7 @@ from spark_groupsource.cli.render import lag_of
 from spark_groupsource.cli.reset_offsets import OffsetReset
 from spark_groupsource.cli.spark_checkpoint import LastBatches
 from spark_groupsource.cli.visibility import Visibility
-from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.token import Opener
@@ -55,7 +55,7 @@ VIEW = GroupView(
     (
         PartitionView(ZERO, MEMBER, RECORD, 10),
         PartitionView(TopicPartition("orders\x1b", 1), None, None, None),
-        PartitionView(TopicPartition("orders\x1b", 2), None, Newer(4, 2), 10),
+        PartitionView(TopicPartition("orders\x1b", 2), None, OtherFormat(4, 5), 10),
     ),
 )
 MIGRATION = Migration(
@@ -121,8 +121,8 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
     assert lag_of(VIEW) == "lag at least 14 (not known in 1 partition), of which finished 2"
     assert (second["held_back"], third["held_back"]) == (None, None)
     assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
-    assert (third["stream"], third["newer_format"], third["held"], third["lag"]) == (None, 2, None, 6)
-    assert claims.json_shape(VIEW)["newer"] == [{"topic": "orders\x1b", "partition": 2, "format": 2}]
+    assert (third["stream"], third["other_format"], third["held"], third["lag"]) == (None, 5, None, 6)
+    assert claims.json_shape(VIEW)["other_formats"] == [{"topic": "orders\x1b", "partition": 2, "format": 5}]
 
 
 def test_what_no_leader_has_said_and_what_no_mark_says_is_null() -> None:

@@ -22,7 +22,7 @@ from spark_groupsource.cli.findings import (
 )
 from spark_groupsource.fetch import pure_consumer
 from spark_groupsource.fetch.choice import InstalledReader
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, Newer, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OtherFormat, OwedRange
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed
@@ -212,15 +212,18 @@ def test_the_reader_is_named_that_a_query_would_use(monkeypatch: pytest.MonkeyPa
     assert f"the {name} reader" in check._of_fetch(options(), None).text
 
 
-def test_commit_records_of_a_newer_version() -> None:
-    known = Known([ZERO, ONE], {ZERO: Newer(10, 2)}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
+@pytest.mark.parametrize(("version", "advice"), [(5, "upgrade this command"), (2, "let it finish its claims")])
+def test_commit_records_of_another_version(version: int, advice: str) -> None:
+    known = Known([ZERO, ONE], {ZERO: OtherFormat(10, version)}, {ONE: 7}, LogState({}, {ZERO: 0, ONE: 0}, {ZERO: 50, ONE: 7}))
     assert [level for level, _ in start(known)] == ["ok"], "the leader of the other partition answers"
-    shown = (PartitionView(ZERO, None, Newer(10, 2), 50), PartitionView(TopicPartition("others", 0), None, Newer(1, 3), 50))
-    newer = view("classic", "range", partitions=shown)
-    found = of_formats(options(), newer)
+    elsewhere = PartitionView(TopicPartition("others", 0), None, OtherFormat(1, 6), 50)
+    group = view("classic", "range", partitions=(PartitionView(ZERO, None, OtherFormat(10, version), 50), elsewhere))
+    found = of_formats(options(), group)
     assert found is not None
     assert found.level is Level.ERROR
-    assert found.text.startswith("orders-0 (format 2): the commit record was written by a newer version")
-    assert "Upgrade spark_groupsource" in found.text
-    assert of_claims(options(), newer).text == "nothing is claimed in the other partitions"
+    assert found.text.startswith(f"orders-0: format {version}, written by a ")
+    assert advice in found.text
+    assert "CommitRecordUnreadable" in found.text
+    assert "others" not in found.text
+    assert of_claims(options(), group).text == "nothing is claimed in the other partitions"
     assert of_formats(options(), None) is None

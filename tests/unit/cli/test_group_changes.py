@@ -15,7 +15,7 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView, Partiti
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, difference_text, rates
 from spark_groupsource.cli.render import held_back_lines
 from spark_groupsource.cli.top import JsonLines, Look, PlainLines, live_parts
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, Newer, OpenRange, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
 AT = datetime(2026, 11, 21, 16, 0, 5, tzinfo=timezone.utc)
@@ -114,14 +114,14 @@ def test_a_reset_and_what_becomes_owed_and_settled() -> None:
     ]
 
 
-def test_a_record_that_only_a_newer_version_can_read_settles_nothing_and_is_in_the_summary() -> None:
+def test_a_record_in_another_format_settles_nothing_and_is_in_the_summary() -> None:
     owed = CommitRecord(stream="a", logged=1, done=1, next=9, owed=(OwedRange("b", 3, 2, 4),))
-    newer = view(commits={0: Newer(2, 2), 1: Foreign(10)})
-    assert events_of(view(commits={0: owed, 1: Foreign(10)}), newer) == []
-    assert events_of(newer, view(commits={0: owed, 1: Foreign(10)})) == []
+    unread = view(commits={0: OtherFormat(2, 5), 1: Foreign(10)})
+    assert events_of(view(commits={0: owed, 1: Foreign(10)}), unread) == []
+    assert events_of(unread, view(commits={0: owed, 1: Foreign(10)})) == []
     lines: list[str] = []
-    PlainLines(lines.append).show(Look("billing", AT, newer))
-    assert lines[-1].endswith(", 1 in format 2: written by a newer version; upgrade this command")
+    PlainLines(lines.append).show(Look("billing", AT, unread))
+    assert lines[-1].endswith(", 1 in format 5: not readable by this version; see groupkafka claims")
 
 
 def test_another_coordinator_and_another_protocol() -> None:
@@ -209,7 +209,7 @@ def test_an_ordinary_micro_batch_in_flight_is_not_said_to_hold_anything_back() -
     reread = CommitRecord(stream="me", logged=3, done=2, next=31, open=(OpenRange(10, 20), OpenRange(21, 31)))
     left = CommitRecord(stream="me", logged=3, done=2, next=20, owed=(OwedRange("b", 1, 10, 20),))
     strange = PartitionView(TopicPartition("[red]\x1b", 0), None, left, 50)
-    shown = held_back_lines([*view(commits={0: in_flight, 1: reread, 2: Newer(10, 2), 3: None}).partitions, strange], AT)
+    shown = held_back_lines([*view(commits={0: in_flight, 1: reread, 2: OtherFormat(10, 2), 3: None}).partitions, strange], AT)
     held, unknown = "is held back at 10 by [10, 20), claimed by stream", "since when is not known"
     assert shown == [
         f"orders-1 {held} me in plan 3, {unknown}: 1 finished record counts as lag",

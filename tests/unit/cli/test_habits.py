@@ -124,7 +124,7 @@ def test_the_reader_and_why() -> None:
 
 
 def plan_of(group: str) -> PlanOffset:
-    return PlanOffset(stream="5e7", plan=41, generation=1, member="m", group=group, ranges={})
+    return PlanOffset.build(stream="5e7", plan=41, generation=1, member="m", group=group, ranges={})
 
 
 def test_without_a_checkpoint_location_there_is_advice_and_no_warning() -> None:

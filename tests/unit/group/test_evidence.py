@@ -10,7 +10,7 @@ import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized
 from spark_groupsource.group.evidence import Answer, ConfirmedPlans, Question, find_out, record_that_shows
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, Newer, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
@@ -94,7 +94,7 @@ def plans(group: Group) -> Plans:
 
 
 def test_no_other_topic_is_asked_for_when_the_subscribed_ones_settle_everything(group: Group, plans: Plans) -> None:
-    group.here = {MINE: done("them", 7), SHARED: Newer(3, 3)}
+    group.here = {MINE: done("them", 7), SHARED: OtherFormat(3, 5)}
     group.elsewhere = [done("them", 9)]
     assert plans.find() == ["here"]
     assert plans.done(ME)["them"] == 7
@@ -223,7 +223,7 @@ class TestARecordThatAnotherClientKeeps:
             plans.now += ADOPTED_WITHIN_S
         assert plans.protects() == {"them"}
 
-    def test_of_an_earlier_version_shows_its_stream_as_alive(self, group: Group, plans: Plans) -> None:
+    def test_that_does_not_name_its_member_shows_its_stream_as_alive(self, group: Group, plans: Plans) -> None:
         group.here[SHARED] = done("them", 6)
         for _ in range(4):
             self.found(plans)

@@ -73,9 +73,9 @@ def test_keys_are_sorted_at_every_level(offset: PlanOffset) -> None:
 def test_starts_come_back_and_are_in_the_fewest_lists(given_starts: dict[TopicPartition, Start]) -> None:
     first = PlanOffset.first(GROUP, given_starts)
     assert first.start_of == given_starts
-    assert first.v == (2 if given_starts else 1)
-    lists = sum(len(runs) for runs in (first.starts or {}).values())
-    assert lists == sum(TopicPartition(one.topic, one.partition - 1) not in given_starts for one in given_starts)
+    lists = sum(len(runs) for runs in first.starts.values())
+    before = (TopicPartition(partition.topic, partition.partition - 1) for partition in given_starts)
+    assert lists == sum(partition not in given_starts for partition in before)
 
 
 def test_the_starts_of_ten_thousand_partitions_take_a_few_bytes_each() -> None:
@@ -89,35 +89,44 @@ def test_the_starts_of_ten_thousand_partitions_take_a_few_bytes_each() -> None:
 
 ORDERS = [TopicPartition("orders", number) for number in range(11)]
 FIRST_RETURNS, LAST_RETURNS = TopicPartition("returns", 0), TopicPartition("returns", 10)
-READ_FOR_EVER: dict[str, dict[str, object]] = {
-    "offset_v1": {
-        "stream": "0f3c9d2a7b615e48",
-        "plan": 41,
-        "generation": 12,
-        "by_partition": {
-            ORDERS[0]: (OffsetRange(200, 300),),
-            ORDERS[3]: (OffsetRange(57, 57),),
-            LAST_RETURNS: (OffsetRange(0, 12),),
-        },
+ALL_FIELDS = PlanOffset.build(
+    stream="0f3c9d2a7b615e48",
+    plan=41,
+    generation=12,
+    member="rdkafka-5b0d1c0e-7f5a-4f6e-9f0e-2b9f0d1f3c55",
+    group=GROUP,
+    ranges={
+        ORDERS[0]: (OffsetRange(100, 120), OffsetRange(200, 300)),
+        ORDERS[3]: (OffsetRange(57, 57),),
+        LAST_RETURNS: (OffsetRange(0, 12),),
     },
-    "offset_v1_all_fields": {"topics": {"orders": "Zm9vYmFyYmF6cXV4MTIzNA"}, "cluster": "MkU3OEVBNTcwNTJENDM2Qg"},
-    # Before the first plan; its starts are left to the options.
-    "offset_v1_first": {"start_of": dict.fromkeys([*ORDERS[:3], FIRST_RETURNS])},
-    "offset_v2": {
-        "by_partition": {ORDERS[0]: (OffsetRange(200, 300),)},
-        "start_of": {ORDERS[1]: 57, ORDERS[2]: AT_END, ORDERS[3]: FromTime(1700000000000), ORDERS[10]: None, FIRST_RETURNS: 0},
-    },
-    "offset_v3": {"cut": (6, None), "start_of": {ORDERS[1]: 57}},
-    "offset_v3_all_fields": {"cut": (None, 100), "shared": Sharing(least=16, most=2000, small=500)},
-}
+    starts={ORDERS[1]: 57, ORDERS[2]: AT_END, ORDERS[4]: FromTime(1700000000000), ORDERS[10]: None, FIRST_RETURNS: 0},
+    topics={"orders": "Zm9vYmFyYmF6cXV4MTIzNA"},
+    cluster="MkU3OEVBNTcwNTJENDM2Qg",
+    cut=(None, 100),
+    shared=Sharing(least=16, most=2000, small=500),
+)
 
 
-@pytest.mark.parametrize("name", READ_FOR_EVER)
-def test_an_offset_of_every_version_is_read_for_ever(name: str) -> None:
-    stored = json.loads((FORMATS / f"{name}.json").read_text())
-    offset = PlanOffset.parse(stored, GROUP)
-    assert {field: getattr(offset, field) for field in READ_FOR_EVER[name]} == READ_FOR_EVER[name]
-    assert json.dumps(offset.to_json()) == json.dumps(stored)
+def test_the_format_of_a_release_is_read_permanently() -> None:
+    stored = json.loads((FORMATS / "offset_v4.json").read_text())
+    assert PlanOffset.parse(stored, GROUP) == ALL_FIELDS
+    assert json.dumps(ALL_FIELDS.to_json()) == json.dumps(stored)
+    assert stored.keys() == PlanOffset.model_fields.keys()
+
+
+def test_fields_that_say_nothing_are_left_out() -> None:
+    least = PlanOffset.build(stream="a", plan=0, generation=1, member="m", group=GROUP, ranges={})
+    assert least.to_json().keys() == {"v", "stream", "plan", "generation", "member", "group", "ranges"}
+    assert PlanOffset.parse(least.to_json(), GROUP) == least
+
+
+@pytest.mark.parametrize("path", sorted((FORMATS / "refused").glob("offset_*.json")), ids=lambda path: path.stem)
+def test_a_checkpoint_of_an_earlier_development_version_says_so_and_what_to_do(path: Path) -> None:
+    stored = json.loads(path.read_text())
+    with pytest.raises(OffsetError, match=r"development version .* before 0\.1\.0 .* start it with a new checkpoint") as refused:
+        PlanOffset.parse(stored, GROUP)
+    assert f"(offset format {stored['v']}; this one reads 4)" in str(refused.value)
 
 
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
@@ -129,13 +138,13 @@ def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None
 
 
 def _stored(**change: Any) -> dict[str, Any]:
-    stored: dict[str, Any] = json.loads((FORMATS / "offset_v1.json").read_text())
+    stored: dict[str, Any] = json.loads((FORMATS / "offset_v4.json").read_text())
     return {**stored, **change}
 
 
-@pytest.mark.parametrize("version", [4, 17])
+@pytest.mark.parametrize("version", [5, 17])
 def test_a_checkpoint_of_a_newer_version_says_so(version: int) -> None:
-    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 3"):
+    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 4"):
         PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
 
 
@@ -153,8 +162,11 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
     "offset",
     [
         {},
-        _stored(v="1"),
+        _stored(v="4"),
         _stored(v=0),
+        _stored(v=True),
+        _stored(v=4.0),
+        {name: value for name, value in _stored().items() if name != "v"},
         _stored(plan=-2),
         _stored(plan=1.0),
         _stored(stream="two words"),
@@ -165,23 +177,20 @@ def test_a_checkpoint_of_the_built_in_kafka_source_says_that_it_cannot_be_contin
         _stored(ranges={"orders": {"0": [[1, 3], [2, 3]]}}),
         _stored(ranges={"orders": {"0": [[1, 1], [2, 3]]}}),
         _stored(ranges={"orders": {"00": [[1, 2]]}}),
-        _stored(v=2),
-        _stored(starts={"orders": {"1": [5]}}),
-        _stored(v=2, starts={"orders": {"1": []}}),
-        _stored(v=2, starts={"orders": {"1": [-2]}}),
-        _stored(v=2, starts={"orders": {"1": ["5"]}}),
-        _stored(v=2, starts={"orders": {"1": [[1, 2]]}}),
-        _stored(v=2, starts={"orders": {"1": [[-1]]}}),
-        _stored(v=2, starts={"orders": {"01": [5]}}),
-        _stored(v=2, starts={"orders": {"1": [5, 6], "2": [7]}}),
-        _stored(v=2, starts={"orders": {"2147483647": [5, 6]}}),
-        _stored(v=3),
-        _stored(shared=[16, 2000, 500]),
-        _stored(v=3, shared=[16, 2000]),
-        _stored(v=3, shared=[16, 2000, 0]),
-        _stored(v=3, shared=[16, None, 500]),
+        _stored(starts={"orders": {"1": []}}),
+        _stored(starts={"orders": {"1": [-2]}}),
+        _stored(starts={"orders": {"1": ["5"]}}),
+        _stored(starts={"orders": {"1": [[1, 2]]}}),
+        _stored(starts={"orders": {"1": [[-1]]}}),
+        _stored(starts={"orders": {"01": [5]}}),
+        _stored(starts={"orders": {"1": [5, 6], "2": [7]}}),
+        _stored(starts={"orders": {"2147483647": [5, 6]}}),
+        _stored(partitions={"orders": 3}),
+        _stored(shared=[16, 2000]),
+        _stored(shared=[16, 2000, 0]),
+        _stored(shared=[16, None, 500]),
     ],
-    ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)}),
+    ids=lambda offset: json.dumps({key: offset[key] for key in offset if offset[key] != _stored().get(key)} or sorted(offset)),
 )
 def test_a_damaged_checkpoint_says_that_this_source_did_not_write_it(offset: dict[str, Any]) -> None:
     with pytest.raises(OffsetError, match="did not write"):

@@ -10,7 +10,7 @@ from spark_groupsource.handoff.commit_record import (
     CommitRecord,
     Foreign,
     GroupCommit,
-    Newer,
+    OtherFormat,
     OwedRange,
     PastStream,
     fitting,
@@ -83,7 +83,7 @@ class TestARecordKeepsRoomForItsNextOwner:
 
 
 class TestARecordThatIsTooLong:
-    """One of an earlier version, for example, whose next owner writes fields that it did not have."""
+    """One whose next owner writes fields that its writer did not know, for example."""
 
     def of_one_plan(self, count: int, *others: OwedRange) -> CommitRecord:
         owed = tuple(OwedRange("a" * 16, 3, 10 * number, 10 * number + 5 + number % 3, 1_700_000_000) for number in range(count))
@@ -112,10 +112,10 @@ class TestARecordThatIsTooLong:
         open_between = record("me", 6, at=50, claimed=((6, 8),), owed=(OwedRange("a", 3, 0, 5), OwedRange("a", 3, 10, 15)))
         assert [entry.range for entry in fitting(open_between, 0).owed] == [(0, 5), (10, 15)]
 
-    def test_of_an_earlier_version_is_adopted(self) -> None:
+    def test_whose_writer_did_not_know_its_member_is_adopted(self) -> None:
         *_, full = itertools.takewhile(
             lambda record: len(record.metadata()) <= MAX_METADATA_BYTES,
-            (crowded(count).model_copy(update={"v": 1, "cluster_id": "c" * 22, "topic_id": "t" * 22}) for count in range(100)),
+            (crowded(count).model_copy(update={"cluster_id": "c" * 22, "topic_id": "t" * 22}) for count in range(100)),
         )
         longer = Stream("n" * 64, 2**62, 2**62)
         after = adopt(longer, ORDERS, full, starting_offset=0, done={}, member="m" * 11)
@@ -130,7 +130,7 @@ def test_a_stream_is_alive_that_wrote_the_record_of_a_partition_that_is_not_owne
         TopicPartition("orders", 5): record("adopted-from-it", 1, at=5),
         TopicPartition("orders", 6): Foreign(5),
         TopicPartition("orders", 7): None,
-        TopicPartition("orders", 8): Newer(5, 2, "of-the-next-version", 3),
+        TopicPartition("orders", 8): OtherFormat(5, 5, "of-the-next-version", 3),
     }
     owned = {ORDERS, TopicPartition("orders", 5)}
     assert alive(commits, owned) == {"other", "of-the-next-version"}

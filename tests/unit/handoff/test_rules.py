@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordTooNew
+from spark_groupsource.errors import CheckpointBehindGroup, CommitRecordUnreadable
 from spark_groupsource.handoff.commit_record import (
     CommitRecord,
     Foreign,
     GroupCommit,
-    Newer,
     OpenRange,
+    OtherFormat,
     OwedRange,
     PastStream,
     read_commit,
@@ -98,9 +98,18 @@ class TestAPartitionIsAcquired:
         held = (owed, OwedRange("other", 4, 200, 300))
         assert adopted(LOGGED, before) == record("me", 7, done=6, at=300, owed=held, past=OTHER_4_OPEN)
 
-    def test_whose_record_a_newer_version_wrote_stops_the_query_with_what_to_do(self) -> None:
-        with pytest.raises(CommitRecordTooNew, match=r"orders-3: its commit record has format 2, .* Upgrade"):
-            adopted(LOGGED, Newer(150, 2))
+    @pytest.mark.parametrize(
+        ("version", "said"),
+        [
+            (5, r"A newer version of spark_groupsource wrote it\. .*Upgrade spark_groupsource"),
+            (3, r"A development version before 0\.1\.0 wrote it\. .*(?s:.)*--reset-offsets --to-current"),
+            (1, r"A development version before 0\.1\.0 wrote it\. .*(?s:.)*--reset-offsets --to-current"),
+        ],
+    )
+    def test_whose_record_another_version_wrote_stops_the_query_with_what_to_do(self, version: int, said: str) -> None:
+        found = rf"orders-3: its commit record has format {version}, and this version of spark_groupsource reads format 4\. "
+        with pytest.raises(CommitRecordUnreadable, match=found + said):
+            adopted(LOGGED, OtherFormat(150, version))
 
     def test_names_its_cluster_from_then_on(self) -> None:
         before = record("other", 4, done=4, at=300)
@@ -287,7 +296,7 @@ class TestTheGroupKnowsThatTheNewestPlanIsDoneAndTheCheckpointLacksItsCommit:
         [
             None,
             Foreign(200),
-            Newer(200, 3, "me", 7),
+            OtherFormat(200, 5, "me", 7),
             record("me", 7, done=6, at=200, claimed=((100, 200),)),
             record("me", 7, done=6, at=200),
             record("other", 9, done=9, at=200),
@@ -320,7 +329,7 @@ class TestAPartitionIsAcquiredWhoseTopicWasMadeAnew:
             record("me", 7, done=6, at=200, owed=(OwedRange("other", 4, 80, 90),)),
             record("other", 4, done=3, at=300, claimed=((200, 300),), owed=(OwedRange("me", 7, 100, 200),), topic_id=OLD),
         ],
-        ids=["no record", "its own", "its own, of an older version", "of another stream"],
+        ids=["no record", "its own", "its own, without the id of its topic", "of another stream"],
     )
     def test_it_is_read_from_its_beginning_and_nothing_is_held(self, commit: CommitRecord | None) -> None:
         assert recreated(self.stream, ORDERS, commit, NEW)
@@ -417,9 +426,10 @@ class TestARangeOfAPlan:
         assert verdict(commit, **NOT_OWNED) == WAIT
 
     @EVERY_CASE
-    def test_in_a_partition_that_a_newer_version_has_stops_the_query(self, case: dict[str, bool]) -> None:
-        with pytest.raises(CommitRecordTooNew, match="format 3"):
-            verdict(Newer(100, 3), **case)
+    @pytest.mark.parametrize("version", [2, 5])
+    def test_in_a_partition_that_another_version_has_stops_the_query(self, case: dict[str, bool], version: int) -> None:
+        with pytest.raises(CommitRecordUnreadable, match=f"format {version}"):
+            verdict(OtherFormat(100, version), **case)
 
     def test_that_was_settled_meanwhile_is_no_claim_and_has_no_time(self) -> None:
         settled = record("me", 6, done=6, at=100)
@@ -515,7 +525,7 @@ class TestARangeOwedToAnotherStream:
         commits: list[GroupCommit] = [record("other", 9, done=3, at=5), record("other", 4, done=4, at=5), Foreign(7), None]
         assert evidence(commits) == {"other": 4}
         assert evidence([record("me", 7, at=200, owed=(OwedRange("other", 4, 80, 90),))]) == {"me": -1}
-        assert evidence([Newer(5, 3, "of-the-next-version", 3), Newer(5, 3, "another", -1)]) == {
+        assert evidence([OtherFormat(5, 5, "of-the-next-version", 3), OtherFormat(5, 5, "another", -1)]) == {
             "of-the-next-version": 3,
             "another": -1,
         }

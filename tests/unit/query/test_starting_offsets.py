@@ -187,10 +187,6 @@ class TestAnAdoption:
         brokers.id = OTHER_ID
         assert start([FIRST]) == {FIRST: 0}
 
-    def test_of_an_offset_of_version_1_uses_the_options(self, brokers: Brokers) -> None:
-        start = begun(brokers, offset({}, plan=-1).model_copy(update={"partitions": {"orders": 2}}), startingTimestamp="250")
-        assert start(ALL) == {FIRST: 3, SECOND: 3, THIRD: 0}
-
     @pytest.mark.parametrize("options", [{"startingTimestamp": "2500"}, {}], ids=str)
     def test_is_an_error_at_a_time_without_a_record(self, brokers: Brokers, options: dict[str, str]) -> None:
         start = begun(brokers, offset({FIRST: FromTime(2500)}), **options)

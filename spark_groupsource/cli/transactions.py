@@ -147,7 +147,7 @@ def _print_openers(topic: str, found: Openers, prefix: str | None, console: Cons
         console.print("Marks on other topics. These tasks have written here only if their rows name their topics:")
         _print_candidates(elsewhere, console, now)
     for group in found.unreadable:
-        text = "another client, or a newer version of this package, has written there, so it says nothing here"
+        text = "another client, or another version of this package, has written there, so it says nothing here"
         console.print(Text(f"group {printable(group)}: {text}"))
 
 

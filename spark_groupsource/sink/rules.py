@@ -119,7 +119,7 @@ def plan_task(
     if any(place.newest == batch for place in elsewhere or ()):
         # The name was changed, and changed back: this micro-batch is half written where it was meanwhile.
         raise _written_elsewhere(task, batch, elsewhere or ())
-    if token is None and driver is not None and driver.had is not None and number in driver.had:
+    if token is None and driver is not None and driver.wrote is not None and number in driver.wrote:
         raise _unknown(task, batch, "its own offset has expired, and those of other tasks may have, too")
     return Plan(write=True)
 
@@ -132,7 +132,9 @@ def _check_elsewhere(task: str, batch: int, driver: BatchToken | None, elsewhere
     if newest == batch:
         raise _written_elsewhere(task, batch, elsewhere)
     if any(place.unreadable for place in elsewhere):
-        raise _unknown(task, batch, "another client has committed to a group in which it was kept")
+        raise _unknown(
+            task, batch, "another client, or another version of this package, has committed to a group in which it was kept"
+        )
     whole = max((place.driver.batch for place in elsewhere if place.driver is not None), default=-1)
     if whole == batch - 1 or (batch == 0 and driver is None):
         return

@@ -3,18 +3,18 @@
 It is a committed offset of a consumer group that has no members, on partition 0 of a topic that the task wrote to. The offset is
 the number of the micro-batch that comes next; the metadata says what was written:
 
-    {"v":1,"q":…,"rows":…,"sum":…,"run":…}
+    {"v":4,"q":…,"rows":…,"sum":…,"run":…}
 
 The driver keeps one of its own, in another group, when Spark has all of a micro-batch:
 
-    {"v":1,"q":…,"tasks":…,"rows":…,"had":[[from,to],…],"run":…}
+    {"v":4,"q":…,"tasks":…,"rows":…,"wrote":[[from,to],…],"run":…}
 
-`had` are the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends; `null` if there is no
+`wrote` are the numbers of the tasks that have a token of this micro-batch, as ranges with exclusive ends; `null` if there is no
 room for them.
 
 And a task leaves a mark before its first transaction in a run, outside of any transaction: it may have an open one from now on.
 
-    {"v":1,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
+    {"v":4,"q":…,"run":…,"open":{"at":…,"host":…,"pid":…}}
 
 `q` is the query's id, `run` its run, `at` in seconds since 1970. `open` is `null` once somebody has ended what the task had open.
 
@@ -30,9 +30,12 @@ from typing import Any, NamedTuple
 
 from spark_groupsource.errors import TokenUnreadable
 
-_VERSION = 1
+# Not 1: development versions before 0.1.0 wrote other shapes under it. With a higher number, neither they nor this version take
+# the other's token for one of their own, and so a micro-batch for written or for not written.
+VERSION = 4
+"""The only format so far that a release has written. Later versions read it permanently."""
 _MOST_BYTES = 4000
-_MOST_BYTES_OF_HAD = 3000
+_MOST_BYTES_OF_RANGES = 3000
 _MOST = 2**63 - 1
 _MOST_TASKS = 1_000_000
 _LAST_SECOND = 253_402_300_799
@@ -67,7 +70,7 @@ class Token(NamedTuple):
     def metadata(self) -> str:
         """Return the metadata to commit."""
         written = {"rows": self.written.rows, "sum": f"{self.written.checksum:016x}"}
-        return _text({"v": _VERSION, "q": self.query, **written, "run": self.run})
+        return _text({"v": VERSION, "q": self.query, **written, "run": self.run})
 
 
 class BatchToken(NamedTuple):
@@ -80,7 +83,7 @@ class BatchToken(NamedTuple):
     """How many tasks wrote it."""
     rows: int
     run: str
-    had: frozenset[int] | None = None
+    wrote: frozenset[int] | None = None
     """The tasks that have a token of this micro-batch. `None`: that is not known."""
 
     @property
@@ -90,11 +93,11 @@ class BatchToken(NamedTuple):
 
     def metadata(self) -> str:
         """Return the metadata to commit."""
-        had = None if self.had is None else _ranges(self.had)
-        if len(_text({"had": had})) > _MOST_BYTES_OF_HAD:
-            had = None
+        wrote = None if self.wrote is None else _ranges(self.wrote)
+        if len(_text({"wrote": wrote})) > _MOST_BYTES_OF_RANGES:
+            wrote = None
         counts = {"tasks": self.tasks, "rows": self.rows}
-        return _text({"v": _VERSION, "q": self.query, **counts, "had": had, "run": self.run})
+        return _text({"v": VERSION, "q": self.query, **counts, "wrote": wrote, "run": self.run})
 
 
 class Opener(NamedTuple):
@@ -122,7 +125,7 @@ class Mark(NamedTuple):
     def metadata(self) -> str:
         """Return the metadata to commit."""
         opener = None if self.open is None else self.open._asdict()
-        return _text({"v": _VERSION, "q": self.query, "run": self.run, "open": opener})
+        return _text({"v": VERSION, "q": self.query, "run": self.run, "open": opener})
 
 
 class Committed(NamedTuple):
@@ -136,28 +139,28 @@ def newest_token(commits: Iterable[Committed], group: str, query: str) -> Token 
     """Return what a task has written last: a query may write to several topics, and each may carry a token.
 
     Raises:
-        TokenUnreadable: Something else wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, wrote into the group.
     """
-    return max((_token(one, group, query) for one in commits), key=lambda token: token.batch, default=None)
+    return max((_token(commit, group, query) for commit in commits), key=lambda token: token.batch, default=None)
 
 
 def newest_batch_token(commits: Iterable[Committed], group: str, query: str) -> BatchToken | None:
     """Return the driver's newest token.
 
     Raises:
-        TokenUnreadable: Something else wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, wrote into the group.
     """
-    return max((_batch_token(one, group, query) for one in commits), key=lambda token: token.batch, default=None)
+    return max((_batch_token(commit, group, query) for commit in commits), key=lambda token: token.batch, default=None)
 
 
 def mark_in(commits: Iterable[Committed], group: str, query: str) -> Mark | None:
     """Return the mark of a task. If several topics carry one, that of a transaction that may be open counts.
 
     Raises:
-        TokenUnreadable: Something else wrote into the group.
+        TokenUnreadable: Another client, or another version of this package, wrote into the group.
     """
-    found = [_mark(one, group, query) for one in commits]
-    return next((one for one in found if one.open is not None), found[0] if found else None)
+    marks = [_mark(commit, group, query) for commit in commits]
+    return next((mark for mark in marks if mark.open is not None), marks[0] if marks else None)
 
 
 def _token(commit: Committed, group: str, query: str) -> Token:
@@ -169,10 +172,10 @@ def _token(commit: Committed, group: str, query: str) -> Token:
 
 
 def _batch_token(commit: Committed, group: str, query: str) -> BatchToken:
-    fields = _fields(commit, group, query, {"tasks", "rows", "had"})
+    fields = _fields(commit, group, query, {"tasks", "rows", "wrote"})
     tasks, rows = (_count(fields[name], commit, group) for name in ("tasks", "rows"))
-    had = None if fields["had"] is None else _numbers(fields["had"], commit, group)
-    return BatchToken(query, commit.offset - 1, tasks, rows, fields["run"], had)
+    wrote = None if fields["wrote"] is None else _numbers(fields["wrote"], commit, group)
+    return BatchToken(query, commit.offset - 1, tasks, rows, fields["run"], wrote)
 
 
 def _mark(commit: Committed, group: str, query: str) -> Mark:
@@ -191,14 +194,14 @@ def _mark(commit: Committed, group: str, query: str) -> Mark:
 
 
 def _numbers(ranges: object, commit: Committed, group: str) -> frozenset[int]:
-    """Read `had`. Who writes the metadata may claim many tasks in few bytes: not more than Spark has."""
+    """Read `wrote`. Who writes the metadata may claim many tasks in few bytes: not more than Spark has."""
     if not isinstance(ranges, list):
         raise _unreadable(commit, group)
     numbers: set[int] = set()
-    for one in ranges:
-        if not isinstance(one, list) or len(one) != 2:
+    for bounds in ranges:
+        if not isinstance(bounds, list) or len(bounds) != 2:
             raise _unreadable(commit, group)
-        begin, end = (_count(bound, commit, group) for bound in one)
+        begin, end = (_count(bound, commit, group) for bound in bounds)
         if end - begin > _MOST_TASKS - len(numbers):
             raise _unreadable(commit, group)
         numbers.update(range(begin, end))
@@ -222,12 +225,11 @@ def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[
         fields = json.loads(commit.metadata)
     except (ValueError, RecursionError):
         raise _unreadable(commit, group) from None
-    if isinstance(fields, dict) and type(fields.get("v")) is int and fields["v"] > _VERSION:
-        raise TokenUnreadable(
-            f"Group {group}: a newer version of this package wrote its offset (format {fields['v']}, and this one reads "
-            f"{_VERSION}). Run the query with that version."
-        )
-    if not isinstance(fields, dict) or fields.keys() != names | {"v", "q", "run"} or type(fields["v"]) is not int:
+    if not isinstance(fields, dict) or type(fields.get("v")) is not int:
+        raise _unreadable(commit, group)
+    if fields["v"] > 0 and fields["v"] != VERSION:
+        raise _of_another_version(fields["v"], group)
+    if fields.keys() != names | {"v", "q", "run"} or fields["v"] != VERSION:
         raise _unreadable(commit, group)
     # A group's name has the query's id already. It stands here, too, so that a token that was copied by hand is no token.
     if fields["q"] != query or not isinstance(fields["run"], str) or not _RUN.fullmatch(fields["run"]):
@@ -239,6 +241,20 @@ def _count(value: object, commit: Committed, group: str) -> int:
     if type(value) is not int or not 0 <= value <= _MOST:
         raise _unreadable(commit, group)
     return value
+
+
+def _of_another_version(version: int, group: str) -> TokenUnreadable:
+    if version > VERSION:
+        return TokenUnreadable(
+            f"Group {group}: a newer version of this package wrote its offset (format {version}, and this one reads {VERSION}). "
+            "Run the query with that version."
+        )
+    return TokenUnreadable(
+        f"Group {group}: a development version before 0.1.0 wrote its offset (format {version}, and this one reads {VERSION}). "
+        "Let that version finish its micro-batch, and stop the query while it waits for data. Then choose another "
+        "transactionalIdPrefix: the query ends with BatchUnknown, and rewriteBatch with the number in that error loses and "
+        "duplicates nothing."
+    )
 
 
 def _unreadable(commit: Committed, group: str) -> TokenUnreadable:

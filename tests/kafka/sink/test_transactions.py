@@ -158,10 +158,10 @@ def test_the_newest_comes_first_and_other_topics_come_last_and_a_prefix_chooses(
         "",
         "x",
         "[" * 2000,
-        '{"v":1,"q":"QUERY","run":"","open":{"at":1,"host":"\\u001b[2J","pid":1}}',
-        '{"v":1,"q":"QUERY","run":"\\u001b[2J","open":{"at":1,"host":"h","pid":1}}',
-        '{"v":1,"q":"QUERY","run":"","open":{"at":9223372036854775807,"host":"h","pid":1}}',
-        '{"v":2,"q":"QUERY","run":"","open":{"at":1,"host":"h","pid":1,"more":2}}',
+        '{"v":4,"q":"QUERY","run":"","open":{"at":1,"host":"\\u001b[2J","pid":1}}',
+        '{"v":4,"q":"QUERY","run":"\\u001b[2J","open":{"at":1,"host":"h","pid":1}}',
+        '{"v":4,"q":"QUERY","run":"","open":{"at":9223372036854775807,"host":"h","pid":1}}',
+        '{"v":5,"q":"QUERY","run":"","open":{"at":1,"host":"h","pid":1,"more":2}}',
     ],
 )
 def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metadata: str) -> None:
@@ -174,7 +174,7 @@ def test_garbage_is_named_and_never_shown(cluster: Cluster, query: Query, metada
         output = shown(cluster, query.topic)
         found = json.loads(shown(cluster, query.topic, "--json"))
     assert "\x1b" not in output
-    assert f"group {names.open(7)}: another client, or a newer version of this package" in output
+    assert f"group {names.open(7)}: another client, or another version of this package" in output
     assert {names.open(7), names.task(2)} <= set(found["unreadable"])
     assert {one["task"]: one["batch"] for one in found["candidates"] if one["query"] == names.query} == {0: 0, 2: None}
 

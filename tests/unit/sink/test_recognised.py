@@ -18,6 +18,7 @@ MARK = Mark(QUERY, RUN, Opener(1_763_744_390, "host-7", 4711))
     [
         (f'{{"v":1,"rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
         (f'{{"v":1,"tasks":2,"rows":5,"had":[[0,2]],"run":"{RUN}"}}', "token"),
+        (f'{{"v":4,"tasks":2,"rows":5,"wrote":[[0,2]],"run":"{RUN}"}}', "token"),
         (f'{{"v":1,"q":"5e0bd5ce","rows":5,"sum":"0000000000000abc","run":"{RUN}"}}', "token"),
         (f'{{"v":1,"q":"5e0bd5ce","open":3,"run":"{RUN}"}}', "mark"),
         ('{"v":7,"rows":5,"sum":"0000000000000abc","run":"","more":[]}', "token"),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -85,6 +87,18 @@ def driver(batch: int) -> BatchToken:
 
 MARK = Mark(QUERY, RUN, Opener(1_700_000_000, "host-1.example", 4711))
 
+FORMATS = Path(__file__).parents[1] / "formats"
+READ: dict[str, Callable[..., object]] = {
+    "sink_token": newest_token,
+    "sink_driver_token": newest_batch_token,
+    "sink_mark": mark_in,
+}
+READ_PERMANENTLY: dict[str, Token | BatchToken | Mark] = {
+    "sink_token": token(7),
+    "sink_driver_token": driver(7)._replace(wrote=frozenset({0, 1, 5})),
+    "sink_mark": MARK,
+}
+
 
 class TestMarks:
     def test_come_back_as_they_were_committed(self) -> None:
@@ -122,15 +136,15 @@ class TestTokens:
             "{",
             "[]",
             "{}",
-            '{"v":1,"q":"%s","rows":1,"sum":"00"}',
-            '{"v":1,"q":"%s","rows":-1,"sum":"0000000000000abc","run":""}',
-            '{"v":1,"q":"%s","rows":true,"sum":"0000000000000abc","run":""}',
-            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000ABC","run":""}',
-            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"<script>"}',
-            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"","more":1}',
-            '{"v":"1","rows":1,"sum":"0000000000000abc","run":""}',
+            '{"v":4,"q":"%s","rows":1,"sum":"00"}',
+            '{"v":4,"q":"%s","rows":-1,"sum":"0000000000000abc","run":""}',
+            '{"v":4,"q":"%s","rows":true,"sum":"0000000000000abc","run":""}',
+            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000ABC","run":""}',
+            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"<script>"}',
+            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"","more":1}',
+            '{"v":"4","rows":1,"sum":"0000000000000abc","run":""}',
             "[" * 5000,
-            '{"v":1,"q":"%s","rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
+            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
         ],
     )
     def test_what_another_client_wrote_is_refused(self, metadata: str) -> None:
@@ -155,27 +169,40 @@ class TestTokens:
             newest_token([Committed(0, token(0).metadata())], "g", QUERY)
 
     @pytest.mark.parametrize(
-        ("had", "text"), [(range(200), "[[0,200]]"), ({0, 1, 5}, "[[0,2],[5,6]]"), ((), "[]"), (range(0, 4000, 2), "null")]
+        ("wrote", "text"), [(range(200), "[[0,200]]"), ({0, 1, 5}, "[[0,2],[5,6]]"), ((), "[]"), (range(0, 4000, 2), "null")]
     )
-    def test_the_drivers_says_which_tasks_had_rows_if_there_is_room(self, had: Iterable[int], text: str) -> None:
-        given = driver(7)._replace(had=frozenset(had))
-        assert f'"had":{text}' in given.metadata()
+    def test_the_drivers_says_which_tasks_had_rows_if_there_is_room(self, wrote: Iterable[int], text: str) -> None:
+        given = driver(7)._replace(wrote=frozenset(wrote))
+        assert f'"wrote":{text}' in given.metadata()
         assert len(given.metadata()) < 4000
         read = newest_batch_token([Committed(given.offset, given.metadata())], "g", QUERY)
-        assert read == given._replace(had=None if text == "null" else frozenset(had))
+        assert read == given._replace(wrote=None if text == "null" else frozenset(wrote))
 
-    @pytest.mark.parametrize("had", ["7", "[7]", "[[1,2,3]]", "[[0,1000001]]", "[[-1,2]]", "[[0,true]]", '[["0","1"]]'])
-    def test_what_another_client_wrote_about_tasks_is_refused(self, had: str) -> None:
-        text = driver(7).metadata().replace('"had":null', f'"had":{had}')
+    @pytest.mark.parametrize("wrote", ["7", "[7]", "[[1,2,3]]", "[[0,1000001]]", "[[-1,2]]", "[[0,true]]", '[["0","1"]]'])
+    def test_what_another_client_wrote_about_tasks_is_refused(self, wrote: str) -> None:
+        text = driver(7).metadata().replace('"wrote":null', f'"wrote":{wrote}')
         with pytest.raises(TokenUnreadable):
             newest_batch_token([Committed(8, text)], "g", QUERY)
 
-    def test_a_newer_format_says_so(self) -> None:
-        with pytest.raises(TokenUnreadable, match="newer version"):
-            newest_token([Committed(4, '{"v":2,"anything":1}')], "g", QUERY)
+    @pytest.mark.parametrize("read", [newest_token, newest_batch_token, mark_in])
+    def test_a_newer_format_says_so(self, read: Callable[..., object]) -> None:
+        with pytest.raises(TokenUnreadable, match=r"Group g: a newer version .*format 5, .* Run the query with that version"):
+            read([Committed(4, '{"v":5,"anything":1}')], "g", QUERY)
+
+    @pytest.mark.parametrize("name", ["sink_token", "sink_driver_token", "sink_mark"])
+    def test_an_earlier_format_says_so_and_what_to_do(self, name: str) -> None:
+        kept = json.loads((FORMATS / "refused" / f"{name}_v1.json").read_text())
+        with pytest.raises(TokenUnreadable, match=r"before 0\.1\.0 .*format 1, .* another transactionalIdPrefix.*rewriteBatch"):
+            READ[name]([Committed(kept["offset"], kept["metadata"])], "g", QUERY)
+
+    @pytest.mark.parametrize("name", ["sink_token", "sink_driver_token", "sink_mark"])
+    def test_every_format_of_a_release_is_read_permanently(self, name: str) -> None:
+        kept = json.loads((FORMATS / f"{name}_v4.json").read_text())
+        assert READ[name]([Committed(kept["offset"], kept["metadata"])], "g", QUERY) == READ_PERMANENTLY[name]
+        assert READ_PERMANENTLY[name].metadata() == kept["metadata"]
 
 
-HAD_ROWS = driver(7)._replace(had=frozenset({0}))
+HAD_ROWS = driver(7)._replace(wrote=frozenset({0}))
 """Task 0 had rows in micro-batch 7."""
 
 

@@ -19,7 +19,7 @@ TESTS = (
     "tests/kafka/test_cycle.py",
     "tests/kafka/test_outstanding_claims.py",
     "tests/kafka/test_claims.py",
-    "tests/spark/test_batch.py",
+    "tests/spark/test_batch_reader.py",
 )
 
 

@@ -65,7 +65,7 @@ def latest(cluster: Cluster, topic: str) -> dict[str, str]:
     }
 
 
-def test_a_leader_that_is_away_when_the_stream_begins_is_asked_when_it_is_back_and_the_others_are_read_meanwhile(
+def test_a_leader_that_is_away_when_the_stream_begins_is_asked_later_and_the_others_are_read_meanwhile(
     monkeypatch: pytest.MonkeyPatch, three: Cluster
 ) -> None:
     """With startingOffsets=latest its place cannot be known; reading from 0 would be wrong, so it is adopted later."""

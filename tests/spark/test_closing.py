@@ -105,7 +105,7 @@ def test_the_checkpoint_of_another_query_ends_the_query_before_it_claims_anythin
     assert read_again(cluster, f"group-of-{name}", name, "classic") == 600
 
 
-def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_nothing_is_claimed_after_a_stop(
+def test_a_finished_micro_batch_is_no_lag_long_before_the_next_trigger_and_a_stop_leaves_no_claim(
     waiting: Started, topic: MakeTopic, produce: Produce, cluster: Cluster, protocol: str
 ) -> None:
     """Meanwhile a newcomer gets its share at once and without claims."""

@@ -64,7 +64,7 @@ def test_forty_partitions_with_few_records_are_read_by_four_tasks(queries: Queri
     assert read(batches.rows[1]) == added
 
 
-def test_a_replay_has_the_same_ranges_cut_into_the_same_tasks_whatever_came_and_whatever_the_options_say_now(
+def test_a_replay_has_the_same_ranges_in_the_same_tasks_whatever_came_and_whatever_the_options_say(
     queries: Queries, wide: str, produce: Produce
 ) -> None:
     batches = Batches()

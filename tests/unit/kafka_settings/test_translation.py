@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import os
 import re
-from pathlib import Path
 
-import confluent_kafka.cimpl
 import pytest
 
-from spark_groupsource.kafka_settings import judge, translation
+from spark_groupsource.kafka_settings import translation
 from spark_groupsource.kafka_settings.tables import (
-    CALLBACKS,
-    CHOICES,
     NAMES,
     PRODUCER_ONLY,
     REFUSED_SETTINGS,
@@ -29,60 +23,11 @@ ASSIGNORS = "org.apache.kafka.clients.consumer."
 # --- Which names there are ---------------------------------------------------------------------------------------------------
 
 
-def properties_of_the_installed_library(folder: Path) -> dict[str, tuple[str, str]]:
-    """Name -> (scope, what it takes) of every property of librdkafka that takes text."""
-    library = ctypes.CDLL(confluent_kafka.cimpl.__file__)
-    libc = ctypes.CDLL(None)
-    libc.fopen.restype = ctypes.c_void_p
-    libc.fclose.argtypes = library.rd_kafka_conf_properties_show.argtypes = [ctypes.c_void_p]
-    file = libc.fopen(os.fsencode(folder / "properties.md"), b"w")
-    library.rd_kafka_conf_properties_show(file)
-    libc.fclose(file)
-    found = {}
-    for line in (folder / "properties.md").read_text().splitlines():
-        name, scope, allowed, *_ = [cell.strip() for cell in line.split(" | ", 5)] + [""] * 3
-        kind = re.search(r"\*Type: ([^*]+)\*", line)
-        if kind and name not in found:
-            forms = {"boolean": "bool", "integer": allowed.replace(" ", ""), "enum value": allowed.replace(", ", "|")}
-            found[name] = (scope, "object" if "API" in kind[1] else forms.get(kind[1], allowed or "text"))
-    return found
-
-
-def test_every_name_is_one_of_the_installed_librdkafka(tmp_path: Path) -> None:
-    installed = properties_of_the_installed_library(tmp_path)
-    assert len(installed) > 150
-    assert installed.keys() >= NAMES
-    assert all(judge.exists(name) for name in NAMES)
-    assert {name: "|".join(choices) for name, choices in CHOICES.items()} == {name: installed[name][1] for name in CHOICES}
-
-
-def test_librdkafkas_limits_are_kept_and_a_number_that_it_would_misread_is_refused(tmp_path: Path) -> None:
-    for name, (_, allowed) in properties_of_the_installed_library(tmp_path).items():
-        limits = re.fullmatch(r"(-?\d+)\.\.(\d+)", allowed)
-        if name not in NAMES or limits is None or name == "fetch.min.bytes":  # librdkafka documents another range for it
-            continue
-        low, high = int(limits[1]), int(limits[2])
-        assert judge.refusal(name, str(low)) is judge.refusal(name, str(high)) is None
-        assert f"outside allowed range {low}..{high}" in str(judge.refusal(name, str(low - 1))), name
-        for misread in (f"{high}s", "1.5", "0x10", str(2**32 + high), ""):
-            assert judge.refusal(name, misread), (name, misread)
-
-
 def test_a_setting_that_only_a_newer_librdkafka_knows_is_passed_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translation, "NAMES", NAMES - {"socket.nagle.disable", "ssl.providers"})
     assert translate({"socket.nagle.disable": "TRUE"}) == {"socket.nagle.disable": "true"}
     assert "Expected bool value" in refusal({"socket.nagle.disable": "yes"})
     assert "no setting of this name" in refusal({"ssl.providers": "default"}), "its name may name code"
-
-
-def test_every_property_of_the_installed_librdkafka_is_taken_or_refused_with_a_reason(tmp_path: Path) -> None:
-    installed = properties_of_the_installed_library(tmp_path)
-    known = {
-        "C": NAMES | set(RENAMED) | set(REFUSED_SETTINGS) | CALLBACKS,
-        "P": PRODUCER_ONLY | CALLBACKS | set(RENAMED),
-    }
-    known["*"] = known["C"]
-    assert [name for name, (scope, _) in installed.items() if name not in known[scope]] == []
 
 
 # ConsumerConfig.configNames() of Kafka 4.3; `exclude.internal.topics` is an option of its own.

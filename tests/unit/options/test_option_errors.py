@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import pickle
 import re
@@ -13,7 +12,6 @@ from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import DESCRIBED, Options
-from spark_groupsource.options.names import REFUSED_OPTIONS
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse, refusal
 from tests.unit.kafka_settings.test_secrets import SECRETS
 
@@ -165,25 +163,12 @@ def test_what_a_batch_read_cannot_use_is_refused_there_only(options: dict[str, s
         Options.parse({**BASE, **options}, "batch")
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED_OPTIONS))
-def test_every_refused_option_is_named_once_with_its_reason(name: str) -> None:
-    options = {**(NEEDED if name == "assign" else BASE), name: "hunter2"}
-    assert refusal(options) == f"{name}: {REFUSED_OPTIONS[name]}."
-
-
 def test_all_mistakes_are_in_one_error() -> None:
     message = refusal(
         {**BASE, "handoff": "x", "startingOffset": "x", "minPartitions": "x", "kafka.acks": "x", "kafka.check.crcs": "x"}
     )
     assert message.startswith("5 options are wrong:")
     assert message.count("\n  - ") == 5
-
-
-def test_the_nearest_names_are_those_that_a_typist_meant() -> None:
-    for name in ("subscribePatern", "startingOffset", "handoff.drainTimeOuts"):
-        said = re.search(r"Did you mean (\w[\w.]*)", refusal({**BASE, name: "1"}))
-        assert said
-        assert difflib.SequenceMatcher(None, said[1].lower(), name.lower()).ratio() > 0.9
 
 
 def test_secrets_reach_the_clients_and_no_text() -> None:

@@ -1,10 +1,8 @@
-"""The sink's pure parts: tokens, rules, checksums, columns and options."""
+"""The sink's pure parts: rules, names, checksums and columns."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -14,15 +12,12 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, MapType, StringTy
 from spark_groupsource.errors import (
     BatchUnknown,
     CheckpointBehindSink,
-    OptionError,
     RecordRefused,
     ReplayDiffers,
     SchemaError,
     SinkError,
-    TokenUnreadable,
     WrittenElsewhere,
 )
-from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink.batch_size import fitting
 from spark_groupsource.sink.checksum import ANY_PARTITION, row_hash
 from spark_groupsource.sink.columns import check_columns, rows_of
@@ -46,14 +41,8 @@ from spark_groupsource.sink.rules import (
 )
 from spark_groupsource.sink.token import (
     BatchToken,
-    Committed,
-    Mark,
-    Opener,
     Token,
     Written,
-    mark_in,
-    newest_batch_token,
-    newest_token,
 )
 
 RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
@@ -83,123 +72,6 @@ def token(batch: int) -> Token:
 
 def driver(batch: int) -> BatchToken:
     return BatchToken(QUERY, batch, 2, 20, RUN)
-
-
-MARK = Mark(QUERY, RUN, Opener(1_700_000_000, "host-1.example", 4711))
-
-FORMATS = Path(__file__).parents[1] / "formats"
-READ: dict[str, Callable[..., object]] = {
-    "sink_token": newest_token,
-    "sink_driver_token": newest_batch_token,
-    "sink_mark": mark_in,
-}
-READ_PERMANENTLY: dict[str, Token | BatchToken | Mark] = {
-    "sink_token": token(7),
-    "sink_driver_token": driver(7)._replace(wrote=frozenset({0, 1, 5})),
-    "sink_mark": MARK,
-}
-
-
-class TestMarks:
-    def test_come_back_as_they_were_committed(self) -> None:
-        for mark in (MARK, MARK._replace(open=None)):
-            assert mark_in([Committed(mark.offset, mark.metadata())], "g", QUERY) == mark
-        assert mark_in([], "g", QUERY) is None
-
-    def test_one_of_several_topics_that_is_open_counts(self) -> None:
-        found = [Committed(one.offset, one.metadata()) for one in (MARK._replace(open=None), MARK)]
-        assert mark_in(found, "g", QUERY) == mark_in(found[::-1], "g", QUERY) == MARK
-
-    @pytest.mark.parametrize(
-        "opener",
-        ["7", "[]", "{}", '{"at":1,"host":"<b>","pid":1}', '{"at":-1,"host":"a","pid":1}', '{"at":1,"host":"a","pid":true}'],
-    )
-    def test_of_another_client_are_refused(self, opener: str) -> None:
-        text = MARK._replace(open=None).metadata().replace("null", opener)
-        with pytest.raises(TokenUnreadable):
-            mark_in([Committed(1, text)], "g", QUERY)
-
-
-class TestTokens:
-    def test_the_newest_of_several_topics_counts_and_comes_back_as_it_was_committed(self) -> None:
-        found = [Committed(one.offset, one.metadata()) for one in (token(3), token(5), token(4))]
-        assert newest_token(found, "g", QUERY) == token(5)
-
-    def test_there_may_be_none(self) -> None:
-        assert newest_token([], "g", QUERY) is None
-        assert newest_batch_token([], "g", QUERY) is None
-
-    @pytest.mark.parametrize(
-        "metadata",
-        [
-            "",
-            "{",
-            "[]",
-            "{}",
-            '{"v":4,"q":"%s","rows":1,"sum":"00"}',
-            '{"v":4,"q":"%s","rows":-1,"sum":"0000000000000abc","run":""}',
-            '{"v":4,"q":"%s","rows":true,"sum":"0000000000000abc","run":""}',
-            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000ABC","run":""}',
-            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"<script>"}',
-            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"","more":1}',
-            '{"v":"4","rows":1,"sum":"0000000000000abc","run":""}',
-            "[" * 5000,
-            '{"v":4,"q":"%s","rows":1,"sum":"0000000000000abc","run":"' + "0" * 600 + '"}',
-        ],
-    )
-    def test_what_another_client_wrote_is_refused(self, metadata: str) -> None:
-        with pytest.raises(TokenUnreadable, match="no other client may commit"):
-            newest_token([Committed(4, metadata.replace("%s", QUERY))], "g", QUERY)
-
-    def test_what_another_query_wrote_is_refused(self) -> None:
-        """Its groups have other names. Somebody has copied it."""
-        kept: list[tuple[Callable[..., object], Token | BatchToken | Mark]] = [
-            (newest_token, token(3)),
-            (newest_batch_token, driver(3)),
-            (mark_in, MARK),
-        ]
-        for read, one in kept:
-            found = [Committed(one.offset, one.metadata())]
-            assert read(found, "g", QUERY) == one
-            with pytest.raises(TokenUnreadable):
-                read(found, "g", "another")
-
-    def test_an_offset_that_no_token_has_is_refused(self) -> None:
-        with pytest.raises(TokenUnreadable):
-            newest_token([Committed(0, token(0).metadata())], "g", QUERY)
-
-    @pytest.mark.parametrize(
-        ("wrote", "text"), [(range(200), "[[0,200]]"), ({0, 1, 5}, "[[0,2],[5,6]]"), ((), "[]"), (range(0, 4000, 2), "null")]
-    )
-    def test_the_drivers_says_which_tasks_had_rows_if_there_is_room(self, wrote: Iterable[int], text: str) -> None:
-        given = driver(7)._replace(wrote=frozenset(wrote))
-        assert f'"wrote":{text}' in given.metadata()
-        assert len(given.metadata()) < 4000
-        read = newest_batch_token([Committed(given.offset, given.metadata())], "g", QUERY)
-        assert read == given._replace(wrote=None if text == "null" else frozenset(wrote))
-
-    @pytest.mark.parametrize("wrote", ["7", "[7]", "[[1,2,3]]", "[[0,1000001]]", "[[-1,2]]", "[[0,true]]", '[["0","1"]]'])
-    def test_what_another_client_wrote_about_tasks_is_refused(self, wrote: str) -> None:
-        text = driver(7).metadata().replace('"wrote":null', f'"wrote":{wrote}')
-        with pytest.raises(TokenUnreadable):
-            newest_batch_token([Committed(8, text)], "g", QUERY)
-
-    @pytest.mark.parametrize("read", [newest_token, newest_batch_token, mark_in])
-    def test_a_newer_format_says_so(self, read: Callable[..., object]) -> None:
-        with pytest.raises(TokenUnreadable, match=r"Group g: a newer version .*format 5, .* Run the query with that version"):
-            read([Committed(4, '{"v":5,"anything":1}')], "g", QUERY)
-
-    @pytest.mark.parametrize("name", ["sink_token", "sink_driver_token", "sink_mark"])
-    def test_an_earlier_format_says_so_and_what_to_do(self, name: str) -> None:
-        kept = json.loads((FORMATS / "refused" / f"{name}_v1.json").read_text())
-        with pytest.raises(TokenUnreadable, match=r"before 0\.1\.0 .*format 1, .* another transactionalIdPrefix.*rewriteBatch"):
-            READ[name]([Committed(kept["offset"], kept["metadata"])], "g", QUERY)
-
-    @pytest.mark.parametrize("name", ["sink_token", "sink_driver_token", "sink_mark"])
-    def test_every_format_of_a_release_is_read_permanently(self, name: str) -> None:
-        kept = json.loads((FORMATS / f"{name}_v4.json").read_text())
-        assert READ[name]([Committed(kept["offset"], kept["metadata"])], "g", QUERY) == READ_PERMANENTLY[name]
-        assert READ_PERMANENTLY[name].metadata() == kept["metadata"]
 
 
 HAD_ROWS = driver(7)._replace(wrote=frozenset({0}))
@@ -594,92 +466,3 @@ class TestColumns:
 
         plain, views = rows(pa.string(), pa.binary()), rows(pa.string_view(), pa.binary_view())
         assert counted(views) == counted(plain) == counted(views, native=False)
-
-
-class TestOptions:
-    def test_a_stream_writes_exactly_once_and_a_batch_at_least_once(self) -> None:
-        options = SinkOptions.parse({**SERVERS, "topic": "orders"}, "stream")
-        assert options.sink_settings("stream").exactly_once
-        assert not options.sink_settings("batch").exactly_once
-
-    def test_javas_names_are_translated(self) -> None:
-        given = {
-            "kafka.acks": "all",
-            "kafka.batch.size": "16384",
-            "kafka.buffer.memory": "33554432",
-            "kafka.compression.type": "lz4",
-            "kafka.delivery.timeout.ms": "60000",
-            "kafka.linger.ms": "0",
-            "kafka.max.block.ms": "5000",
-            "kafka.max.request.size": "2000000",
-            "kafka.transaction.timeout.ms": "70000",
-        }
-        producer = SinkOptions.parse({**SERVERS, **given}, "stream").sink_settings("stream").producer
-        assert producer["queue.buffering.max.kbytes"] == "32768"
-        assert producer["message.timeout.ms"] == "60000"
-        assert producer["topic.metadata.propagation.max.ms"] == "5000"
-        assert producer["message.max.bytes"] == "2000000"
-        assert producer["compression.type"] == "lz4"
-        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
-
-    @pytest.mark.parametrize("given", [{"kafka.acks": "1"}, {"kafka.retries": "0"}, {"kafka.max.in.flight": "6"}], ids=str)
-    def test_what_excludes_an_idempotent_producer_turns_it_off_as_in_java(self, given: Mapping[str, str]) -> None:
-        producer = SinkOptions.parse({**SERVERS, **given}, "batch").sink_settings("batch").producer
-        assert producer["enable.idempotence"] == "false"
-        NativeProducer({**producer, "log_level": "0"}, "t").close()
-
-    def test_delivery_fits_into_a_short_transaction(self) -> None:
-        given = {**SERVERS, "kafka.transaction.timeout.ms": "30000"}
-        producer = SinkOptions.parse(given, "stream").sink_settings("stream").producer
-        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
-
-    @pytest.mark.parametrize(
-        ("given", "said"),
-        [
-            ({"kafka.transactional.id": "x"}, "set the option transactionalIdPrefix"),
-            ({"kafka.key.serializer": "x"}, "serialize them with DataFrame operations"),
-            ({"kafka.group.id": "x"}, "it is a consumer's setting"),
-            ({"kafka.lingr.ms": "1"}, "Did you mean kafka.linger.ms"),
-            ({"kafka.partitioner.class": "x"}, "kafka.partitioner"),
-            ({"kafka.buffer.memory": "many"}, "a number of bytes"),
-            ({"kafka.max.in.flight": "6"}, "kafka.max.in.flight.requests.per.connection=6 excludes exactly-once"),
-            (
-                {"deliveryGuarantee": "at-least-once", "kafka.enable.idempotence": "true", "kafka.acks": "1"},
-                "kafka.acks=1 excludes kafka.enable.idempotence=true",
-            ),
-            ({"kafka.linger.ms": "1000", "kafka.delivery.timeout.ms": "1000"}, r"kafka.linger.ms \(1000 ms\) must be less"),
-            ({"kafka.enable.idempotence": "false"}, "excludes exactly-once"),
-            ({"deliveryGuarantee": "maybe"}, "exactly-once or at-least-once is expected"),
-            ({"deliveryGuarantee": "at-least-once", "rewriteBatch": "1"}, "rewriteBatch is for streams"),
-            ({"transactionalIdPrefix": "a b"}, "letters, digits"),
-            ({"topic": "a,b"}, "add the column topic"),
-            ({"topics": "a"}, "Did you mean topic"),
-            ({"kafka.transaction.timeout.ms": "1000", "kafka.delivery.timeout.ms": "2000"}, "is longer than"),
-            ({"kafka.delivery.timeout.ms": "1000000"}, r"kafka.delivery.timeout.ms \(1000000 ms\) is longer than"),
-            (
-                {"kafka.transaction.timeout.ms": "5000", "kafka.request.timeout.ms": "9000"},
-                r"request.timeout.ms \(9000 ms\) is longer",
-            ),
-            ({"kafka.delivery.timeout.ms": "0"}, "would wait without end"),
-            ({"kafka.max.request.size": "50000000"}, r"kafka.buffer.memory \(33554432 bytes\) is less than"),
-        ],
-    )
-    def test_mistakes_are_named(self, given: Mapping[str, str], said: str) -> None:
-        with pytest.raises(OptionError, match=said):
-            SinkOptions.parse({**SERVERS, "topic": "orders", **given}, "stream")
-
-    def test_a_batch_write_cannot_be_exactly_once(self) -> None:
-        with pytest.raises(OptionError, match="is for streams"):
-            SinkOptions.parse({**SERVERS, "deliveryGuarantee": "exactly-once"}, "batch")
-
-    def test_no_secret_is_shown(self) -> None:
-        given = {
-            **SERVERS,
-            "kafka.security.protocol": "SASL_SSL",
-            "kafka.sasl.mechanism": "PLAIN",
-            "kafka.sasl.username": "u",
-            "kafka.sasl.password": "hunter2",
-        }
-        options = SinkOptions.parse(given, "stream")
-        assert "hunter2" not in repr(options) + str(options) + repr(options.sink_settings("stream"))
-        assert options.sink_settings("stream").producer["sasl.password"] == "hunter2"

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
+import sys
+from pathlib import Path
 
 import pytest
 
+from spark_groupsource.errors import OptionError
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
 from spark_groupsource.options.model import Options
-from spark_groupsource.options.start_and_end import ByOffset, ByTime
-from spark_groupsource.partition import TopicPartition
 from tests.support.options import BASE, parse
 
 ASSIGNORS = "org.apache.kafka.clients.consumer."
@@ -49,79 +51,6 @@ def test_every_option_may_be_set_in_any_case() -> None:
     assert {name: getattr(options, name) for name in MEANINGS} == {name: meant for name, (*_, meant) in MEANINGS.items()}
 
 
-@pytest.mark.parametrize(
-    ("text", "milliseconds"),
-    [
-        ("500ms", 500),
-        ("250", 250),
-        (" 2M ", 120_000),
-        ("2min", 120_000),
-        ("1h", 3_600_000),
-        ("1d", 86_400_000),
-        ("2000us", 2),
-    ],
-)
-def test_durations_are_written_as_in_spark(text: str, milliseconds: int) -> None:
-    assert parse(maxTriggerDelay=text).max_trigger_delay_ms == milliseconds
-
-
-ORDERS_0 = TopicPartition("orders", 0)
-
-
-def test_an_offset_may_be_the_latest_or_the_earliest_or_a_number_as_text() -> None:
-    offsets = parse(startingOffsets='{"orders":{"0":"23","1":-1,"2":-2}}').starting_offsets
-    assert offsets == {ORDERS_0: 23, TopicPartition("orders", 1): -1, TopicPartition("orders", 2): -2}
-
-
-@pytest.mark.parametrize(
-    ("given", "stream", "batch"),
-    [
-        ({}, "latest", "earliest"),
-        ({"startingOffsets": "earliest"}, "earliest", "earliest"),
-        ({"startingOffsets": "LATEST"}, "latest", "latest"),
-        ({"startingOffsets": "committed"}, "latest", "committed"),
-        ({"startingOffsets": '{"orders":{"0":1}}'}, *[ByOffset("startingOffsets", {ORDERS_0: 1})] * 2),
-        (
-            {"startingOffsetsByTimestamp": '{"orders":{"0":7}}', "startingOffsets": "committed"},
-            *[ByTime("startingOffsetsByTimestamp", {ORDERS_0: 7}, or_latest=False)] * 2,
-        ),
-        (
-            {
-                "startingTimestamp": "9",
-                "startingOffsetsByTimestamp": '{"orders":{"0":7}}',
-                "startingOffsetsByTimestampStrategy": "Latest",
-            },
-            *[ByTime("startingTimestamp", 9, or_latest=True)] * 2,
-        ),
-    ],
-    ids=str,
-)
-def test_a_time_for_all_goes_before_times_and_times_before_offsets(given: dict[str, str], stream: object, batch: object) -> None:
-    options = Options.parse({**BASE, **given})
-    assert options.stream_start == stream
-    assert options.batch_start == batch
-
-
-@pytest.mark.parametrize(
-    ("given", "end"),
-    [
-        ({}, "latest"),
-        ({"endingOffsets": '{"orders":{"0":1}}'}, ByOffset("endingOffsets", {ORDERS_0: 1})),
-        (
-            {"endingOffsets": "latest", "endingOffsetsByTimestamp": '{"orders":{"0":7}}'},
-            ByTime("endingOffsetsByTimestamp", {ORDERS_0: 7}, or_latest=True),
-        ),
-        (
-            {"endingTimestamp": "9", "endingOffsetsByTimestamp": '{"orders":{"0":7}}'},
-            ByTime("endingTimestamp", 9, or_latest=True),
-        ),
-    ],
-    ids=str,
-)
-def test_the_same_holds_for_the_end_of_a_batch_read(given: dict[str, str], end: object) -> None:
-    assert Options.parse({**BASE, **given}).batch_end == end
-
-
 def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
     assert parse(groupIdPrefix="jobs") == parse()
 
@@ -152,3 +81,38 @@ def test_options_survive_a_pickle_and_a_copy() -> None:
     options = parse(startingOffsets='{"orders":{"0":1}}')
     assert pickle.loads(pickle.dumps(options)) == options  # noqa: S301
     assert copy.deepcopy(options) == options
+
+
+ROOT = Path(__file__).parents[3]
+
+
+class TestTheMetricsPort:
+    def test_a_port_is_served_on_this_machine_only_unless_a_host_is_given(self) -> None:
+        options = Options.parse({**BASE, "metrics.port": "9400"}, "stream")
+        assert (options.metrics_host, options.metrics_port) == ("127.0.0.1", 9400)
+
+    @pytest.mark.parametrize("host", ["0.0.0.0", "::", "::1", "driver-1.example.com"])  # noqa: S104
+    def test_a_host_is_a_name_or_an_address(self, host: str) -> None:
+        assert Options.parse({**BASE, "metrics.port": "0", "metrics.host": host}, "stream").metrics_host == host
+
+    @pytest.mark.parametrize(
+        ("given", "message"),
+        [
+            ({"metrics.port": "65536"}, "metrics.port = '65536': a whole number from 0 to 65535"),
+            (
+                {"metrics.port": "1", "metrics.host": "localhost:9400"},
+                "metrics.host = 'localhost:9400': the name or address of a host",
+            ),
+            ({"metrics.port": "1", "metrics.host": " "}, "metrics.host = ' ': the name or address of a host"),
+            ({"metrics.host": "0.0.0.0"}, "metrics.host has no effect without metrics.port"),  # noqa: S104
+        ],
+    )
+    def test_what_is_wrong_is_told(self, given: dict[str, str], message: str) -> None:
+        with pytest.raises(OptionError, match=re.escape(message)):
+            Options.parse({**BASE, **given}, "stream")
+
+    def test_a_missing_package_is_told_with_its_command_before_anything_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "prometheus_client", None)
+        with pytest.raises(OptionError, match=re.escape("pip install 'spark-groupsource[metrics]'")):
+            Options.parse({**BASE, "metrics.port": "9400"}, "stream")
+        assert Options.parse(BASE, "stream").metrics_port is None, "nothing is served unless a port is given"

@@ -1,0 +1,42 @@
+"""A translation in progress: what is taken, what is put, and which mistakes are found once."""
+
+from __future__ import annotations
+
+import pytest
+
+from spark_groupsource.kafka_settings.draft import Draft
+
+
+def test_what_is_taken_is_no_longer_given() -> None:
+    draft = Draft({"linger.ms": "5"})
+    assert draft.take("linger.ms") == "5"
+    assert draft.take("linger.ms") is None
+    assert draft.given == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "read"),
+    [
+        ("enable.partition.eof", " TRUE ", "true"),
+        ("enable.partition.eof", "0", "false"),
+        ("group.id", "TRUE", "TRUE"),
+        ("sasl.password", " a b ", " a b "),
+        ("security.protocol", "SASL_SSL", "sasl_ssl"),
+    ],
+)
+def test_a_value_is_put_in_the_form_of_librdkafka(name: str, value: str, read: str) -> None:
+    draft = Draft({})
+    draft.put(name, value, "theirs")
+    assert (draft.settings, draft.sources, draft.problems) == ({name: read}, {name: "theirs"}, [])
+
+
+def test_two_settings_may_not_put_another_value() -> None:
+    draft = Draft({})
+    draft.put("group.id", "a", "group.id")
+    draft.put("group.id", "a", "group.id")
+    assert draft.problems == []
+    draft.put("group.id", "b", "other")
+    assert draft.problems == ["kafka.other: kafka.group.id sets the same to another value; keep one of the two."]
+    assert draft.has_mistake("oth")
+    assert not draft.has_mistake("group")
+    assert draft.settings == {"group.id": "a"}

@@ -12,10 +12,10 @@ from datetime import datetime
 from pydantic import ValidationError
 
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
-from spark_groupsource.checkpoint.offset_log import source_lines
+from spark_groupsource.checkpoint.offset_log import plan_of, source_lines
 from spark_groupsource.cli.spark_checkpoint import LastBatches, last_batches
-from spark_groupsource.errors import CheckpointUnreadable, OptionError
-from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.errors import CheckpointUnreadable, OffsetError, OptionError
+from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,8 @@ class NewestBatch:
     """The offsets of this package's sources in it. Empty if the query reads from other sources only."""
     finished: bool
     """Whether it is in the commit log."""
+    refused: str | None = None
+    """Why a query does not go on from an offset in it that another version of this package wrote."""
 
 
 def newest_batch(location: str) -> NewestBatch | None:
@@ -44,11 +46,26 @@ def newest_batch(location: str) -> NewestBatch | None:
     if not logged:
         return None
     newest = max(logged)
+    lines = list(source_lines(files.read(f"offsets/{newest}")).values())
     plans = []
-    for line in source_lines(files.read(f"offsets/{newest}")).values():
+    for line in lines:
         with suppress(ValidationError):
             plans.append(PlanOffset.model_validate_json(line))
-    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"))
+    refused = next(filter(None, map(_refused, lines)), None)
+    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"), refused)
+
+
+def _refused(line: str) -> str | None:
+    """Return why a query does not go on from this offset, if another version of this package wrote it."""
+    try:
+        offset = json.loads(line)
+        if plan_of(offset) is not None:
+            refuse_another_format(offset)
+    except (ValueError, RecursionError):
+        return None
+    except OffsetError as error:
+        return str(error)
+    return None
 
 
 class Checkpoint:

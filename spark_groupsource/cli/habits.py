@@ -183,6 +183,8 @@ def of_checkpoint(options: Options, location: str, newest: NewestBatch | None) -
             "has no micro-batch yet (folder offsets). A new query makes the folder. For any other query this is not the location"
         )
         return Finding(Level.OK, "checkpoint", f"{named}: {text} that the writer has.")
+    if newest.refused is not None:
+        return Finding(Level.ERROR, "checkpoint", f"{named}: the query would fail. {newest.refused}")
     if not newest.plans:
         text = f"micro-batch {newest.number} has no offset of this source, so it is the checkpoint of another query. {OTHERWISE}"
         return Finding(Level.WARNING, "checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")

@@ -199,27 +199,15 @@ class PlanOffset(BaseModel):
             OffsetError: A newer version, a development version before 0.1.0, another source, or a query in another group wrote
                 the offset.
         """
-        version = offset.get("v")
-        if type(version) is int and version > VERSION:
-            raise OffsetError(
-                f"The checkpoint was written by a newer version of spark_groupsource (offset format {version}; this one "
-                f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
-            )
-        if type(version) is int and 0 < version < VERSION:
-            raise OffsetError(
-                "The checkpoint was written by a development version of spark_groupsource before 0.1.0 (offset format "
-                f"{version}; this one reads {VERSION}). Run that version on this checkpoint until `groupkafka claims` lists "
-                "nothing for its stream, and stop the query. Then start it with a new checkpoint and this version: it goes on at "
-                "the group's commits, and no record is lost or duplicated, unless its sink takes the new batch ids, which begin "
-                "at 0, for old ones. These commits are in an earlier format, too. So the query stops once more, with "
-                "CommitRecordUnreadable, which says how to keep their offsets."
-            )
+        refuse_another_format(offset)
         try:
             parsed = _read(json.dumps(offset))
         except ValidationError as error:
+            mistake = error.errors(include_url=False, include_input=False)[0]
+            field = "".join(f"{name}: " for name in mistake["loc"][:1])
             raise OffsetError(
                 "The checkpoint holds an offset that the groupkafka source did not write "
-                f"({error.errors(include_url=False, include_input=False)[0]['msg']}). Each query needs its own checkpoint. A "
+                f"({field}{mistake.get('ctx', {}).get('error', mistake['msg'])}). Each query needs its own checkpoint. A "
                 "checkpoint of the built-in kafka source cannot be continued, but `groupkafka migrate` copies its offsets."
             ) from None
         if parsed.group != group:
@@ -256,6 +244,32 @@ class PlanOffset(BaseModel):
         """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
         in_order: dict[str, Any] = _sorted(self.model_dump(mode="json", exclude_defaults=True))
         return in_order
+
+
+def refuse_another_format(offset: Mapping[str, Any]) -> None:
+    """Refuse an offset of this package in a format that this version does not read.
+
+    Args:
+        offset: The offset as plain JSON values. Whether another source wrote it is not looked at.
+
+    Raises:
+        OffsetError: A newer version wrote it, or a development version before 0.1.0.
+    """
+    version = offset.get("v")
+    if type(version) is int and version > VERSION:
+        raise OffsetError(
+            f"The checkpoint was written by a newer version of spark_groupsource (offset format {version}; this one "
+            f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
+        )
+    if type(version) is int and 0 < version < VERSION:
+        raise OffsetError(
+            "The checkpoint was written by a development version of spark_groupsource before 0.1.0 (offset format "
+            f"{version}; this one reads {VERSION}). Run that version on this checkpoint until `groupkafka claims` lists "
+            "nothing for its stream, and stop the query. Then start it with a new checkpoint and this version: it goes on at "
+            "the group's commits, and no record is lost or duplicated, unless its sink takes the new batch ids, which begin "
+            "at 0, for old ones. These commits are in an earlier format, too. So the query stops once more, with "
+            "CommitRecordUnreadable, which says how to keep their offsets."
+        )
 
 
 def _sorted(value: Any) -> Any:

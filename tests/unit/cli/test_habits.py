@@ -141,6 +141,7 @@ def test_without_a_checkpoint_location_there_is_advice_and_no_warning() -> None:
         (NewestBatch(41, (plan_of("billing"),), True), Level.OK, "micro-batch 41 is plan 41 of stream 5e7, and is finished"),
         (NewestBatch(41, (plan_of("a"), plan_of("billing")), False), Level.OK, "plan 41 of stream 5e7, and is not finished"),
         (NewestBatch(41, (), True), Level.WARNING, "has no offset of this source"),
+        (NewestBatch(41, (), True, "Too old: do this."), Level.ERROR, "the query would fail. Too old: do this."),
         (NewestBatch(41, (plan_of("b"), plan_of("a")), True), Level.ERROR, "is of group a and b, not of billing"),
     ],
 )
@@ -149,7 +150,8 @@ def test_the_checkpoint_beside_the_group(newest: NewestBatch | None, level: Leve
     assert (found.level, found.check) == (level, "checkpoint")
     assert named in found.text
     assert found.text.startswith("checkpointLocation = s3://***@bucket/a: ")
-    assert ("Set it to the writer's checkpointLocation" in found.text) is (level is not Level.OK)
+    of_another = level is not Level.OK and (newest is None or newest.refused is None)
+    assert ("Set it to the writer's checkpointLocation" in found.text) is of_another
 
 
 def test_a_checkpoint_that_cannot_be_read_says_what_follows() -> None:
@@ -169,6 +171,18 @@ def test_the_newest_micro_batch_is_read_from_the_logs(tmp_path: Path) -> None:
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "10").write_text("v1\n{}")
     assert newest_batch(str(tmp_path)) == NewestBatch(10, (plan_of("group-10"),), True)
+
+
+@pytest.mark.parametrize(("version", "said"), [(3, "development version"), (5, "newer version")])
+def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int, said: str) -> None:
+    (tmp_path / "offsets").mkdir()
+    offset = {**plan_of("billing").to_json(), "v": version}
+    (tmp_path / "offsets" / "7").write_text("\n".join(["v1", "{}", "-", '{"v":{"0":5}}', '{"v":3}', json.dumps(offset)]))
+    newest = newest_batch(str(tmp_path))
+    assert newest is not None
+    assert newest.plans == ()
+    assert f"{said} of spark_groupsource" in str(newest.refused)
+    assert f"offset format {version}" in str(newest.refused)
 
 
 def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -231,7 +231,7 @@ def outage(
     package = logging.getLogger("spark_groupsource")
     own = logging.StreamHandler(written := io.StringIO())
     own.setLevel(logging.WARNING)
-    own.addFilter(RepeatFilter(own.handle))
+    own.addFilter(RepeatFilter())
     gc.collect()  # the clients of earlier queries would be counted
     with client():
         package.addHandler(own)

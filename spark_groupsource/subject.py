@@ -27,13 +27,9 @@ def work_for(**names: str | None) -> None:
     _subject = f"{shown}: " if shown else ""
 
 
-def subject_of(record: logging.LogRecord) -> str:
-    """Return whom a record was written for, and keep that with it: it may be written later, as one that repeated."""
-    kept: str | None = getattr(record, FIELD, None)
-    if kept is None:
-        kept = _subject
-        setattr(record, FIELD, kept)
-    return kept
+def current_subject() -> str:
+    """Return whom lines are written for now, as FIELD has it."""
+    return _subject
 
 
 @functools.cache
@@ -43,7 +39,9 @@ def name_in_records() -> None:
 
     def named(*given: Any, **more: Any) -> logging.LogRecord:
         record = make(*given, **more)
-        setattr(record, FIELD, _subject if record.name.partition(".")[0] == __package__ else "")
+        # logging.makeLogRecord, which remakes the record of another process, gives it no name at first.
+        is_ours = record.name is not None and record.name.partition(".")[0] == __package__
+        setattr(record, FIELD, _subject if is_ours else "")
         return record
 
     logging.setLogRecordFactory(named)

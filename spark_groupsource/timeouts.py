@@ -121,12 +121,6 @@ LAST_ERROR_KEPT_S = 180.0
 """For how long an error that a client reported in the background explains requests that nobody answers. A lasting one is reported
 again, after half a minute or more; an older one may be of a broker that was restarting."""
 
-REPEATED_LINE_LOCK_S = 0.1
-"""After so long without the lock of the repeated lines a line is written. Its holder may be interrupted by a signal handler."""
-
-REPEATED_LINE_EVERY_S = 60.0
-"""How often a line that repeats is written."""
-
 PORT_PATIENCE_S = 30.0
 """How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group. That may
 take REQUEST_TIMEOUT_S until it hears the signal, AT_STOP_S and LEAVE_S."""

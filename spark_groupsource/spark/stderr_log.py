@@ -25,7 +25,7 @@ LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 def log_to_stderr() -> None:
     """Set the level of the package's logger from LEVEL, and add a handler if the logger has none.
 
-    The handler writes a warning that repeats once a minute, and says how often it came.
+    The handler writes a warning that repeats once a minute, with the number of those left out.
 
     Call it in the runner before it plans, and in a worker before each task reads. Spark's own handler
     (`spark.sql.pyspark.worker.logging.enabled`) exists for one task only.
@@ -43,5 +43,5 @@ def log_to_stderr() -> None:
     if not logger.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(FORMAT))
-        handler.addFilter(RepeatFilter(handler.handle))
+        handler.addFilter(RepeatFilter())
         logger.addHandler(handler)

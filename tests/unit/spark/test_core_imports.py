@@ -183,7 +183,7 @@ def test_planning_a_stream_imports_neither_what_reads_nor_what_joins() -> None:
     found = done.stdout.split()
     assert "spark_groupsource.spark.stream_reader" in found
     # Of `brokers` it is the filter of the handler that writes to stderr.
-    assert packages_of_ours(found) == {*OF_OPTIONS, "brokers", "observer", "spark", "subject", "timeouts"}
+    assert packages_of_ours(found) == {*OF_OPTIONS, "brokers", "observer", "spark", "subject"}
     assert {name for name in found if name.startswith("spark_groupsource.brokers.")} == {
         "spark_groupsource.brokers.repeated_lines"
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from pyspark import TaskContext
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.query_id import query_of_checkpoint, query_of_task
 from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
-from spark_groupsource.subject import subject_of
+from spark_groupsource.subject import current_subject
 from tests.support.options import BASE
 
 QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
@@ -49,7 +48,7 @@ def test_a_runner_names_its_stream_until_it_has_read_the_querys_id(tmp_path: Pat
         lambda: reader._speak_for("5e7"),
     ):
         step()
-        said.append(subject_of(logging.makeLogRecord({})))
+        said.append(current_subject())
     stream, query = "group billing, stream 5e7: ", f"group billing, query {QUERY}: "
     assert said == ["group billing: ", stream, stream, stream, query, query]
 

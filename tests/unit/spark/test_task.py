@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-
 import pytest
 
 from spark_groupsource import subject
@@ -25,4 +23,4 @@ def test_a_task_without_offsets_reads_nothing(ranges: tuple[FetchRange, ...], mo
     for once_in_a_worker in ("log_to_stderr", "freeze_imports"):
         monkeypatch.setattr(task, once_in_a_worker, lambda: None)
     assert list(TaskReader(Options.parse(BASE).fetch_settings()).read(RangePartition(ranges))) == []
-    assert subject.subject_of(logging.makeLogRecord({})) == "group billing: "
+    assert subject.current_subject() == "group billing: "

@@ -26,7 +26,7 @@ TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 .PHONY: archives bench-runs bench-sink chaos-sink files install demo broker test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
-SOURCES := pyproject.toml setup.py spark_groupsource/fetch/_native.c spark_groupsource/sink/_rows.c $(TOP_LEVEL)
+SOURCES := pyproject.toml setup.py $(addprefix spark_groupsource/native/,_native.h _intake.c _outlet.c) $(TOP_LEVEL)
 INSTALL := @$(PYTHON) devtools/install.py
 
 $(DEMO_STAMP): $(SOURCES)

@@ -15,7 +15,7 @@ from setuptools.command.build_ext import build_ext
 
 
 class BuildLibrary(build_ext):
-    """The C as `_native.so`, in a source tree as in a wheel: the file that fetch/native_api.py loads."""
+    """The C as `_native.so`, in a source tree as in a wheel: the file that native/libraries.py loads."""
 
     def get_ext_filename(self, fullname: str) -> str:
         """Return the path without the tag of a Python that setuptools adds."""
@@ -62,8 +62,9 @@ setup(
     data_files=[("", ["spark_groupsource/top_level/pyspark_groupkafka.py"])],
     ext_modules=[
         Extension(
-            "spark_groupsource.fetch._native",
-            ["spark_groupsource/fetch/_native.c", "spark_groupsource/sink/_rows.c"],
+            "spark_groupsource.native._native",
+            ["spark_groupsource/native/_intake.c", "spark_groupsource/native/_outlet.c"],
+            depends=["spark_groupsource/native/_native.h"],
             optional=True,
         )
     ],

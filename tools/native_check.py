@@ -17,8 +17,12 @@ FLAGS = ["-std=c99", "-O1", "-g", "-fPIC", "-shared", "-fno-omit-frame-pointer",
 SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 # The sanitizers do not write through Python. With pytest's capture of file descriptors, a crash would lose their report.
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
+UNIT_TESTS = [
+    str(PROJECT / "tests/unit" / file)
+    for file in ("native/test_libraries.py", "fetch/test_native_consumer.py", "fetch/test_native_arrow.py", "sink/test_sink.py")
+]
 TESTS = (
-    [*PYTEST, str(PROJECT / "tests/unit/fetch/test_native_intake.py"), str(PROJECT / "tests/unit/sink/test_sink.py")],
+    [*PYTEST, *UNIT_TESTS],
     [*PYTEST, str(PROJECT / "tests/kafka/sink"), "-k", "native"],
     [*PYTEST, str(PROJECT / "tests/kafka/fetch"), "-k", "native or both_readers"],
 )
@@ -29,9 +33,9 @@ del os.environ["LD_PRELOAD"]
 if sys.argv[1:]:
     import pytest
     sys.exit(pytest.main(sys.argv[1:]))
-from spark_groupsource.fetch import native_api
-native_api.native()
-sys.exit(not native_api.__file__.startswith(os.getcwd()))
+from spark_groupsource.native import libraries
+libraries.load_libraries()
+sys.exit(not libraries.__file__.startswith(os.getcwd()))
 """
 ENVIRONMENT = {
     # Python and the libraries free much memory only at the end. The tests count what the C has to free.
@@ -56,8 +60,8 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="groupsource-native-") as folder:
         package = Path(folder) / "spark_groupsource"
         shutil.copytree(PROJECT / "spark_groupsource", package, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
-        library = package / "fetch" / "_native.so"
-        sources = [str(package / "fetch" / "_native.c"), str(package / "sink" / "_rows.c")]
+        library = package / "native" / "_native.so"
+        sources = [str(package / "native" / name) for name in ("_intake.c", "_outlet.c")]
         subprocess.run([compiler, *FLAGS, *SANITIZERS, "-o", str(library), *sources], check=True)
         environment = {
             **os.environ,

@@ -23,7 +23,7 @@ from typing import Any
 from tools.matrix import PROJECT
 
 DIST = PROJECT / "dist"
-LIBRARY = "spark_groupsource/fetch/_native.so"
+LIBRARY = "spark_groupsource/native/_native.so"
 
 
 @dataclass(frozen=True)
@@ -194,8 +194,7 @@ def check_library(file: str, platform: Platform) -> None:
 
 def exports() -> set[str]:
     """Return the functions that the C exports, by its text."""
-    files = ("fetch/_native.c", "sink/_rows.c")
-    text = "".join((PROJECT / "spark_groupsource" / file).read_text(encoding="utf-8") for file in files)
+    text = "".join(file.read_text(encoding="utf-8") for file in (PROJECT / LIBRARY).parent.glob("*.c"))
     found = set(re.findall(r"^EXPORT .*?\b(gs_\w+)\(", text, re.MULTILINE))
     assert found
     return found

@@ -2,8 +2,8 @@
 
 contract.py says what every reader guarantees. There are two readers:
 
-- The native reader (native_consumer.py) makes Arrow in native_arrow.py: _native.c copies librdkafka's messages into Arrow's
-  buffers, so that no record becomes a Python object.
+- The native reader (native_consumer.py) makes Arrow in native_arrow.py: native/_intake.c copies librdkafka's messages into
+  Arrow's buffers, so that no record becomes a Python object.
 - The pure reader (pure_consumer.py) makes Arrow in pure_arrow.py from the messages of confluent-kafka.
 
 The module choice.py chooses one of them. The rest is the same for both:

@@ -11,9 +11,9 @@ from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.native_api import NativeUnavailable, why_unavailable
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.fetch.shared import read_one_by_one
+from spark_groupsource.native.libraries import NativeUnavailable, why_unavailable
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""librdkafka's messages to an Arrow record batch: _native.c makes it, and Arrow takes it over by its C data interface."""
+"""librdkafka's messages to an Arrow record batch: native/_intake.c makes it, and Arrow takes it over by its C data interface."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 import pyarrow as pa
 
 from spark_groupsource.fetch.arrow_schema import column_names
-from spark_groupsource.fetch.native_api import ArrayStruct, IntakeStruct
+from spark_groupsource.native.structs import ArrayStruct, IntakeStruct
 from spark_groupsource.partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
 _COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestamptype", "headers")
-"""`enum column` of _native.c."""
+"""`enum column` of native/_intake.c."""
 
 
 class NativeBatches:

@@ -1,4 +1,4 @@
-"""The native reader: Python over librdkafka's C API, and _native.c for the records, which never become Python objects.
+"""The native reader: Python over librdkafka's C API, and native/_intake.c for the records, which never become Python objects.
 
 Its consumer has the same settings as that of the pure reader, and makes the same calls.
 """
@@ -15,18 +15,12 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
-from spark_groupsource.fetch.native_api import (
-    CONSUMER,
-    NO_ERROR,
-    IntakeStruct,
-    MetadataStruct,
-    PartitionListStruct,
-    native,
-)
 from spark_groupsource.fetch.native_arrow import NativeBatches
-from spark_groupsource.fetch.native_client import NativeClient, decoded
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
+from spark_groupsource.native.client import NativeClient, decoded
+from spark_groupsource.native.libraries import load_libraries
+from spark_groupsource.native.structs import CONSUMER, NO_ERROR, IntakeStruct, MetadataStruct, PartitionListStruct
 from spark_groupsource.partition import TopicPartition
 
 
@@ -141,7 +135,7 @@ class NativeIntake:
     """
 
     def __init__(self, queue: int, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
-        both = native()
+        both = load_libraries()
         self._ours = both.ours
         self._pid = os.getpid()
         self._messages = (ctypes.c_void_p * rows)()

@@ -25,7 +25,7 @@ NO_SUCH_PARTITION = BOUNDS_IN_DOUBT - {KafkaError._AUTO_OFFSET_RESET, KafkaError
 """The cluster does not know the partition."""
 
 UNREADABLE_HEADERS = "headers cannot be read"
-"""What _native.c says of a record whose headers librdkafka refuses. It takes 100,000 at most."""
+"""What native/_intake.c says of a record whose headers librdkafka refuses. It takes 100,000 at most."""
 
 _RESPONSE_LIMIT = "receive.message.max.bytes"
 """What librdkafka's texts name when a response is too large."""

@@ -195,7 +195,7 @@ PRODUCER: Mapping[str, str] = {
 
 Rows without a key stay on one partition for 10 ms by default (`sticky.partitioning.linger.ms`). In that time a task writes
 thousands of rows: partitions get up to 500 times more than others. With 0 each row has a partition of its own, by chance; the
-native producer then chooses one for some rows at a time (`gs_partition` in sink/_rows.c)."""
+native producer then chooses one for some rows at a time (`gs_partition` in native/_outlet.c)."""
 
 TRANSACTION_TIMEOUT_MS = 120_000
 """The default of `transaction.timeout.ms`. Readers of committed records wait for so long if a task dies and nobody runs it again.

@@ -1,4 +1,4 @@
-"""The checksum of rows: the same as in `_rows.c`, for processes without its library. Pure.
+"""The checksum of rows: the same as in `native/_outlet.c`, for processes without its library. Pure.
 
 It does not depend on the order of the rows. It finds rows that differ by accident, and is no defence against an attacker.
 """

@@ -1,4 +1,4 @@
-"""The native producer: Arrow's buffers go to librdkafka in C (`_rows.c`), without a Python object for a row."""
+"""The native producer: Arrow's buffers go to librdkafka in C (`native/_outlet.c`), without a Python object for a row."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.native_api import PRODUCER, ColumnStruct, OutletStruct, RowsStruct, native
-from spark_groupsource.fetch.native_client import NativeClient, decoded
+from spark_groupsource.native.client import NativeClient, decoded
+from spark_groupsource.native.libraries import load_libraries
+from spark_groupsource.native.structs import PRODUCER, ColumnStruct, OutletStruct, RowsStruct
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import NotDelivered, Undelivered
@@ -41,7 +42,7 @@ class NativeProducer(NativeClient):
     """
 
     def __init__(self, client: Mapping[str, str], topic: str | None) -> None:
-        both = native()
+        both = load_libraries()
         self._ours = both.ours
         self._messages = ctypes.create_string_buffer(_MESSAGES_BYTES)
         self._outlet = OutletStruct(library=both.producer_functions, messages=ctypes.addressof(self._messages))

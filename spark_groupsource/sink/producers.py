@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from spark_groupsource.fetch.choice import warn_of_pure_python
-from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.native.libraries import why_unavailable
 from spark_groupsource.sink.batch_size import with_batch_size
 from spark_groupsource.sink.contract import Producer
 from spark_groupsource.sink.native_producer import NativeProducer

@@ -85,7 +85,7 @@ class Installed:
 
     @property
     def native_reader(self) -> Path:
-        (compiled,) = self.folder.glob("lib/python3*/site-packages/spark_groupsource/fetch/_native.so")
+        (compiled,) = self.folder.glob("lib/python3*/site-packages/spark_groupsource/native/_native.so")
         return compiled
 
     def install(self, extra: str = "") -> None:
@@ -122,7 +122,12 @@ def test_the_sdist_has_what_a_build_needs_and_no_more(built: Path) -> None:
     with tarfile.open(built / f"{NAME}.tar.gz") as sdist:
         names = {name.removeprefix(f"{NAME}/") for name in sdist.getnames()}
     assert names >= {"CHANGELOG.md", "LICENSE", "README.md", "docs/running.md", "pyproject.toml", "setup.py"}
-    assert names >= {"spark_groupsource/fetch/_native.c", "spark_groupsource/py.typed", FOUND}
+    assert names >= {
+        "spark_groupsource/native/_intake.c",
+        "spark_groupsource/native/_native.h",
+        "spark_groupsource/py.typed",
+        FOUND,
+    }
     assert not {name for name in names if name.split("/")[0] in {"tests", "benchmarks", "source"}}
     assert not {name for name in names if name.endswith((".so", ".pyc", ".whl"))}
 
@@ -137,7 +142,7 @@ def test_the_wheel_has_the_package_and_says_what_it_is(built: Path) -> None:
     package = {str(one.relative_to(ROOT)) for one in (ROOT / "spark_groupsource").rglob("*.py")} | {"spark_groupsource/py.typed"}
     # Spark finds it beside the package only.
     package = package - {FOUND} | {Path(FOUND).name}
-    assert names - information - package == {"spark_groupsource/fetch/_native.so"}
+    assert names - information - package == {"spark_groupsource/native/_native.so"}
     assert names >= package
     assert f"{NAME}.dist-info/licenses/LICENSE" in information
     check_metadata(metadata)

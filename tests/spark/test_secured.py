@@ -13,7 +13,7 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from spark_groupsource.fetch.native_api import why_unavailable
+from spark_groupsource.native.libraries import why_unavailable
 from tests.support.queries import Queries
 from tests.support.secured import WRONG, Secured
 

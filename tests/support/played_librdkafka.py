@@ -1,4 +1,4 @@
-"""A librdkafka that is played, for the native reader's C: any sequence of messages.
+"""A librdkafka that is played, for the native reader's C: any sequence of messages, and the rows that should come of them.
 
 Every message has memory of its own that is freed as soon as librdkafka would, so that a sanitizer sees each byte read beyond it.
 """
@@ -9,11 +9,19 @@ import ctypes
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
+import pyarrow as pa
+import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource.fetch.native_api import FunctionsStruct
+from spark_groupsource.fetch import native_consumer
+from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
+from spark_groupsource.fetch.native_consumer import NativeIntake
+from spark_groupsource.native.libraries import Libraries, load_libraries
+from spark_groupsource.native.structs import FunctionsStruct
+from spark_groupsource.partition import TopicPartition
 
 NOT_FOUND = -156
 HEAD_SIZE = struct.calcsize("@NP")
@@ -145,3 +153,41 @@ class Played:
         value[0] = None if value_buffer is None else ctypes.addressof(value_buffer)
         size[0] = value_size
         return 0
+
+
+BATCH_BYTES = 100
+BATCH_ROWS = 7
+ALL = arrow_schema(include_headers=True)
+
+
+def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True) -> NativeIntake:
+    real = load_libraries()
+    both = Libraries(real.kafka, real.ours, played.functions, real.producer_functions, key_sizes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(native_consumer, "load_libraries", lambda: both)
+        return NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES, BATCH_ROWS)
+
+
+def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:
+    time_ms = record.time_ms if record.time_type else -1
+    headers = [{"key": name.decode("utf-8", "replace"), "value": value} for name, value in record.headers]
+    row: dict[str, Any] = {
+        "key": record.key,
+        "value": record.value,
+        "topic": "t",
+        "partition": 3,
+        "offset": record.offset,
+        "timestamp": datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=time_ms),
+        "timestampType": record.time_type - 1,
+        "headers": headers or None,
+    }
+    return {name: row[name] for name in schema.names}
+
+
+def rows_of(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Return the rows, with texts as bytes: they need not be UTF-8."""
+    columns = [as_type(column, pa.binary()) if column.type == pa.string() else column for column in batch.columns]
+    compared = pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+    compared.validate(full=True)
+    rows: list[dict[str, Any]] = compared.to_pylist()
+    return [{**row, "topic": row["topic"].decode()} if "topic" in row else row for row in rows]

@@ -30,6 +30,7 @@ ORDER = [
     ("kafka_settings", "translation"),
     ("brokers", "requests"),
     ("group", "membership"),
+    ("native", "librdkafka's C API"),
     ("fetch", "tasks"),
     ("sink", "writing"),
     ("options", "validation"),

@@ -5,7 +5,7 @@
 #include <stdio.h>
 
 /* For the structs. Every call below goes to the library. */
-#include "_native.c"
+#include "_intake.c"
 
 #define CHECK(what)                                                                                                            \
     if (!(what))                                                                                                               \

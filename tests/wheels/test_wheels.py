@@ -142,7 +142,8 @@ def test_the_native_readers_tests_pass_with_the_wheels_library(installed: Instal
     options = ["--import-mode=append", "-p", "no:cacheprovider", "-c", str(PROJECT / "pyproject.toml"), "--rootdir", str(PROJECT)]
     options += ["-W", "ignore:Module already imported"]
     examples = "100" if installed.machine == THIS else "20"
-    said = installed.run("-c", UNIT_TESTS, examples, *options, str(PROJECT / "tests/unit/fetch/test_native_intake.py"))
+    files = ("native/test_libraries.py", "fetch/test_native_consumer.py", "fetch/test_native_arrow.py")
+    said = installed.run("-c", UNIT_TESTS, examples, *options, *(str(PROJECT / "tests/unit" / file) for file in files))
     assert " passed" in said
     assert "skipped" not in said
 
@@ -153,7 +154,7 @@ def test_a_library_for_musl_is_loaded_and_takes_in_messages(machine: str, tmp_pa
     loader = debian.unpack(tmp_path, machine, "musl") / "lib" / f"ld-musl-{machine}.so.1"
     zipfile.ZipFile(wheel(f"musllinux_*_{machine}")).extract(LIBRARY, tmp_path)
     program = tmp_path / "played"
-    source = [str(Path(__file__).with_name("played.c")), "-I", str(PROJECT / "spark_groupsource" / "fetch")]
+    source = [str(Path(__file__).with_name("played.c")), "-I", str(PROJECT / "spark_groupsource" / "native")]
     # Not linked statically, so that it can load a library.
     dynamic = ["-target", f"{machine}-linux-musl", "-dynamic", "-O1", "-Wall", "-Wextra", "-Werror"]
     run([*ZIG, *dynamic, *source, "-o", str(program)], tmp_path, {**os.environ})

@@ -155,7 +155,7 @@ def test_a_task_holds_no_more_than_its_buffer(read: Reader, using: MakeSettings,
 
 binary = st.none() | st.just(b"") | st.binary(max_size=30)
 
-# confluent-kafka's producer ends a header's key at a NUL; tests/unit/fetch/test_native_intake.py has any keys.
+# confluent-kafka's producer ends a header's key at a NUL; tests/unit/fetch/test_native_consumer.py has any keys.
 headers_of_a_record = st.none() | st.lists(
     st.tuples(st.text(max_size=5).filter(lambda key: "\0" not in key), binary), min_size=1, max_size=3
 )

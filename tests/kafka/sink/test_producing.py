@@ -14,11 +14,12 @@ from devtools.broker import Cluster
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.errors import RecordRefused, RecordTooLarge
-from spark_groupsource.fetch import native_api, native_consumer
+from spark_groupsource.fetch import native_consumer
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.consumer_cache import close_kept
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
+from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import batch_size, producers
@@ -37,7 +38,7 @@ KB = 1000
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Each producer in turn, and its name. Nothing is known of any topic yet."""
     if request.param == "pure":
-        unavailable = native_api.NativeUnavailable("the test asks for it")
+        unavailable = NativeUnavailable("the test asks for it")
         monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
     batch_size.forget()
     return str(request.param)

@@ -22,7 +22,7 @@ from spark_groupsource.errors import (
     TopicNotFound,
     WriterFenced,
 )
-from spark_groupsource.fetch import native_api
+from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import producers, writing
 from spark_groupsource.sink.settings import SinkSettings
@@ -39,7 +39,7 @@ from tests.support.sink_queries import LATER_RUN, RUN, Query
 def client(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each producer in turn."""
     if request.param == "pure":
-        unavailable = native_api.NativeUnavailable("the test asks for it")
+        unavailable = NativeUnavailable("the test asks for it")
         monkeypatch.setattr(producers, "why_unavailable", lambda: unavailable)
 
 

@@ -16,7 +16,7 @@ import pytest
 from spark_groupsource.fetch import choice
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.native_api import NativeUnavailable
+from spark_groupsource.native.libraries import NativeUnavailable
 from tests.support.fetching import NATIVE
 
 PROJECT = Path(__file__).parents[3]

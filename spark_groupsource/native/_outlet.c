@@ -1,6 +1,6 @@
 /* Hands the rows of Arrow record batches to librdkafka's producer. No row becomes a Python object.
  *
- * A part of the library of fetch/_native.c, with the same rules: no Python API, and functions of the copy of librdkafka that
+ * A part of the library of _intake.c, with the same rules: no Python API, and functions of the copy of librdkafka that
  * confluent-kafka has loaded. Only one thread may use an outlet at a time.
  *
  * `gs_add` sums up the rows: how many they are, and a checksum that does not depend on their order. `gs_produce` enqueues them
@@ -13,13 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "_native.h"
 
-#define NO_ERROR 0
 #define ERR_QUEUE_FULL (-184)
 
 #define ANY_PARTITION (-1)
@@ -30,19 +25,6 @@
 #define FULL_WAIT_MS 2
 
 #define ERROR_TOPIC 256
-
-/* rd_kafka_message_t, which is public. */
-struct message {
-    int32_t err;
-    void *topic;
-    int32_t partition;
-    void *value;
-    size_t value_size;
-    void *key;
-    size_t key_size;
-    int64_t offset;
-    void *private_;
-};
 
 /* rd_kafka_vu_t, which is public. */
 struct argument {
@@ -156,7 +138,7 @@ static struct bytes element(const struct column *column, int64_t index) {
     return found;
 }
 
-/* The checksum. checksum.py has the same in Python; both must give the same number, since a replay may run on another executor.
+/* The checksum. sink/checksum.py has the same in Python; both must give the same number, since a replay may run on another executor.
  * It finds rows that differ by accident, and is no defence against an attacker. */
 #define FACTOR 0x9E3779B97F4A7C15ULL
 #define LANES 4

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from spark_groupsource.brokers.oauth_callback import Token, TokenCallback
-from spark_groupsource.fetch.native_api import NO_ERROR, TEXT_BYTES, RefreshCallback
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
+from spark_groupsource.native.structs import NO_ERROR, TEXT_BYTES, RefreshCallback
 
 log = logging.getLogger(__name__)
 

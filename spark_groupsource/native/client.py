@@ -10,18 +10,11 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
-from spark_groupsource.fetch.native_api import (
-    CONF_OK,
-    CONSUMER,
-    NO_ERROR,
-    TEXT_BYTES,
-    ErrorCallback,
-    LogCallback,
-    native,
-)
-from spark_groupsource.fetch.native_tokens import refresh_callback
 from spark_groupsource.kafka_settings.environment import resolved
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
+from spark_groupsource.native.libraries import load_libraries
+from spark_groupsource.native.structs import CONF_OK, CONSUMER, NO_ERROR, TEXT_BYTES, ErrorCallback, LogCallback
+from spark_groupsource.native.tokens import refresh_callback
 
 _LEVELS = (
     logging.CRITICAL,
@@ -50,7 +43,7 @@ class NativeClient:
     """
 
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
-        self._kafka = native().kafka
+        self._kafka = load_libraries().kafka
         client = resolved(client, reads=kind == CONSUMER)
         self.pid = os.getpid()
         # The callback must not refer to `self`: a cycle would keep the client from being freed.

@@ -1,7 +1,7 @@
 /* Makes Arrow record batches of the records that librdkafka has fetched. No record becomes a Python object.
  *
  * A plain shared library for ctypes, without Python's API. It is not linked to librdkafka: it gets pointers to the functions
- * of the copy that confluent-kafka has loaded (native_api.py). Only one thread may use an intake at a time.
+ * of the copy that confluent-kafka has loaded (libraries.py). Only one thread may use an intake at a time.
  *
  * There are two passes. `gs_take` consumes messages, keeps those of the range and adds up their sizes. `gs_batch` copies them
  * into one block of memory of exactly that size, and frees them one by one. It hands the block over by Arrow's C data interface,
@@ -16,16 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#if defined(_WIN32)
-#define EXPORT __declspec(dllexport)
-#else
-#define EXPORT __attribute__((visibility("default")))
-#endif
+#include "_native.h"
 
-/* Raise it with every change of the structs or functions here or in sink/_rows.c: native_api.py refuses any other. */
-#define GS_ABI 8
-
-#define NO_ERROR 0
 #define ERR_BAD_MSG (-199)
 #define ERR_NOENT (-156)
 
@@ -41,10 +33,10 @@
 /* Arrow needs 8; 64 is a cache line. */
 #define ALIGNMENT 64
 /* Kafka's timestamps are in ms, Spark's in µs. A timestamp beyond this, or below its negative, does not fit. The same as
- * LARGEST_TIMESTAMP_MS in arrow_schema.py. */
+ * LARGEST_TIMESTAMP_MS in fetch/arrow_schema.py. */
 #define LARGEST_TIMESTAMP_MS (INT64_MAX / 1000)
 
-/* The columns, as bits of `intake.columns` and as elements of `intake.order`; native_arrow.py has the same. */
+/* The columns, as bits of `intake.columns` and as elements of `intake.order`; fetch/native_arrow.py has the same. */
 enum column {
     KEY,
     VALUE,
@@ -55,19 +47,6 @@ enum column {
     TIMESTAMP_TYPE,
     HEADERS,
     COLUMNS
-};
-
-/* rd_kafka_message_t, which is public. */
-struct message {
-    int32_t err;
-    void *topic;
-    int32_t partition;
-    void *value; /* for an error, its text */
-    size_t value_size;
-    void *key;
-    size_t key_size;
-    int64_t offset;
-    void *private_;
 };
 
 struct library {
@@ -223,7 +202,7 @@ static int is_utf8(const unsigned char *text, size_t size) {
 
 /* The bytes of a header's key, which may have NULs. librdkafka returns the key as a text that ends with a NUL. Its size stands in
  * memory before it, in `struct rd_kafka_header_s`: ..., size_t rkhdr_name_size, char *rkhdr_value, char rkhdr_name[]. That is not
- * public: native_api.py tries it with some headers before it is used. */
+ * public: libraries.py tries it with some headers before it is used. */
 EXPORT int64_t gs_key_size(const char *key) {
     size_t size;
     memcpy(&size, key - sizeof(char *) - sizeof(size), sizeof(size));

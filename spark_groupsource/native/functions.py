@@ -1,0 +1,120 @@
+"""For ctypes: the functions of librdkafka that are called, and those of this package's C."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_int64, c_size_t, c_ssize_t, c_void_p
+from typing import Any
+
+from spark_groupsource.native.structs import (
+    ArrayStruct,
+    ErrorCallback,
+    IntakeStruct,
+    LogCallback,
+    MetadataStruct,
+    OutletStruct,
+    PartitionListStruct,
+    PartitionStruct,
+    RefreshCallback,
+    RowsStruct,
+)
+
+Signatures = Mapping[str, tuple[Any, tuple[Any, ...]]]
+"""By the name of a function: its result, then its arguments."""
+
+_PARTITIONS = POINTER(PartitionListStruct)
+KAFKA_FUNCTIONS: Signatures = {
+    "version": (c_int, ()),
+    "err2str": (c_char_p, (c_int,)),
+    "conf_new": (c_void_p, ()),
+    "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
+    "conf_set_error_cb": (None, (c_void_p, ErrorCallback)),
+    "conf_set_log_cb": (None, (c_void_p, LogCallback)),
+    "conf_set_oauthbearer_token_refresh_cb": (None, (c_void_p, RefreshCallback)),
+    "conf_enable_sasl_queue": (None, (c_void_p, c_int)),
+    "conf_destroy": (None, (c_void_p,)),
+    "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
+    "sasl_background_callbacks_enable": (c_void_p, (c_void_p,)),
+    "oauthbearer_set_token": (
+        c_int,
+        (c_void_p, c_char_p, c_int64, c_char_p, POINTER(c_char_p), c_size_t, c_char_p, c_size_t),
+    ),
+    "oauthbearer_set_token_failure": (c_int, (c_void_p, c_char_p)),
+    "error_string": (c_char_p, (c_void_p,)),
+    "error_destroy": (None, (c_void_p,)),
+    "set_log_queue": (c_int, (c_void_p, c_void_p)),
+    "poll_set_consumer": (c_int, (c_void_p,)),
+    "consumer_poll": (c_void_p, (c_void_p, c_int)),
+    "consumer_close": (c_int, (c_void_p,)),
+    "destroy": (None, (c_void_p,)),
+    "queue_get_consumer": (c_void_p, (c_void_p,)),
+    "queue_get_partition": (c_void_p, (c_void_p, c_char_p, c_int32)),
+    "queue_forward": (None, (c_void_p, c_void_p)),
+    "queue_destroy": (None, (c_void_p,)),
+    "query_watermark_offsets": (c_int, (c_void_p, c_char_p, c_int32, POINTER(c_int64), POINTER(c_int64), c_int)),
+    "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
+    "topic_destroy": (None, (c_void_p,)),
+    "metadata": (c_int, (c_void_p, c_int, c_void_p, POINTER(POINTER(MetadataStruct)), c_int)),
+    "metadata_destroy": (None, (POINTER(MetadataStruct),)),
+    "topic_partition_list_new": (_PARTITIONS, (c_int,)),
+    "topic_partition_list_add": (POINTER(PartitionStruct), (_PARTITIONS, c_char_p, c_int32)),
+    "topic_partition_list_destroy": (None, (_PARTITIONS,)),
+    "assign": (c_int, (c_void_p, _PARTITIONS)),
+    "position": (c_int, (c_void_p, _PARTITIONS)),
+    "consume_batch_queue": (c_ssize_t, (c_void_p, c_int, c_void_p, c_size_t)),
+    "message_destroy": (None, (c_void_p,)),
+    "message_errstr": (c_char_p, (c_void_p,)),
+    "message_timestamp": (c_int64, (c_void_p, POINTER(c_int32))),
+    "message_headers": (c_int, (c_void_p, POINTER(c_void_p))),
+    "header_cnt": (c_size_t, (c_void_p,)),
+    "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t))),
+    "conf_set_opaque": (None, (c_void_p, c_void_p)),
+    "conf_set_dr_msg_cb": (None, (c_void_p, c_void_p)),
+    "poll": (c_int, (c_void_p, c_int)),
+    "DescribeCluster": (None, (c_void_p, c_void_p, c_void_p)),
+    "queue_new": (c_void_p, (c_void_p,)),
+    "queue_poll": (c_void_p, (c_void_p, c_int)),
+    "event_destroy": (None, (c_void_p,)),
+    "flush": (c_int, (c_void_p, c_int)),
+    "purge": (c_int, (c_void_p, c_int)),
+    "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),
+    "produceva": (c_void_p, (c_void_p, c_void_p, c_size_t)),
+    "topic_name": (c_char_p, (c_void_p,)),
+    "msg_partitioner_murmur2": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
+    "default_topic_conf_dup": (c_void_p, (c_void_p,)),
+    "topic_conf_set_opaque": (None, (c_void_p, c_void_p)),
+    "topic_conf_set_partitioner_cb": (None, (c_void_p, c_void_p)),
+    "topic_conf_destroy": (None, (c_void_p,)),
+    "headers_new": (c_void_p, (c_size_t,)),
+    "header_add": (c_int, (c_void_p, c_char_p, c_ssize_t, c_void_p, c_ssize_t)),
+    "headers_destroy": (None, (c_void_p,)),
+    "init_transactions": (c_void_p, (c_void_p, c_int)),
+    "begin_transaction": (c_void_p, (c_void_p,)),
+    "send_offsets_to_transaction": (c_void_p, (c_void_p, _PARTITIONS, c_void_p, c_int)),
+    "commit_transaction": (c_void_p, (c_void_p, c_int)),
+    "abort_transaction": (c_void_p, (c_void_p, c_int)),
+    "consumer_group_metadata_new": (c_void_p, (c_char_p,)),
+    "consumer_group_metadata_destroy": (None, (c_void_p,)),
+    "error_code": (c_int, (c_void_p,)),
+    "error_is_fatal": (c_int, (c_void_p,)),
+    "error_is_retriable": (c_int, (c_void_p,)),
+    "error_txn_requires_abort": (c_int, (c_void_p,)),
+}
+"""Of librdkafka, by the name after `rd_kafka_`. `rd_kafka_t *` and the like are addresses."""
+
+OUR_FUNCTIONS: Signatures = {
+    "abi": (c_int64, ()),
+    "size_of_intake": (c_int64, ()),
+    "take": (None, (POINTER(IntakeStruct), c_int64, c_int64, c_int)),
+    "batch": (c_int64, (POINTER(IntakeStruct), POINTER(ArrayStruct))),
+    "forget_fetched": (None, (POINTER(IntakeStruct),)),
+    "close": (None, (POINTER(IntakeStruct),)),
+    "key_size": (c_int64, (c_void_p,)),
+    "size_of_outlet": (c_int64, ()),
+    "size_of_rows": (c_int64, ()),
+    "add": (None, (POINTER(OutletStruct), POINTER(RowsStruct))),
+    "produce": (c_int64, (POINTER(OutletStruct), POINTER(RowsStruct), c_int64, c_int)),
+    "delivered": (None, (c_void_p, c_void_p, c_void_p)),
+    "partition": (c_int32, (c_void_p, c_void_p, c_size_t, c_int32, c_void_p, c_void_p)),
+}
+"""Of _intake.c and _outlet.c, by the name after `gs_`."""

@@ -1,0 +1,156 @@
+"""Loads two libraries for ctypes: the librdkafka inside confluent-kafka, and this package's own, which calls it.
+
+Everything is checked first. The library must be the one that confluent-kafka uses, in a version whose API is known, with every
+function that is called. And our C must have been compiled for this version of the package.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from ctypes import c_size_t, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import confluent_kafka
+import confluent_kafka.cimpl
+
+from spark_groupsource.native.functions import KAFKA_FUNCTIONS, OUR_FUNCTIONS, Signatures
+from spark_groupsource.native.structs import FunctionsStruct, IntakeStruct, OutletStruct, ProducerFunctionsStruct, RowsStruct
+
+_OLDEST = 0x02100000
+_BELOW = 0x03000000
+"""The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
+2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
+
+_OUR_ABI = 8
+"""`GS_ABI` of _native.h."""
+
+_OUR_FILE = Path(__file__).with_name("_native.so")
+"""Our C, compiled. setup.py gives it this name in a source tree and in every wheel."""
+
+_KAFKA_PREFIX = "rd_kafka_"
+_OUR_PREFIX = "gs_"
+
+Struct = TypeVar("Struct", bound=ctypes.Structure)
+
+_INSTALL = (
+    "install the wheel of spark-groupsource for this platform, or run pip install --force-reinstall --no-cache-dir --no-deps "
+    "spark-groupsource where there is a C compiler"
+)
+_INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a later 2.x"
+
+
+class NativeUnavailable(Exception):
+    """This process cannot use the native reader. The text says why, as a clause.
+
+    Args:
+        reason: The text.
+        advice: What to install for the native reader, as a clause.
+    """
+
+    def __init__(self, reason: str, advice: str = _INSTALL) -> None:
+        super().__init__(reason)
+        self.advice = advice
+
+
+@dataclass(frozen=True)
+class Libraries:
+    """Both libraries: `kafka.assign` is `rd_kafka_assign`, `ours.take` is `gs_take`. Other threads run during a call."""
+
+    kafka: Any
+    ours: Any
+    functions: FunctionsStruct
+    producer_functions: ProducerFunctionsStruct
+    key_sizes: bool
+    """Whether `ours.key_size` finds the size of a header's key in this librdkafka."""
+
+
+class _Functions:
+    """The functions of a library, by their names without its prefix."""
+
+    def __init__(self, library: ctypes.CDLL, prefix: str, api: Signatures) -> None:
+        for name, (result, arguments) in api.items():
+            try:
+                function = getattr(library, prefix + name)
+            except AttributeError:
+                advice = _INSTALL if prefix == _OUR_PREFIX else _INSTALL_CONFLUENT
+                raise NativeUnavailable(f"there is no {prefix}{name} in {library._name}", advice) from None
+            function.restype = result
+            function.argtypes = arguments
+            setattr(self, name, function)
+
+
+@functools.cache
+def why_unavailable() -> NativeUnavailable | None:
+    """Return why this process cannot use the native reader, or None if it can."""
+    try:
+        load_libraries()
+    except NativeUnavailable as unavailable:
+        return unavailable.with_traceback(None)
+    return None
+
+
+@functools.cache
+def load_libraries() -> Libraries:
+    """Load both libraries and check them.
+
+    Raises:
+        NativeUnavailable: They cannot be used.
+    """
+    ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, OUR_FUNCTIONS)
+    sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
+    if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
+        raise NativeUnavailable("its C code was compiled for another version of this package")
+    # This module of confluent-kafka is linked to the bundled librdkafka, so the symbols are found through it.
+    kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), _KAFKA_PREFIX, KAFKA_FUNCTIONS)
+    version, theirs = kafka.version(), confluent_kafka.libversion()[1]
+    if version != theirs or not _OLDEST <= version < _BELOW:
+        raise NativeUnavailable(
+            f"librdkafka has version 0x{version:08x}, and confluent-kafka uses 0x{theirs:08x}: they must be the same, at least "
+            f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
+            _INSTALL_CONFLUENT,
+        )
+    functions, producer_functions = _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct)
+    return Libraries(kafka, ours, functions, producer_functions, _finds_key_sizes(kafka, ours))
+
+
+_TRIED_KEYS = (b"", b"\0", b"a\0b", b"k" * 300)
+_TRIED_VALUES = (None, b"", b"v\0v")
+
+
+def _finds_key_sizes(kafka: Any, ours: Any) -> bool:
+    """Return whether this librdkafka keeps the size of a header's key where `gs_key_size` reads it."""
+    tried = [(key, value) for key in _TRIED_KEYS for value in _TRIED_VALUES]
+    headers = kafka.headers_new(len(tried))
+    try:
+        found = []
+        for at, (key, value) in enumerate(tried):
+            kafka.header_add(headers, key, len(key), value, len(value or b""))
+            name, content, size = c_void_p(), c_void_p(), c_size_t()
+            kafka.header_get_all(headers, at, ctypes.byref(name), ctypes.byref(content), ctypes.byref(size))
+            found.append(ours.key_size(name))
+        return found == [len(key) for key, _ in tried]
+    finally:
+        kafka.headers_destroy(headers)
+
+
+def _pointers(kafka: Any, struct: type[Struct]) -> Struct:
+    return struct(**{name: ctypes.cast(getattr(kafka, name), c_void_p) for name, *_ in struct._fields_})
+
+
+def _our_file() -> str:
+    if _OUR_FILE.exists():
+        return str(_OUR_FILE)
+    raise NativeUnavailable(
+        f"its C code is not compiled in {Path(__file__).parents[1]}: this is a copy of the sources, the wheel for any platform, "
+        "or there was no C compiler when the package was installed"
+    )
+
+
+def _load(file: str, advice: str) -> ctypes.CDLL:
+    try:
+        return ctypes.CDLL(file)
+    except OSError as error:
+        raise NativeUnavailable(f"{Path(file).name} cannot be loaded: {error}", advice) from None

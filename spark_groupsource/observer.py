@@ -61,13 +61,6 @@ class Observer:
         """Return a context that is open during one commit to the group, and sees its error."""
         yield
 
-    def committed(self, metadata: Mapping[TopicPartition, str]) -> None:
-        """Note that the group has taken a commit.
-
-        Args:
-            metadata: the text that the group has now for each partition of the commit.
-        """
-
 
 UNOBSERVED = Observer()
 """For a run that nobody watches."""

@@ -155,10 +155,9 @@ class FencedCommits:
             self._commit(records)
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
-        metadata = {partition: self._encoded(partition, records[partition]) for partition in sorted(records)}
         offsets = [
-            KafkaTopicPartition(*partition, offset=records[partition].offset, metadata=text)
-            for partition, text in metadata.items()
+            KafkaTopicPartition(*partition, offset=record.offset, metadata=self._encoded(partition, record))
+            for partition, record in sorted(records.items(), key=lambda item: item[0])
         ]
         doing = f"committing {listed(sorted(records))} to group {self._group_id}"
         try:
@@ -168,7 +167,6 @@ class FencedCommits:
         for written in answer or ():
             if written.error is not None:
                 raise explain(written.error, f"committing {written.topic}-{written.partition}", COMMIT_ERRORS)
-        self._observer.committed(metadata)
 
     def _refusal(self, error: KafkaError, doing: str, records: Mapping[TopicPartition, CommitRecord]) -> GroupKafkaError:
         """Explain a refused commit. librdkafka does not name the refused partition, so the records are read back."""

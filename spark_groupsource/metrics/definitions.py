@@ -221,14 +221,6 @@ METRICS = (
         lambda tally: [((error,), n) for error, n in sorted({**dict.fromkeys(ERRORS, 0), **tally.commit_errors}.items())],
     ),
     Metric(
-        "groupkafka_commit_bytes_total",
-        Kind.COUNTER,
-        QUERY,
-        "About the bytes that the group's coordinator has written to the log of `__consumer_offsets` for this query's commits, "
-        "before replication. They grow with the micro-batches, the partitions that have news, and the length of names.",
-        lambda tally: _one(tally.commit_bytes),
-    ),
-    Metric(
         "groupkafka_rebalances_total",
         Kind.COUNTER,
         (*QUERY, "kind"),

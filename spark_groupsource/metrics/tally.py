@@ -20,16 +20,6 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.observer import Observer
 from spark_groupsource.partition import Ranges, TopicPartition
 
-COMMIT_BYTES = 61
-"""The bytes of a commit in the log of `__consumer_offsets`, besides its offsets: the header of a record batch."""
-
-OFFSET_BYTES = 64
-"""The bytes of one committed offset there, besides its metadata and the names of the group and the topic.
-
-As Kafka 4.3 writes them: key (OffsetCommitKey) and value (OffsetCommitValue) take 53, the frame of their record 10, and the NUL
-after the metadata, which confluent-kafka sends, 1. A broker that stores no topic id with an offset writes 19 less.
-"""
-
 NONE: Mapping[str, int] = MappingProxyType({})
 
 DURATION_BUCKETS_S = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -79,7 +69,6 @@ class Tally(Observer):
         self.assignment = Assignment()
         self.records: Mapping[TopicPartition, CommitRecord] = MappingProxyType({})
         self.committing = Durations()
-        self.commit_bytes = 0
         self.commit_errors = NONE
         self.rebalances = NONE
         self.draining = Durations()
@@ -129,12 +118,6 @@ class Tally(Observer):
             raise
         finally:
             self.committing = self.committing.with_one(self._clock() - began)
-
-    def committed(self, metadata: Mapping[TopicPartition, str]) -> None:
-        """Count the bytes that the coordinator writes for a commit."""
-        names = sum(len(partition.topic) for partition in metadata) + len(metadata) * len(self.group.encode())
-        texts = sum(len(text.encode()) for text in metadata.values())
-        self.commit_bytes += COMMIT_BYTES + len(metadata) * OFFSET_BYTES + names + texts
 
     def rebalanced(self, kind: Literal["assigned", "revoked", "lost"]) -> None:
         """Count a callback of the group."""

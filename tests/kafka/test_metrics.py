@@ -5,11 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from pathlib import Path
 
 import pytest
 
-from devtools.broker import Cluster
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.metrics.tally import Tally
@@ -73,28 +71,6 @@ def test_follow_a_micro_batch_from_its_plan_to_its_confirmation(topic: MakeTopic
 
     a.cycle.stop()
     assert not scraped(tally).series("groupkafka_partition_owned")
-
-
-def test_count_the_bytes_that_the_coordinator_writes_for_commits(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
-    name = filled(partitions=20)
-    a = query(name, maxOffsetsPerTrigger="40")
-    tally = counted(a)
-    until(a.plan, "something to read")
-    group = a.cycle._options.group_id.encode()
-    logs = Path(cluster.nodes[0]._folder, "data").glob("__consumer_offsets-*/*.log")
-    (log,) = (file for file in logs if group in file.read_bytes())
-
-    def written() -> int:
-        return log.stat().st_size
-
-    before, counted_before = written(), scraped(tally).value("groupkafka_commit_bytes_total")
-    for _ in range(5):
-        assert a.claim()
-        a.finish()
-        a.plan()
-    bytes_written = written() - before
-    assert bytes_written > 5 * 20 * 100
-    assert scraped(tally).value("groupkafka_commit_bytes_total") - counted_before == pytest.approx(bytes_written, rel=0.05)
 
 
 def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(filled: Filled, query: MakeQuery) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from spark_groupsource.errors import CommitRefused, GenerationChanged
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
-from spark_groupsource.metrics.tally import COMMIT_BYTES, OFFSET_BYTES, Durations, Tally
+from spark_groupsource.metrics.tally import Durations, Tally
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from tests.support.scraping import scraped
 
@@ -63,12 +63,6 @@ class TestWhatIsCounted:
         assert scrape.value("groupkafka_commit_duration_seconds_sum") == 2
         assert scrape.value("groupkafka_commit_errors_total", error="GenerationChanged") == 2
         assert scrape.value("groupkafka_commit_errors_total", error="CommitRefused") == 1
-
-    def test_the_bytes_of_commits_that_were_taken_are_counted(self) -> None:
-        tally = Tally("gr\u00fcn")
-        assert scraped(tally).value("groupkafka_commit_bytes_total") == 0
-        tally.committed({TopicPartition("t", 0): "{}", TopicPartition("orders", 1): "\u00fc"})
-        assert scraped(tally).value("groupkafka_commit_bytes_total") == COMMIT_BYTES + 2 * (OFFSET_BYTES + 5) + 1 + 2 + 6 + 2
 
     def test_what_is_open_and_what_is_held_for_whom_since_when(self) -> None:
         mine = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=500)

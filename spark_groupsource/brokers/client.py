@@ -15,7 +15,6 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
-from spark_groupsource.timeouts import EARLY_TIMEOUT_S, LAST_ERROR_KEPT_S
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -24,6 +23,13 @@ if TYPE_CHECKING:
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
 else:
     _LoggerAdapter = logging.LoggerAdapter  # Python 3.10 takes no parameter here
+
+EARLY_TIMEOUT_S = 10.0
+"""The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
+
+LAST_ERROR_KEPT_S = 180.0
+"""For how long an error that a client reported in the background explains requests that nobody answers. A lasting one is reported
+again, after half a minute or more; an older one may be of a broker that was restarting."""
 
 
 def _logger(name: str) -> logging.Logger:

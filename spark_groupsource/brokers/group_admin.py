@@ -29,7 +29,16 @@ from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, Gr
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import LIST_GROUPS_S, REQUEST_TIMEOUT_S, STABLE_INTERVAL_S, STABLE_OFFSETS_S
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
+
+LIST_GROUPS_S = 3.0
+"""How long all brokers together may take to list their groups, once the coordinator has answered that there is none of a name."""
+
+STABLE_OFFSETS_S = 60.0
+"""For how long an open transaction of a group's offsets is waited for. Its producer has been fenced, so its end is near."""
+
+STABLE_INTERVAL_S = 0.02
+"""How often that is asked."""
 
 T = TypeVar("T")
 

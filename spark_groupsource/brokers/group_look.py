@@ -23,10 +23,12 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import ANSWER_LIMIT_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+ANSWER_LIMIT_S = 40.0
+"""The time limit of one question, with all its attempts. The requests have limits of their own, which are shorter."""
 
 Question = Literal["describe", "groups", "member", "members", "offsets", "operations", "refuse_other_kinds"]
 

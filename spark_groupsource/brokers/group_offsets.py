@@ -19,7 +19,10 @@ from spark_groupsource.brokers.offsets import metadata_of
 from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown, GroupKafkaError
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, GROUP_OFFSETS_TRY_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S
+
+GROUP_OFFSETS_TRY_S = 5.0
+"""How long one such request may take. Between two of them a refusal is noticed."""
 
 T = TypeVar("T")
 

@@ -22,9 +22,11 @@ from types import FunctionType, ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 from spark_groupsource.errors import AuthenticationFailed, OptionError
-from spark_groupsource.timeouts import TOKEN_RETRY_S
 
 log = logging.getLogger(__name__)
+
+TOKEN_RETRY_S = 10.0
+"""Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 

@@ -28,7 +28,13 @@ from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import ASK_LEADER_AGAIN_S, ENDS_TIMEOUT_S, FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
+
+ENDS_TIMEOUT_S = 3.0
+"""Time limit for end offsets when all leaders answered last time. While one leader is down the other partitions go on."""
+
+ASK_LEADER_AGAIN_S = 1.0
+"""Between two questions to a leader that was silent at this trigger and at the last one, long ago."""
 
 T = TypeVar("T")
 

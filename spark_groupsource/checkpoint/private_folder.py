@@ -10,7 +10,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from spark_groupsource.errors import ReportsUnavailable
-from spark_groupsource.timeouts import DRIVER_REPORTS_KEPT_S
+
+DRIVER_REPORTS_KEPT_S = 7 * 24 * 3600.0
+"""How long a file of reports stays that nobody has replaced. A stream that reports again makes a new one."""
 
 
 class PrivateFolder:

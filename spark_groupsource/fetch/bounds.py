@@ -12,7 +12,16 @@ from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline, cut_believed_after_s
-from spark_groupsource.timeouts import BOUNDS_BETWEEN_TRIES_S, BOUNDS_FIRST_WAIT_S, BOUNDS_SHORTEST_WAIT_S
+
+BOUNDS_FIRST_WAIT_S = 1.0
+"""The timeout of the first request for a log's bounds. One that times out is sent again with twice the time, for a broker that
+is slow."""
+
+BOUNDS_SHORTEST_WAIT_S = 0.05
+"""The shortest such timeout, when the task's own time is nearly over."""
+
+BOUNDS_BETWEEN_TRIES_S = 0.25
+"""The pause between two of these requests."""
 
 _TRIES = 5
 """How often a broker has to answer that there is no such topic or partition before that is believed.

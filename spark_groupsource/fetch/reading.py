@@ -34,17 +34,29 @@ from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, ref
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import cut_believed_after_s
-from spark_groupsource.timeouts import (
-    TASK_ASK_S,
-    TASK_EARLY_END_S,
-    TASK_FIRST_PAUSE_S,
-    TASK_FLOW_S,
-    TASK_LONGEST_PAUSE_S,
-    TASK_SILENCE_S,
-    TASK_WAIT_S,
-)
 
 log = logging.getLogger(__name__)
+
+TASK_WAIT_S = 0.5
+"""The longest single wait in librdkafka, which no signal interrupts."""
+
+TASK_FLOW_S = 0.005
+"""The wait for the next record, while records flow."""
+
+TASK_ASK_S = 1.0
+"""The limit of a request for the log's bounds while the task waits for records."""
+
+TASK_SILENCE_S = 5.0
+"""After so long without a record, the task asks for the log's bounds: librdkafka reports a deleted topic late or never."""
+
+TASK_EARLY_END_S = 0.25
+"""The same at the end of the partition, if the range should not end there."""
+
+TASK_FIRST_PAUSE_S = 0.1
+"""The pause before another assignment, after an error that the log's bounds do not explain. It doubles each time."""
+
+TASK_LONGEST_PAUSE_S = 5.0
+"""The longest of these pauses."""
 
 
 def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:

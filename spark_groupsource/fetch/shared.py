@@ -24,12 +24,15 @@ from spark_groupsource.fetch.arrow_schema import has_not_null
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.intake import Intake, MakeShared, SharedConsumer
-from spark_groupsource.fetch.reading import refuse_nulls
+from spark_groupsource.fetch.reading import TASK_WAIT_S, refuse_nulls
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import TASK_SHARED_SILENCE_S, TASK_WAIT_S
 
 log = logging.getLogger(__name__)
+
+TASK_SHARED_SILENCE_S = 2.0
+"""After so long without a record, a task that reads several partitions at a time goes on with one at a time, which finds out what
+is wrong. Leaders answer within ms; a new connection may wait for `reconnect.backoff.ms`, which is 1 s by default."""
 
 _AHEAD_BYTES = 64 * 1024
 """The most bytes that one partition's response has, and that are fetched ahead of it, except for a single larger batch of a

@@ -15,9 +15,15 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics.exposition import TallyCollector
 from spark_groupsource.metrics.tally import Tally
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import PORT_PATIENCE_S, SCRAPE_SILENCE_S
 
 log = logging.getLogger(__name__)
+
+PORT_PATIENCE_S = 30.0
+"""How long to wait for a port: Spark restarts a query while the process of its previous run is still leaving the group. That may
+take REQUEST_TIMEOUT_S until it hears the signal, AT_STOP_S and LEAVE_S."""
+
+SCRAPE_SILENCE_S = 30
+"""How long a client of the metrics' port may send or read nothing. A scrape takes ms."""
 
 
 class _Handler(WSGIRequestHandler):

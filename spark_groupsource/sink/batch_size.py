@@ -16,9 +16,14 @@ from confluent_kafka.admin import ConfigResource, ResourceType  # type: ignore[a
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
-from spark_groupsource.timeouts import TOPIC_LIMIT_KEPT_S, TOPIC_LIMIT_S
 
 log = logging.getLogger(__name__)
+
+TOPIC_LIMIT_S = 3.0
+"""How long a task of the sink waits for the largest batch that its topics take. Without an answer its batches are small."""
+
+TOPIC_LIMIT_KEPT_S = 300.0
+"""How long a process believes this answer. A task that fails ends its process, so the next try asks anew."""
 
 SETTING = "batch.size"
 LARGEST = 1_000_000

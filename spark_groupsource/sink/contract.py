@@ -9,6 +9,15 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.sink.token import Written
 
+FULL_QUEUE_POLL_S = 0.005
+"""How long a producer is polled before the next try: the pure Python one while its queue is full, the native one while it keeps
+much."""
+
+FLUSH_S = (0.001, 0.1)
+"""How long a task waits for deliveries in its first call, and in a later one. In between it looks for rows that were refused.
+To the pure Python producer only failures are reported: then librdkafka looks every 10 ms whether all are there, and when a call
+ends."""
+
 
 class Undelivered(NamedTuple):
     """The first row that could not be written."""

@@ -18,9 +18,11 @@ from spark_groupsource.native.libraries import load_libraries
 from spark_groupsource.native.structs import PRODUCER, ColumnStruct, OutletStruct, RowsStruct
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
-from spark_groupsource.sink.contract import NotDelivered, Undelivered
+from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
-from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S, FULL_QUEUE_S
+
+FULL_QUEUE_S = 1.0
+"""How long a task fills the producer's queue in one call, without looking for Python's signals."""
 
 _MESSAGES_BYTES = 512 * 80
 """Room for `MOST_AT_ONCE` messages of librdkafka."""

@@ -15,7 +15,15 @@ from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.errors import TopicNotFound
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.timeouts import TOPIC_APPEARS_S, TOPIC_KNOWN_S, TOPIC_TRY_S
+
+TOPIC_APPEARS_S = 3.0
+"""How long the driver asks again for a topic that no broker knows. One that was created just now is known to all soon."""
+
+TOPIC_TRY_S = 5.0
+"""How long the driver waits for the answer. Then the tasks ask, and say why no broker answers."""
+
+TOPIC_KNOWN_S = 30.0
+"""How long the driver relies on that answer. A topic is not deleted often, and each micro-batch would pay for the question."""
 
 _FOUND: dict[tuple[str | None, str], float] = {}
 """When this process has found a topic, by the brokers' addresses and its name."""

@@ -17,9 +17,8 @@ from spark_groupsource.errors import RecordRefused
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
-from spark_groupsource.sink.contract import NotDelivered, Undelivered
+from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
 from spark_groupsource.sink.token import Written
-from spark_groupsource.timeouts import FLUSH_S, FULL_QUEUE_POLL_S
 
 
 class _Row(NamedTuple):

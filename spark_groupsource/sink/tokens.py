@@ -31,12 +31,15 @@ from spark_groupsource.sink.token import (
     newest_batch_token,
     newest_token,
 )
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S, MARK_AGAIN_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, LIST_AGAIN_S
 
 if TYPE_CHECKING:
     from spark_groupsource.brokers.group_admin import GroupAdmin
 
 log = logging.getLogger(__name__)
+
+MARK_AGAIN_S = 600.0
+"""How long a process relies on the mark of a task's transactions that it has left. Marks expire, as tokens do."""
 
 T = TypeVar("T")
 

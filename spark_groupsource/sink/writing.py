@@ -26,16 +26,12 @@ from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
-from spark_groupsource.timeouts import (
-    ABORT_S,
-    CONNECT_S,
-    INIT_TRY_S,
-    PARTITIONS_KNOWN_INTERVAL_S,
-    PARTITIONS_KNOWN_S,
-    TRANSACTION_S,
-)
+from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, PARTITIONS_KNOWN_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
+
+PARTITIONS_KNOWN_INTERVAL_S = 0.5
+"""Between two of these tries."""
 
 
 class Attempt(NamedTuple):

@@ -13,7 +13,9 @@ import time
 from types import FrameType
 
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.timeouts import LOOK_AT_DRIVER_EVERY_S
+
+LOOK_AT_DRIVER_EVERY_S = 0.5
+"""Seconds between two looks at whether the driver is alive."""
 
 COLLECT_AFTER_OBJECTS = 50_000
 """New objects after which Python's garbage collector runs. Python's own threshold is 700 in Python 3.11."""

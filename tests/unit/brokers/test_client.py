@@ -8,8 +8,7 @@ from typing import cast
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers.client import LastError
-from spark_groupsource.timeouts import LAST_ERROR_KEPT_S
+from spark_groupsource.brokers.client import LAST_ERROR_KEPT_S, LastError
 
 CLIENT = cast(AdminClient, SimpleNamespace(poll=lambda _: 0))
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.private_folder import DRIVER_REPORTS_KEPT_S
 from spark_groupsource.errors import ReportsUnavailable
-from spark_groupsource.timeouts import DRIVER_REPORTS_KEPT_S
 
 STREAM = "0123456789abcdef"
 

@@ -22,7 +22,7 @@ from rich.terminal_theme import MONOKAI
 
 from devtools.demo.story import GROUP, Story
 from devtools.demo.view import Scene, View, print_count
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.cli.top import LiveView, Look, watch
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _watch(story: Story, top: TopRecorder) -> None:
         if top.ended.wait(ADDRESS_EVERY_S):
             return
     try:
-        with GroupLook({"bootstrap.servers": story.bootstrap_servers, "client.id": "top"}) as look:
+        with GroupAdminProcess({"bootstrap.servers": story.bootstrap_servers, "client.id": "top"}) as look:
             watch(look.describe, GROUP, top, TOP_INTERVAL_S)
     except _Ended:
         return

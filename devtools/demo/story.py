@@ -18,7 +18,7 @@ from devtools.demo.producer import LiveProducer
 from devtools.demo.query_state import Query, Rate
 from devtools.demo.view import Scene, View, listed
 from devtools.errors import DemoFailed
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.errors import BrokerError
 from spark_groupsource.handoff.commit_record import OwedRange
@@ -57,7 +57,7 @@ class Story:
         self._folder = folder
         self._cleanup = ExitStack()
         self._producer: LiveProducer | None = None
-        self._group_look: GroupLook | None = None
+        self._group_look: GroupAdminProcess | None = None
         self._group: GroupView | None = None
         self._look_at = 0.0
         self._sent = 0
@@ -103,7 +103,7 @@ class Story:
             f"Apache Kafka {cluster.version} at {cluster.bootstrap_servers}, topic {TOPIC} with {PARTITIONS} partitions"
         )
         self._group_look = self._cleanup.enter_context(
-            GroupLook({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
+            GroupAdminProcess({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
         )
         self.bootstrap_servers = cluster.bootstrap_servers
         self._producer = LiveProducer(cluster.bootstrap_servers, TOPIC)

@@ -165,11 +165,11 @@ class LastError:
         self._newest = None
 
     def _poll(self, client: AdminClient | Consumer) -> None:
-        """Hear what the client has to report. Nobody knows how old that is if it was not asked for long."""
-        unheard_s = self._clock() - self._polled_at
+        """Have the client report its errors. Nobody knows how old they are if it was not polled for long."""
+        unpolled_s = self._clock() - self._polled_at
         client.poll(0)
         self._polled_at = self._clock()
-        if unheard_s >= LAST_ERROR_KEPT_S:
+        if unpolled_s >= LAST_ERROR_KEPT_S:
             self._newest = None
 
     def _kept(self) -> KafkaError | None:

@@ -71,15 +71,9 @@ class GroupAdmin:
         """
         description = self._description(group)
         offsets = self.offsets(group)
+        if description.state == ConsumerGroupState.DEAD and not offsets:
+            raise _not_found(group)
         commits = {partition: read_commit(*found) for partition, found in offsets.items()}
-        if description.state == ConsumerGroupState.DEAD:
-            if self._is_listed(group):
-                # Or its first member has joined since then.
-                description = self._description(group)
-                if description.state == ConsumerGroupState.DEAD:
-                    raise of_new_kind(group, has_offsets=bool(offsets))
-            elif not offsets:
-                raise _not_found(group)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
@@ -107,24 +101,31 @@ class GroupAdmin:
         )
 
     def _description(self, group: str) -> Any:
-        """Return what the group's coordinator says of it."""
-        doing = f"describing group {group}"
+        """Return what the group's coordinator says of it. A group that does not exist may be DEAD instead of not found.
 
-        def once() -> Any:
-            answers = self._ask(
-                lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
-            )
-            return self._answer(answers[group], doing, group)
-
+        A coordinator says one or the other of a group of a new kind, too. Only the list of all groups has it.
+        """
         try:
-            return once()
+            description = self._described(group)
         except GroupNotFound:
             if not self._is_listed(group):
                 raise
-        try:
-            return once()  # its first member may have joined since then
-        except GroupNotFound:
-            raise of_new_kind(group, has_offsets=False) from None
+        else:
+            if description.state != ConsumerGroupState.DEAD or not self._is_listed(group):
+                return description
+        # Asked again: its first member may have joined between the two answers. Otherwise it is of a new kind.
+        with suppress(GroupNotFound):
+            description = self._described(group)
+            if description.state != ConsumerGroupState.DEAD:
+                return description
+        raise of_new_kind(group, has_offsets=bool(self.offsets(group)))
+
+    def _described(self, group: str) -> Any:
+        doing = f"describing group {group}"
+        answers = self._ask(
+            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+        )
+        return self._answer(answers[group], doing, group)
 
     def refuse_other_kinds(self, group: str) -> None:
         """Do nothing if this is a consumer group, or no group.
@@ -162,7 +163,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        return next((_member(one) for one in self._description(group).members if one.member_id == member_id), None)
+        return next((_member(member) for member in self._description(group).members if member.member_id == member_id), None)
 
     def operations(self, group: str) -> frozenset[str] | None:
         """Return the names of the operations that the user is allowed on the group, such as READ (KIP-430).
@@ -201,7 +202,7 @@ class GroupAdmin:
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
-        return sorted(one.group_id for one in found.valid if part in one.group_id)
+        return sorted(group.group_id for group in found.valid if part in group.group_id)
 
     def topics(self) -> list[str]:
         """Return the topics that the user may describe, by name, without Kafka's own.
@@ -225,7 +226,7 @@ class GroupAdmin:
         doing = f"looking up topic {topic}"
         asked = TopicCollection([topic])
         answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        return [TopicPartition(topic, one.id) for one in self._answer(answers[topic], doing, "").partitions]
+        return [TopicPartition(topic, partition.id) for partition in self._answer(answers[topic], doing, "").partitions]
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """Return the offset of each partition that `spec` means: -1 where no record is as young as a timestamp.
@@ -263,8 +264,8 @@ class GroupAdmin:
             lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group, _not_written
         )
         found = self._ask(answers[group].result, doing, group, _not_written)
-        refused = (one for one in found.topic_partitions or () if one.error is not None)
-        errors = {TopicPartition(one.topic, one.partition): one.error for one in refused}
+        refused = (answer for answer in found.topic_partitions or () if answer.error is not None)
+        errors = {TopicPartition(answer.topic, answer.partition): answer.error for answer in refused}
         if errors:
             written = sorted(offsets.keys() - errors.keys())
             if written:
@@ -302,12 +303,12 @@ class GroupAdmin:
                 group,
             )
             found = self._answer(answers[group], doing, group).topic_partitions or ()
-            refused = [one for one in found if one.error is not None]
-            if not any(one.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for one in refused):
+            refused = [answer for answer in found if answer.error is not None]
+            if not any(answer.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for answer in refused):
                 break
-        for one in refused:
-            raise explain(one.error, f"{doing} ({one.topic}-{one.partition})")
-        return {TopicPartition(one.topic, one.partition): (one.offset, metadata_of(one)) for one in found}
+        for answer in refused:
+            raise explain(answer.error, f"{doing} ({answer.topic}-{answer.partition})")
+        return {TopicPartition(answer.topic, answer.partition): (answer.offset, metadata_of(answer)) for answer in found}
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)
@@ -353,8 +354,8 @@ class GroupAdmin:
 def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
     if error.code() == KafkaError.UNKNOWN_MEMBER_ID:
         return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
-    look = "It may be committed, or be committed later. Look with `groupkafka describe`, then run it again."
-    return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: look})
+    advice = "It may be committed, or be committed later. Look with `groupkafka describe`, then run it again."
+    return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
 
 
 def _not_found(group: str) -> GroupNotFound:
@@ -378,4 +379,4 @@ def _member(description: Any) -> GroupMember:
 def _partitions(assignment: Any) -> frozenset[TopicPartition]:
     # What a classic group's leader wrote: any client may write anything.
     found = assignment.topic_partitions
-    return frozenset(TopicPartition(one.topic, one.partition) for one in found if one.topic and one.partition >= 0)
+    return frozenset(TopicPartition(place.topic, place.partition) for place in found if place.topic and place.partition >= 0)

@@ -74,21 +74,21 @@ def read_polled(
 ) -> dict[TopicPartition, tuple[int, str | None]]:
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
-    It is polled: that serves the callback that fetches tokens, and only so is heard that there is no coordinator for this user.
-    The request itself goes on waiting for one. librdkafka reports it only once, and may do so before the request
-    is sent.
+    Polling serves the callback that fetches tokens. It also reports when this user has no coordinator: the request itself goes on
+    waiting for one.
     """
-    heard = list(_heard(consumer))
+    # librdkafka reports that only once, and may do so before the request is sent.
+    reported = list(_reported(consumer))
     try:
         return read_offsets(consumer, group, partitions, timeout_s, missing_acl, advice_of)
     except BrokerUnavailable:
-        for error in (*heard, *_heard(consumer)):
+        for error in (*reported, *_reported(consumer)):
             if error.code() in REQUEST_ERRORS:
                 raise explain(error, _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
         raise
 
 
-def _heard(consumer: Consumer) -> Iterator[KafkaError]:
+def _reported(consumer: Consumer) -> Iterator[KafkaError]:
     """Yield the errors that a consumer without partitions has to report."""
     while (event := consumer.poll(0)) is not None:
         if (error := event.error()) is not None:
@@ -154,9 +154,9 @@ class GroupOffsets:
                 )
             except KafkaException as raised:
                 raise explain(raised.args[0], doing, COMMIT_ERRORS, **self._advice) from None
-            for one in written or ():
-                if one.error is not None:
-                    raise explain(one.error, f"{doing} ({topic})", COMMIT_ERRORS, **self._advice)
+            for answer in written or ():
+                if answer.error is not None:
+                    raise explain(answer.error, f"{doing} ({topic})", COMMIT_ERRORS, **self._advice)
 
         self._tried(commit)
 

@@ -57,7 +57,7 @@ class Subscription(Protocol):
 
 
 @dataclass(frozen=True)
-class TopicLook:
+class TopicDescription:
     """What a broker says of one topic."""
 
     partitions: frozenset[TopicPartition]
@@ -177,12 +177,12 @@ class Topics:
             self._cluster_id = str(found.cluster_id)
         return self._cluster_id
 
-    def look_up(self, topics: Iterable[str]) -> dict[str, TopicLook | GroupKafkaError]:
+    def describe(self, topics: Iterable[str]) -> dict[str, TopicDescription | GroupKafkaError]:
         """Return each topic, or the error that hides it.
 
         The errors are TopicNotFound, NotAuthorized, AuthenticationFailed and BrokerUnavailable.
         """
-        found: dict[str, TopicLook | GroupKafkaError] = {}
+        found: dict[str, TopicDescription | GroupKafkaError] = {}
         for name, future in self._described(topics, with_operations=True).items():
             try:
                 topic = self._asked(future.result, f"looking up topic {name!r}")
@@ -190,7 +190,7 @@ class Topics:
                 found[name] = error
             else:
                 partitions = frozenset(TopicPartition(topic.name, partition.id) for partition in topic.partitions)
-                found[name] = TopicLook(partitions, names_of(topic.authorized_operations))
+                found[name] = TopicDescription(partitions, names_of(topic.authorized_operations))
         return found
 
     def ids(self, topics: Iterable[str]) -> dict[str, str | None]:
@@ -227,22 +227,21 @@ class Topics:
         began = self._clock()
         # A leader that is slow but not down must get its time, too.
         brief = self._all_answered and all(began - since < REQUEST_TIMEOUT_S for since in self._unknown_since.values())
-        if apart := began - self._asked_at > APART * self._patience_s:
+        far_apart = began - self._asked_at > APART * self._patience_s
+        if far_apart:
             # Two silences at two triggers of an hour say nothing of the time in between.
             self._unknown_since = dict.fromkeys(self._unknown_since, began)
         known = self._offsets(dict.fromkeys(partitions, LATEST_OFFSET), ENDS_TIMEOUT_S if brief else REQUEST_TIMEOUT_S)
         now = self._clock()
-        again = set(partitions).intersection(
-            one for one, since in self._unknown_since.items() if one not in known and (apart or now - since >= self._patience_s)
-        )
-        # The leader may have moved since the last question, and `_offsets` has just looked up the new one: it is asked once more.
-        # If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
-        more = Deadline(began + self._patience_s - now if apart else 0, clock=self._clock)
-        for _ in more.attempts(ASK_LEADER_AGAIN_S) if again else ():
-            known |= self._offsets(dict.fromkeys(again, LATEST_OFFSET), REQUEST_TIMEOUT_S)
-            again -= known.keys()
-            if not again:
-                break
+        silent_again = {
+            partition
+            for partition, since in self._unknown_since.items()
+            if partition in partitions and partition not in known and (far_apart or now - since >= self._patience_s)
+        }
+        if silent_again:
+            # The leader may have moved since the last question, and `_offsets` has just found the new one: it is asked once
+            # more. If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
+            known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
@@ -256,6 +255,16 @@ class Topics:
                     f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
+        return known
+
+    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, int]:
+        """Ask for these ends at least once, and for so many seconds while one is left out."""
+        known: dict[TopicPartition, int] = {}
+        for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
+            left = set(partitions) - known.keys()
+            if not left:
+                break
+            known |= self._offsets(dict.fromkeys(left, LATEST_OFFSET), REQUEST_TIMEOUT_S)
         return known
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -300,10 +309,10 @@ class Topics:
                 raise error from None
             if offset >= NO_RECORD:
                 known[partition] = offset
-        self._look_up_leaders({partition.topic for partition in specs if partition not in known})
+        self._refresh_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
-    def _look_up_leaders(self, topics: Iterable[str]) -> None:
+    def _refresh_leaders(self, topics: Iterable[str]) -> None:
         """Refresh librdkafka's cache of leaders and their epochs. A request for offsets does not refresh it."""
         for future in self._described(topics).values():
             try:

@@ -27,10 +27,10 @@ from rich.text import Text
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.broker_settings import settings_of_a_broker
 from spark_groupsource.brokers.client import make_client
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
-from spark_groupsource.brokers.topics import TopicLook, Topics
+from spark_groupsource.brokers.topics import TopicDescription, Topics
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.cli.access import lacks, reach, unreadable_files
 from spark_groupsource.cli.as_json import Json, json_text
@@ -188,7 +188,7 @@ def _with_brokers(options: Options, topics: Topics) -> Iterator[Finding]:
     yield from _of_topics(options, topics, partitions)
     view: GroupView | None = None
     allowed: frozenset[str] | None = None
-    with GroupLook(options.client_settings()) as look:
+    with GroupAdminProcess(options.client_settings()) as look:
         try:
             allowed = look.operations(options.group_id)
             view = look.describe(options.group_id)
@@ -234,7 +234,7 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
         )
         return
     readable = []
-    for name, found in topics.look_up(names).items():
+    for name, found in topics.describe(names).items():
         if isinstance(found, GroupKafkaError):
             yield Finding(Level.ERROR, "topics", str(found))
         elif lacks("READ", found.operations):
@@ -247,7 +247,7 @@ def _of_topics(options: Options, topics: Topics, partitions: list[TopicPartition
         yield Finding(Level.OK, "topics", _topics_said(readable))
 
 
-def _topics_said(readable: Sequence[tuple[str, TopicLook]]) -> str:
+def _topics_said(readable: Sequence[tuple[str, TopicDescription]]) -> str:
     known = all(look.operations is not None for _, look in readable)
     counts = listed(f"{name} ({len(look.partitions)} partitions)" for name, look in readable)
     may = "may be read" if known else "may be described; the broker does not say whether they may be read"

@@ -8,7 +8,7 @@ from pathlib import Path
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from spark_groupsource.brokers.client import librdkafka_log, make_client
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.cli.access import NO_SUBSCRIPTION, lacks, reach, unreadable_files
 from spark_groupsource.cli.findings import Finding, Level
@@ -58,7 +58,7 @@ def _of_topic(settings: SinkSettings, topics: Topics) -> Finding:
     """Return whether the topic is there and may be written to."""
     if settings.topic is None:
         return Finding(Level.OK, "topics", "there is no option topic: the column topic names one for each row. None was tried")
-    found = topics.look_up([settings.topic])[settings.topic]
+    found = topics.describe([settings.topic])[settings.topic]
     needed = ["WRITE", "READ"] if settings.exactly_once else ["WRITE"]
     if isinstance(found, NotAuthorized):  # either of them would let the user describe the topic
         return _needs(settings.topic, needed)
@@ -104,7 +104,7 @@ def _of_groups(settings: SinkSettings) -> Finding:
     """Return whether the sink may keep its tokens."""
     group = _name(settings)
     try:
-        with GroupLook(settings.requests) as look:
+        with GroupAdminProcess(settings.requests) as look:
             allowed = look.operations(group)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "groups", f"{refused} {_GROUPS_BEGIN}")
@@ -145,7 +145,7 @@ def _of_isolation(settings: SinkSettings, topic: str) -> Finding:
         held = [one for one in seen if one.hidden]
         found = None
         if held:
-            with GroupLook(settings.requests) as look:
+            with GroupAdminProcess(settings.requests) as look:
                 found = openers(look, topic, None)
     except GroupKafkaError as refused:
         return Finding(Level.ERROR, "isolation", str(refused))

@@ -11,7 +11,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
 from spark_groupsource.cli.describe import print_sink
@@ -62,7 +62,7 @@ def claims(bootstrap_server: str, group: str, command_config: Path | None, as_js
     Example:
       groupkafka claims --bootstrap-server localhost:9092 --group orders
     """
-    with GroupLook(client_settings(bootstrap_server, command_config)) as look:
+    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as look:
         view = look.describe(group)
     if as_json:
         click.echo(json_text(json_shape(view)))

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
 from spark_groupsource.cli.group_changes import difference_text
@@ -61,7 +61,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    with GroupLook(client_settings(bootstrap_server, command_config)) as look:
+    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as look:
         view = look.describe(group)
     if as_json:
         click.echo(json_text(json_group(view)))

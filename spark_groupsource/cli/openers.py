@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.errors import BrokerUnavailable, TokenUnreadable
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -49,7 +49,7 @@ class Openers(NamedTuple):
     """Groups that hold something else than a mark or a token. Their names are not to be printed raw."""
 
 
-def openers(look: GroupLook, topic: str, prefix: str | None) -> Openers:
+def openers(look: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
     """Return who may have a transaction open in a topic.
 
     Args:

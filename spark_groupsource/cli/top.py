@@ -20,7 +20,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.describe import json_group
@@ -72,7 +72,7 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     """
     console = console_for(sys.stdout)
     with suppress(KeyboardInterrupt), ExitStack() as ends:
-        look = ends.enter_context(GroupLook(client_settings(bootstrap_server, command_config)))
+        look = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
             # So that the view restores the terminal on SIGTERM too.

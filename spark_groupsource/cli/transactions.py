@@ -12,7 +12,7 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.cli.as_json import Json, iso_or_none, json_text, place
 from spark_groupsource.cli.openers import Candidate, Openers, openers
 from spark_groupsource.cli.render import console_for, make_table, number, print_table, printable, time_and_age
@@ -68,7 +68,7 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
     seen = visibility_of(settings, topic)
     found = Openers((), ())
     if any(one.hidden for one in seen):
-        with GroupLook(settings) as look:
+        with GroupAdminProcess(settings) as look:
             found = openers(look, topic, prefix)
     if as_json:
         click.echo(json_text(json_shape(topic, seen, found)))

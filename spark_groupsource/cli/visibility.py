@@ -39,7 +39,7 @@ def visibility_of(settings: Mapping[str, str], topic: str) -> list[Visibility]:
     uncommitted, committed = (
         Topics(settings, NO_SUBSCRIPTION, read_committed=one, patience_s=CHECK_STEP_S) for one in (False, True)
     )
-    found = uncommitted.look_up([topic])[topic]
+    found = uncommitted.describe([topic])[topic]
     if isinstance(found, GroupKafkaError):
         raise found
     return visibility(uncommitted, committed, found.partitions)

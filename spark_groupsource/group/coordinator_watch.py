@@ -1,7 +1,8 @@
 """Compares what the coordinator has assigned to this member with what it has, and has it join again if they differ for long.
 
 A thread of its own asks, because a coordinator may not answer for a long time. The question is asked in a child process
-(brokers/group_look.py), which is started when it is first asked: a query that runs for less than half a minute does without it.
+(brokers/group_admin_process.py), which is started when it is first asked: a query that runs for less than half a minute does
+without it.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 
 
 class Coordinator(Protocol):
-    """Asks the coordinator (`group_look.GroupLook`). One thread uses it."""
+    """Asks the coordinator (`group_admin_process.GroupAdminProcess`). One thread uses it."""
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
         """Return the member with what the coordinator has assigned to it. Raises GroupKafkaError."""

@@ -1,7 +1,7 @@
 """Reads what the group holds beside this member, with a client of its own that never joins: a request may take long.
 
 The client is made when something is first asked. Who the group's members are is asked in a child process, because the request can
-crash librdkafka (brokers/group_look.py).
+crash librdkafka (brokers/group_admin_process.py).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from itertools import islice
 from confluent_kafka import Consumer
 
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.group.fenced_commits import fetch_commits
 from spark_groupsource.handoff.commit_record import GroupCommit, mark_of
@@ -52,7 +52,7 @@ class GroupReader:
         self._everywhere = everywhere
         self._cluster_id = cluster_id
         self._client: Consumer | None = None
-        self._look = GroupLook(client_settings)
+        self._look = GroupAdminProcess(client_settings)
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
         """Return the record of every partition of the subscribed topics.
@@ -82,7 +82,7 @@ class GroupReader:
         """Return the marks of the group's members.
 
         Raises:
-            GroupKafkaError: see group_look.GroupLook.members.
+            GroupKafkaError: see group_admin_process.GroupAdminProcess.members.
         """
         return frozenset(map(mark_of, self._look.members(self._group_id)))
 

@@ -115,7 +115,7 @@ REFUSED_SETTINGS: Mapping[str, str] = {
     "auto.commit.interval.ms": _COMMITS,
     "auto.offset.reset": (
         "set the option startingOffsets to earliest or latest instead; it applies only to partitions for which the group has no "
-        "commit . Every other partition continues where the query, or the group, stopped"
+        "commit. Every other partition continues where the query, or the group, stopped"
     ),
     "builtin.features": "it cannot be set; remove it",
     "config.providers": JAVA_CLASS,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 
 from spark_groupsource.brokers.broker_errors import explain
-from spark_groupsource.brokers.group_look import GroupLook
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import (
@@ -117,7 +117,7 @@ class Joining:
         """Return that the group is of another kind, if it is. It refuses this member as one of another assignor or protocol."""
         if type(refused) is MembershipError:
             try:
-                with GroupLook(self._options.client_settings()) as group:
+                with GroupAdminProcess(self._options.client_settings()) as group:
                     group.refuse_other_kinds(self._options.group_id)
             except NotAConsumerGroup as other:
                 return other
@@ -165,7 +165,7 @@ class Joining:
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
         member.start(ledger)
         if options.group_protocol == "consumer":
-            watch(member, options.group_id, GroupLook(options.client_settings()))
+            watch(member, options.group_id, GroupAdminProcess(options.client_settings()))
         try:
             self._wait_assigned(member, ledger, deadline)
         except MemberFenced:

@@ -42,7 +42,9 @@ def describe(cluster: Cluster) -> Describe:
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """The brokers are asked without a child process, and given up soon."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 2.0)
-    monkeypatch.setattr("spark_groupsource.cli.describe.GroupLook", lambda settings: contextlib.nullcontext(GroupAdmin(settings)))
+    monkeypatch.setattr(
+        "spark_groupsource.cli.describe.GroupAdminProcess", lambda settings: contextlib.nullcontext(GroupAdmin(settings))
+    )
 
 
 def row(output: str, topic: str, partition: int) -> list[str]:

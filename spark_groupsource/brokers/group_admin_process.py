@@ -34,7 +34,7 @@ Question = Literal["describe", "groups", "member", "members", "offsets", "operat
 
 _PROGRAM = """import sys
 sys.path[:] = filter(None, sys.path)  # not the working directory, in which anything may be
-from spark_groupsource.brokers.group_look import serve
+from spark_groupsource.brokers.group_admin_process import serve
 serve(int(sys.argv[1]))
 """
 """What the child runs. A process of multiprocessing would first import this process's program, which may be large."""
@@ -43,7 +43,7 @@ ATTEMPTS = 3
 """How often a question is asked before the crash of the process that answers it becomes an error."""
 
 
-class GroupLook:
+class GroupAdminProcess:
     """A GroupAdmin in a child process that is started when it is needed. Not to be used by two threads at once."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:

@@ -72,6 +72,8 @@ def ask_bounds(
             if cut_since is None:
                 cut_since = now
             elif now - cut_since >= believe_after_s:
+                # Without a confirmed leader this may still be the answer of one that was replaced. Records would be given up as
+                # lost that are there.
                 if doubt is not None:
                     raise NoAnswer(doubt)
                 return bounds

@@ -60,19 +60,21 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
         OptionError: librdkafka refuses the settings.
     """
     key = _Key(make, _digest(client))
-    # The key names the maker, so the consumer is of its kind.
+    # Taken out while it is lent: a second task of this process would assign its own range, and both would read wrong records. The
+    # key names the maker, so the consumer is of its kind.
     consumer = cast("Kind | None", _kept.pop(key, None))
     if consumer is None:
         _give_memory_back()
         consumer = make(client)
     _living[id(consumer)] = consumer
+    # What was reported while nobody used it may be over, and would be taken for the reason of a new failure.
     consumer.errors.clear()
     clean = False
     try:
         yield consumer
         clean = True
     except GeneratorExit:
-        # The task ended early: the query has a limit, or was stopped.
+        # The task ended early: the query has a limit, or was stopped. Nothing is wrong with the consumer.
         clean = True
         raise
     finally:

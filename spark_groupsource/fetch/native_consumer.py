@@ -68,7 +68,7 @@ class NativeConsumer(NativeClient):
         found = ctypes.POINTER(MetadataStruct)()
         try:
             self._raise_for(self._kafka.metadata(self._handle, 0, handle, ctypes.byref(found), int(timeout_s * 1000)))
-            topics = [(one.err, one.partition_cnt) for one in found.contents.topics[: found.contents.topic_cnt]]
+            topics = [(topic.err, topic.partition_cnt) for topic in found.contents.topics[: found.contents.topic_cnt]]
         finally:
             if found:
                 self._kafka.metadata_destroy(found)

@@ -43,12 +43,15 @@ class NativeSharedConsumer(NativeConsumer):
         self._assigned = True
         partitions: ctypes._Pointer[PartitionListStruct] = self._kafka.topic_partition_list_new(len(ranges))
         try:
-            for one in ranges:
-                topic = one.topic.encode()
-                # Before `assign`, which would forward it to the consumer's queue.
-                self._queues[TopicPartition(one.topic, one.partition)] = self._own_queue(topic, one.partition)
-                added = self._kafka.topic_partition_list_add(partitions, topic, one.partition)
-                added.contents.offset = one.start
+            for fetch_range in ranges:
+                topic = fetch_range.topic.encode()
+                # Before `assign`, which would forward it to the consumer's queue: another partition's records would come there,
+                # and an intake does not compare the partition of a message.
+                self._queues[TopicPartition(fetch_range.topic, fetch_range.partition)] = self._own_queue(
+                    topic, fetch_range.partition
+                )
+                added = self._kafka.topic_partition_list_add(partitions, topic, fetch_range.partition)
+                added.contents.offset = fetch_range.start
             self._raise_for(self._kafka.assign(self._handle, partitions))
         finally:
             self._kafka.topic_partition_list_destroy(partitions)

@@ -1,17 +1,16 @@
 """How both readers read one range: where it ends, what is lost, and how long to wait.
 
-One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log, because
-librdkafka reports nothing about a topic that does not exist. Nothing is assigned then, because a Fetch that waits at the end of a
-log delays all other requests. Later ranges begin with their Fetch, which saves a request for each partition and micro-batch. The
-task then asks only if there is an error, an early end, silence, or a gap at the start.
+One consumer reads one partition at a time. Before its first range of a partition it asks for the bounds of the log. Later ranges
+begin with their Fetch, which saves a request for each partition and micro-batch. The task then asks only if there is an error, an
+early end, silence, or a gap at the start.
 
-Then the range is read from its start. One of these shows that it is at its end:
+One of these shows that a range is at its end:
 
 - the record before `end`, or a record at `end` or beyond, which is dropped;
 - the end of the partition, at `end` or beyond;
 - the consumer's position at `end`, which moves past transaction markers and aborted records.
 
-A gap is no loss: the broker refuses a Fetch below its log start, which is an error and not a jump.
+A gap between two records is no loss: the broker refuses a Fetch below its log start, which is an error and not a jump.
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
     """Read a range as `spark_groupsource.fetch.choice.fetch` says, with a consumer that `make` makes."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
-            one = _Reading(consumer, fetch_range, settings)
+            range_reading = _Reading(consumer, fetch_range, settings)
             try:
-                yield from one.batches()
+                yield from range_reading.batches()
             finally:
-                one.close()
+                range_reading.close()
 
 
 def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: int) -> None:
@@ -120,7 +119,7 @@ class _Reading:
         self._last_error: KafkaError | None = None
         self._progress_at = 0.0
         """The time of the last progress (`time.monotonic`)."""
-        self._look_at = 0.0
+        self._ask_at = 0.0
         """When to ask for the log's bounds, if there is no progress until then."""
         self._pause_s = TASK_FIRST_PAUSE_S
         self._silences = 0
@@ -130,10 +129,13 @@ class _Reading:
     def batches(self) -> Iterator[pa.RecordBatch]:
         """Yield the records of the range; see the module."""
         timeout_ms = self._settings.poll_timeout_ms
+        # 1. Ask for the bounds, once for each consumer and partition: of a topic that does not exist librdkafka reports nothing,
+        #    and the task would wait for its whole time. Before `assign`, since a Fetch that waits delays all other requests.
         if self._partition not in self._consumer.answered:
             self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
             # The leader had as long for its answer. The records have their own time.
             self._progress()
+        # 2. Read until `_next` is at the end. Records, gaps and losses move it on; a cut log moves the end down.
         self._assign()
         while self._next < self._end:
             before = self._next
@@ -147,7 +149,8 @@ class _Reading:
                 self._progress()
             elif self._next < self._end:
                 self._no_progress()
-        # However long Spark takes over the last batch, no Fetch is sent that nobody needs.
+        # 3. End the assignment before the last batch is given away. However long Spark takes over it, no Fetch is sent that
+        #    nobody needs.
         self._consumer.unassign()
         if (batch := self._batch()) is not None:
             yield batch
@@ -167,6 +170,7 @@ class _Reading:
         self._begun = False
         self._position_is_ours = False
         self._in_doubt = False
+        # Records of the assignment before, which may be of another log: their offsets would be taken for progress of this one.
         self._intake.forget_fetched()
         if self._next < self._end:
             self._consumer.assign(self._partition, self._next)
@@ -179,16 +183,14 @@ class _Reading:
         return taken
 
     def _moved_past_hidden(self) -> bool:
-        """Move to the consumer's position, past transaction markers and aborted records.
-
-        Returns:
-            Whether that is further than before.
-        """
+        """Move to the consumer's position; return whether that is further than before."""
+        # The position, not the last record's offset: of transaction markers and aborted records no message comes, so a range that
+        # ends with them would wait for a record until the task fails.
         position = self._consumer.position(self._partition)
         if position < 0:
             self._position_is_ours = True
-        # For a moment after `assign` the position is that of an earlier assignment. It counts once it was seen unset, or once
-        # a record or an event of this assignment has come.
+        # For a moment after `assign` the position is that of an earlier assignment, maybe beyond this range: records would be
+        # left out. It counts once it was seen unset, or once a record or an event of this assignment has come.
         if not self._position_is_ours or position <= self._next:
             return False
         self._begin(min(position, self._end))
@@ -210,14 +212,16 @@ class _Reading:
                 self._begin(self._end)
                 self._next = self._end
             else:
-                self._look_at = min(self._look_at, time.monotonic() + TASK_EARLY_END_S)
+                # The log was cut, or this leader is new and does not know the end yet. Only the bounds tell: ask soon.
+                self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
+        # So the next task asks for the bounds first. Otherwise a deleted topic would cost it its whole time.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
         if event.error.code() == KafkaError._AUTHENTICATION:
             # A request of any kind waited on a connection that was refused, maybe while this consumer was kept, under a token
             # that has been replaced since. A refusal that lasts ends in silence.
-            self._look_at = min(self._look_at, time.monotonic() + TASK_EARLY_END_S)
+            self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
         if event.error.code() in BOUNDS_IN_DOUBT:
             self._in_doubt = True
@@ -236,6 +240,8 @@ class _Reading:
         if self._begun:
             return
         self._begun = True
+        # Only here a gap may be a loss. The bounds may have been asked for in an earlier task, and the log start may have moved
+        # into the gap before the first Fetch. A gap between two records is none (see the module).
         if first > self._assigned_at:
             timeout_ms = self._settings.poll_timeout_ms
             try:
@@ -244,6 +250,7 @@ class _Reading:
                 raise timed_out(self._doing, timeout_ms, silence.error, answers=False) from None
             self._note_answer(bounds)
             if bounds is not None:
+                # A leader that was replaced may return an end that is too low. What has come from beyond it is not cut off.
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
             self._report(lost_ranges(self._assigned_at, first, bounds))
 
@@ -254,7 +261,7 @@ class _Reading:
         now = time.monotonic()
         timeout_ms = self._settings.poll_timeout_ms
         overdue = now >= self._progress_at + timeout_ms / 1000
-        if not (overdue or self._in_doubt or now >= self._look_at):
+        if not (overdue or self._in_doubt or now >= self._ask_at):
             return
         answers = True
         try:
@@ -278,7 +285,7 @@ class _Reading:
         if overdue:
             raise_if_refused(self._consumer, self._doing_at())
             raise timed_out(self._doing_at(), timeout_ms, self._last_error or most_specific(self._consumer.errors), answers)
-        self._look_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
+        self._ask_at = time.monotonic() + (TASK_SILENCE_S if answers else TASK_ASK_S)
         if self._in_doubt:
             # The log has these offsets: its leader has moved, or the log was cut and has grown again.
             log.warning("%s: the leader refuses to read: %s. The task tries again.", self._doing_at(), self._last_error)
@@ -299,7 +306,7 @@ class _Reading:
         if bounds is not None:
             answered.add(self._partition)
         else:
-            # The topic's other partitions are probably gone as well: their tasks would wait for records.
+            # The topic's other partitions are probably deleted, too: their tasks would wait for records.
             answered.difference_update([each for each in answered if each.topic == self._partition.topic])
 
     def _report(self, found: list[LostRange]) -> None:
@@ -309,7 +316,7 @@ class _Reading:
         self._pause_s = TASK_FIRST_PAUSE_S
         self._silences = 0
         self._progress_at = time.monotonic()
-        self._look_at = self._progress_at + TASK_SILENCE_S
+        self._ask_at = self._progress_at + TASK_SILENCE_S
 
     def _doing_at(self) -> str:
         return f"{self._doing}, at offset {self._next}"

@@ -58,7 +58,9 @@ def read_shared(
         read_one: Reads what a pass has left.
     """
     left: list[FetchRange] = []
-    for portion in _portions([one for one in ranges if one.start < one.end], settings.buffer_bytes):
+    for portion in _portions(
+        [fetch_range for fetch_range in ranges if fetch_range.start < fetch_range.end], settings.buffer_bytes
+    ):
         one_pass = _Pass(portion, settings)
         yield from one_pass.batches(make)
         left += one_pass.left
@@ -67,8 +69,8 @@ def read_shared(
 
 def read_one_by_one(ranges: Sequence[FetchRange], settings: FetchSettings, read_one: Reader) -> Iterator[pa.RecordBatch]:
     """Read ranges one after the other."""
-    for one in ranges:
-        yield from read_one(one, settings)
+    for fetch_range in ranges:
+        yield from read_one(fetch_range, settings)
 
 
 def for_passes(client: Mapping[str, str]) -> dict[str, str]:
@@ -105,6 +107,7 @@ class _Pass:
     def batches(self, make: MakeShared) -> Iterator[pa.RecordBatch]:
         """Yield the records that the pass finds; `left` has the rest afterwards."""
         with borrowed(make, for_passes(self._settings.client)) as consumer:
+            # Serve the callbacks here, since nothing polls this consumer: its records come from the partitions' own queues.
             consumer.serve()
             try:
                 consumer.assign_all(self._ranges)
@@ -113,20 +116,20 @@ class _Pass:
                 self.left = list(self._ranges)
                 return
             self._progress()
-            for one in self._ranges:
-                yield from self._full_batches(consumer, one)
+            for fetch_range in self._ranges:
+                yield from self._full_batches(consumer, fetch_range)
             consumer.serve()
-        # The consumer is given back: however long Spark takes over the last batch, no Fetch is sent that nobody needs.
+        # The consumer has been given back: however long Spark takes over the last batch, no Fetch is sent that nobody needs.
         if (batch := self._together.batch()) is not None:
             yield batch
 
-    def _full_batches(self, consumer: SharedConsumer, one: FetchRange) -> Iterator[pa.RecordBatch]:
+    def _full_batches(self, consumer: SharedConsumer, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
         """Take one range in, and yield each batch that is full by that."""
-        partition = TopicPartition(one.topic, one.partition)
-        rows = min(one.end - one.start, BATCH_ROWS)
+        partition = TopicPartition(fetch_range.topic, fetch_range.partition)
+        rows = min(fetch_range.end - fetch_range.start, BATCH_ROWS)
         intake = consumer.own_intake(partition, self._settings.schema, self._settings.batch_bytes, rows)
         try:
-            for batch in self._batches_of(intake, one):
+            for batch in self._batches_of(intake, fetch_range):
                 if (full := self._together.add(batch)) is not None:
                     yield full
                     # The time that Spark took over the batch does not count.
@@ -134,36 +137,38 @@ class _Pass:
         finally:
             intake.close()
 
-    def _batches_of(self, intake: Intake, one: FetchRange) -> Iterator[pa.RecordBatch]:
+    def _batches_of(self, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range, as far as they are sure; note what is left of it."""
-        done = one.start
-        while done < one.end:
-            taken = intake.take(done, one.end, self._wait_s())
+        done = fetch_range.start
+        while done < fetch_range.end:
+            taken = intake.take(done, fetch_range.end, self._wait_s())
             if taken.first is not None:
-                if done == one.start < taken.first:
-                    # What was taken in is dropped: the ordinary reader looks whether records are lost before it.
-                    self.left.append(one)
+                if done == fetch_range.start < taken.first:
+                    # The gap may be a loss, which only the ordinary reader finds out. What was taken in is dropped: that reader
+                    # begins at the start, so these rows would be there twice.
+                    self.left.append(fetch_range)
                     return
                 done = taken.next
                 self._progress()
-            if taken.full and (batch := self._batch(intake, one, done)) is not None:
+            if taken.full and (batch := self._batch(intake, fetch_range, done)) is not None:
                 yield batch
             elif taken.event is not None:
-                ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= one.end
-                if not ended or done == one.start:
+                ended = taken.event.error.code() == KafkaError._PARTITION_EOF and taken.event.offset >= fetch_range.end
+                # At the end without a record: they may have been deleted, so this is a gap at the start as above.
+                if not ended or done == fetch_range.start:
                     break
-                done = one.end
+                done = fetch_range.end
             elif taken.first is None and self._is_silent():
                 break
-        if (batch := self._batch(intake, one, done)) is not None:
+        if (batch := self._batch(intake, fetch_range, done)) is not None:
             yield batch
-        if done < one.end:
-            self.left.append(FetchRange(one.topic, one.partition, done, one.end))
+        if done < fetch_range.end:
+            self.left.append(FetchRange(fetch_range.topic, fetch_range.partition, done, fetch_range.end))
 
-    def _batch(self, intake: Intake, one: FetchRange, done: int) -> pa.RecordBatch | None:
+    def _batch(self, intake: Intake, fetch_range: FetchRange, done: int) -> pa.RecordBatch | None:
         batch = intake.batch()
         if batch is not None and self._has_not_null:
-            refuse_nulls(batch, one, done)
+            refuse_nulls(batch, fetch_range, done)
         return batch
 
     def _progress(self) -> None:

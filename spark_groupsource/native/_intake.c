@@ -289,7 +289,7 @@ EXPORT void gs_forget_fetched(struct intake *in) {
 
 /* Takes in consumed messages. Returns 1 if the caller must return before more are consumed: the batch is full, an event came, or
  * the range is at its end. Nothing after the last record of the range counts, not even an error. */
-static int look(struct intake *in, int64_t end) {
+static int take_in(struct intake *in, int64_t end) {
     while (in->seen < in->fetched && in->next < end) {
         struct message *message = in->messages[in->seen];
         struct sizes sizes;
@@ -349,7 +349,7 @@ EXPORT void gs_take(struct intake *in, int64_t next, int64_t end, int timeout_ms
     in->full = 0;
     in->event = 0;
     int waits = 0;
-    while (!look(in, end)) {
+    while (!take_in(in, end)) {
         int64_t wanted = most_wanted(in, end);
         if (wanted <= 0)
             return;

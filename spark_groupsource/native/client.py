@@ -71,7 +71,7 @@ class NativeClient:
             for name, value in client.items():
                 if name != OAUTH_CALLBACK:
                     self._set(conf, name, value, client)
-            # With this setting, no other thread calls the log callback.
+            # With this setting the thread that polls calls the log callback. Otherwise librdkafka's own threads would run Python.
             self._set(conf, "log.queue", "true", client)
             self._kafka.conf_set_error_cb(conf, self._note)
             self._kafka.conf_set_log_cb(conf, _log_callback)

@@ -99,11 +99,13 @@ def load_libraries() -> Libraries:
     Raises:
         NativeUnavailable: They cannot be used.
     """
+    # 1. Our own library. A struct of another size would be written beyond its end, so its version and sizes are compared.
     ours: Any = _Functions(_load(_our_file(), _INSTALL), _OUR_PREFIX, OUR_FUNCTIONS)
     sizes = (ours.size_of_intake(), ours.size_of_outlet(), ours.size_of_rows())
     if ours.abi() != _OUR_ABI or sizes != tuple(map(ctypes.sizeof, (IntakeStruct, OutletStruct, RowsStruct))):
         raise NativeUnavailable("its C code was compiled for another version of this package")
-    # This module of confluent-kafka is linked to the bundled librdkafka, so the symbols are found through it.
+    # 2. confluent-kafka's librdkafka: this module of it is linked to the bundled one, so the symbols are found through it. Two
+    #    copies in one process would each have their own threads and versions of structs, so the versions are compared.
     kafka: Any = _Functions(_load(confluent_kafka.cimpl.__file__, _INSTALL_CONFLUENT), _KAFKA_PREFIX, KAFKA_FUNCTIONS)
     version, theirs = kafka.version(), confluent_kafka.libversion()[1]
     if version != theirs or not _OLDEST <= version < _BELOW:
@@ -112,6 +114,7 @@ def load_libraries() -> Libraries:
             f"0x{_OLDEST:08x} and below 0x{_BELOW:08x}",
             _INSTALL_CONFLUENT,
         )
+    # 3. Our library gets the addresses of what it calls, as it is linked to nothing.
     functions, producer_functions = _pointers(kafka, FunctionsStruct), _pointers(kafka, ProducerFunctionsStruct)
     return Libraries(kafka, ours, functions, producer_functions, _finds_key_sizes(kafka, ours))
 

@@ -45,9 +45,9 @@ class Producer(Protocol):
     """The last error of each code that belongs to no request."""
 
     def connect(self, timeout_s: float) -> None:
-        """Wait for a connection to a broker, as well as that goes: other calls would wait longer for it."""
+        """Wait for a connection to a broker, best effort: other calls would wait longer for it."""
 
-    def hear(self) -> None:
+    def note_errors(self) -> None:
         """Note in `errors` what librdkafka has reported so far."""
 
     def init_transactions(self, timeout_s: float) -> None:

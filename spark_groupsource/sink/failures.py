@@ -196,7 +196,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
         reported: What librdkafka reported in the background. It says why no broker answers.
     """
     if error.code() in UNREACHED:
-        refused = [one for one in reported.values() if is_refused(one)]
+        refused = [error for error in reported.values() if is_refused(error)]
         error = next(iter(refused), error)
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:

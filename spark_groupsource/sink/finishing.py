@@ -55,17 +55,22 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     """
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
+        # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.of_driver()
         first = may_be_a_replay(before, run)
+        # 2. End what earlier tries left open, before 3 reads their tokens. A transaction that is still open could commit one
+        #    afterwards, and its rows would be there besides those of this try.
         left = _left_by_earlier_tries(settings, names, tokens, tasks, first=first)
+        # 3. Compare what the tasks have written with what was there.
         if first:
             check_elsewhere_again(names.driver, batch, before, tokens.elsewhere(), settings.choice)
         check_batch(batch, tasks.number, tasks.rows, before, tokens.of_tasks(left, tasks.topics), settings.choice)
+        # 4. Keep the token. From here on a replay of the micro-batch is known as one.
         if before is None or before.batch != batch:
             token = after_batch(names.query, batch, tasks.number, tasks.rows, run, tasks.wrote)
             tokens.commit(token, tasks.topics)
-        # Not before: a restart has to find what a driver that dies here has not finished.
-        # A worker of this run relies on the mark that it has left.
+        # 5. Take back the marks, and not before 4: a restart has to find what a driver that dies in between has not finished.
+        #    Those of this run stay, because a worker relies on the mark that it has left.
         others = [number for number, mark in left.items() if number >= tasks.number or mark.run != run]
         tokens.unmark(others, run, tasks.topics)
     finally:
@@ -90,7 +95,6 @@ def _left_by_earlier_tries(
     silent = {*tasks.empty, *range(tasks.number, tokens.reach())} if first else tasks.empty & tasks.retried
     marked = tokens.marks(sorted(silent))
     for number in sorted(marked):
-        # Before its token is read: what ends now can no longer commit one.
         end_transaction(settings, names.task(number), TRANSACTION_S)
     return marked
 

@@ -65,7 +65,7 @@ class NativeProducer(NativeClient):
         """See `Producer`."""
         self._check(self._kafka.init_transactions(self._handle, _ms(timeout_s)))
 
-    def hear(self) -> None:
+    def note_errors(self) -> None:
         """See `Producer`."""
         self._kafka.poll(self._handle, 0)
 
@@ -83,7 +83,7 @@ class NativeProducer(NativeClient):
             # One slow partition is enough to keep record batches whose other rows are delivered.
             self._kafka.poll(self._handle, _ms(FULL_QUEUE_POLL_S))
             self._refuse_undelivered()
-            self._kept = deque(one for one in self._kept if one[0].value)
+            self._kept = deque(kept for kept in self._kept if kept[0].value)
             self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
         # librdkafka does not copy the values.
         unreported = c_int64(rows.num_rows)

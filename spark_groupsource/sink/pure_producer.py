@@ -71,7 +71,7 @@ class PureProducer:
         with contextlib.suppress(KafkaException):
             self._producer.list_topics(self._topic, timeout=timeout_s)
 
-    def hear(self) -> None:
+    def note_errors(self) -> None:
         """See `Producer`."""
         self._producer.poll(0)
 
@@ -152,7 +152,7 @@ class PureProducer:
             columns.get(HEADERS, none),
             strict=True,
         ):
-            pairs = None if headers is None else [(one["key"], one["value"]) for one in map(_lower, headers)]
+            pairs = None if headers is None else [(header["key"], header["value"]) for header in map(_lower, headers)]
             yield _Row(topic, partition, _bytes(key), _bytes(value), pairs)
 
     def _add(self, row: _Row) -> None:

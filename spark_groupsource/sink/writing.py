@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
@@ -101,17 +100,19 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             client = settings.producer
             return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
 
-    known_by: Deadline | None = None
-
     def passes(error: Exception) -> bool:
-        nonlocal known_by
         # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for final
         # when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
-        known_by = known_by or Deadline(PARTITIONS_KNOWN_S)  # Spark may have taken longer to give the first rows
-        return isinstance(error, _NotKnownYet) and remembered.whole and not known_by.over
+        return isinstance(error, _NotKnownYet) and remembered.whole
 
     try:
-        return Deadline(math.inf).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
+        try:
+            return write()
+        except _NotKnownYet as error:
+            if not passes(error):
+                raise
+            # Its time begins here: with the first try, Spark may have taken longer than that to give the rows.
+            return Deadline(PARTITIONS_KNOWN_S).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
     except _NotKnownYet as error:
         raise TopicNotFound(str(error)) from None
 
@@ -208,9 +209,10 @@ class _Writer:
         """Write what is not written yet. `topics` are those of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
         self._producer.connect(CONNECT_S)
-        # 1. Take the id: every earlier try of the task is fenced, and its transaction ends.
+        # 1. Take the id. That fences every earlier try of the task, and ends its transaction: it can commit nothing any more.
         self._retried(self._producer.init_transactions, INIT_TRY_S)
-        # 2. Read what is there. Before 1. an earlier try could still commit a token, and this one would write its rows again.
+        # 2. Read the token, and never before 1: an earlier try that is still alive could then commit its rows and its token after
+        #    this one has read that there is none. This one would write the same rows again, and readers would see them twice.
         token = tokens.of_task(task, topics)
         driver, elsewhere, choice = None, None, self._settings.choice
         if may_be_a_replay(token, run) or choice.covers(batch):
@@ -227,7 +229,8 @@ class _Writer:
             raise type(unknown)(f"{unknown}\nThis task has {self._counted(rows).rows} rows of it now.") from None
         if not plan.write:
             return self._left(plan.before, self._counted(rows))
-        # 4. Leave a mark, and only then begin: nobody else could find a transaction that this process leaves open.
+        # 4. Leave a mark, and only then begin. Without one nobody would find the transaction of a process that dies, if the next
+        #    run has fewer tasks. Readers of committed records would wait until it times out.
         try:
             tokens.mark(task, run, topics)
         except TopicNotFound:
@@ -235,6 +238,7 @@ class _Writer:
             for topic in topics or (self._settings.topic,):
                 refuse_missing(self._settings, topic)
             tokens.mark(task, run, topics)
+        # 5. Write the rows and the token.
         return self._written(rows, plan.before)
 
     @property
@@ -282,6 +286,7 @@ class _Writer:
         """Write the rows and the token in a transaction. If `before` are the same rows, abort it: they are there already."""
         producer = self._producer
         self.doing = f"writing as {self._id}"
+        # 1. The rows, in a transaction that nobody sees until it is committed.
         producer.begin_transaction()
         self._open = True
         self._began = time.monotonic()
@@ -289,15 +294,18 @@ class _Writer:
             producer.write(each)
         # The rows have come to their end here: the iterator has raised an error if they were cut off.
         ended = time.monotonic()
+        # 2. Every row is delivered before the token counts it. A row that is refused raises here, and `close` aborts.
         producer.flush()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
         self.doing = f"committing as {self._id}"
-        # On each topic: one of them may be deleted later, and its offsets with it.
+        # 3. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
+        #    next try would write them again. On each topic: one of them may be deleted later, and its offsets with it.
         for topic in topics:
             self._send(topic, token)
+        # 4. Both become visible at once. Without an answer the outcome is not known, so the step is repeated until there is one.
         self._retried(producer.commit_transaction)
         self._open = False
         return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - ended)
@@ -335,7 +343,7 @@ class _Writer:
     def _passes(self, error: Exception) -> bool:
         if not isinstance(error, KafkaException) or not error.args[0].retriable():
             return False
-        self._producer.hear()
+        self._producer.note_errors()
         if any(map(is_refused, self._producer.errors.values())):
             self._refusals += 1
             if self._refusals > 1:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import pty
 import re
 import signal
@@ -18,9 +17,6 @@ import pytest
 from confluent_kafka import Producer
 
 from devtools.broker import Cluster
-from spark_groupsource.brokers import group_admin_process
-from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
 from tests.conftest import MakeTopic
 from tests.support.consumers import commit, joined
 from tests.support.producing import send
@@ -161,37 +157,3 @@ def test_a_live_view_restores_the_terminal_on_sigterm(cluster: Cluster) -> None:
         run.kill()
         run.wait()
         os.close(ours)
-
-
-def test_a_look_that_cannot_be_started_says_why() -> None:
-    with (
-        GroupAdminProcess({"bootstrap.servers": lambda: "cannot be sent"}) as look,  # type: ignore[dict-item]
-        pytest.raises((AttributeError, pickle.PicklingError), match="pickle"),
-    ):
-        look.describe("any")
-
-
-def test_a_look_that_dies_is_made_again(topic: MakeTopic, cluster: Cluster) -> None:
-    """As librdkafka does to its process when a coordinator's connection breaks at the wrong moment."""
-    name = topic()
-    with (
-        GroupAdminProcess({"bootstrap.servers": cluster.bootstrap_servers}) as look,
-        joined(cluster, f"group-of-{name}", name, 1),
-    ):
-        assert look.describe(f"group-of-{name}").state == "stable"
-        first = look.pid
-        assert first is not None
-        os.kill(first, signal.SIGABRT)
-        assert look.describe(f"group-of-{name}").state == "stable"
-        assert look.pid not in (None, first)
-        with pytest.raises(GroupNotFound, match="no-such-group"):
-            look.describe("no-such-group")
-    assert look.pid is None
-
-
-def test_a_look_that_always_dies_is_an_error_and_not_the_end(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_admin_process, "_PROGRAM", "import os; os.abort()")
-    with GroupAdminProcess({"bootstrap.servers": cluster.bootstrap_servers}) as look:
-        with pytest.raises(BrokerUnavailable, match="the Kafka client crashed"):
-            look.describe("any")
-        assert look.pid is None

@@ -18,7 +18,7 @@ from spark_groupsource.fetch.bounds import wait_for_bounds
 from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.intake import FetchConsumer
-from spark_groupsource.fetch.lost_ranges import LogBounds, lost_ranges, remaining
+from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
@@ -222,26 +222,3 @@ def test_an_end_that_comes_back_while_the_range_is_read_is_no_loss(
 
     assert found == list(range(60))
     assert "are lost" not in warnings_of(caplog)
-
-
-@pytest.mark.parametrize(
-    ("bounds", "lost", "left"),
-    [
-        (LogBounds(0, 100), [], (10, 20)),
-        (LogBounds(10, 20), [], (10, 20)),
-        (LogBounds(12, 100), [(10, 12)], (12, 20)),
-        (LogBounds(20, 100), [(10, 20)], (20, 20)),
-        (LogBounds(50, 100), [(10, 20)], (20, 20)),
-        (LogBounds(0, 15), [(15, 20)], (10, 15)),
-        (LogBounds(0, 10), [(10, 20)], (20, 20)),
-        (LogBounds(0, 0), [(10, 20)], (20, 20)),
-        (LogBounds(12, 15), [(10, 12), (15, 20)], (12, 15)),
-        (LogBounds(15, 15), [(10, 15), (15, 20)], (20, 20)),
-        (None, [(10, 20)], (20, 20)),
-    ],
-)
-def test_what_is_lost_and_what_is_left(bounds: LogBounds | None, lost: list[tuple[int, int]], left: tuple[int, int]) -> None:
-    found = lost_ranges(10, 20, bounds)
-
-    assert [(loss.start, loss.end) for loss in found] == lost
-    assert remaining(found, 10, 20) == left

@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import closing, suppress
 
 import pytest
 from click.testing import CliRunner
-from confluent_kafka import Consumer
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.errors import GroupNotFound, NotAConsumerGroup
+from spark_groupsource.errors import NotAConsumerGroup
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import Deadline
 from spark_groupsource.query.batch_plan import plan_batch
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Filled, MakeQuery
 from tests.support.other_groups import ConnectGroup, ShareGroup, StreamsGroup
-from tests.support.waiting import GENEROUS_S
 
 KINDS = (ShareGroup, StreamsGroup, ConnectGroup)
 Kind = type[ShareGroup | StreamsGroup | ConnectGroup]
@@ -52,27 +48,6 @@ def test_every_command_names_the_kind(filled: Filled, cluster: Cluster, kind: Ki
         assert kind.kind in said
         assert "Set kafka.group.id to a name that no other kind of group has." in said
     assert GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).offsets(group) == {}
-
-
-@pytest.mark.parametrize("protocol", ["classic", "consumer"])
-def test_a_group_that_comes_into_being_meanwhile_is_a_consumer_group(topic: MakeTopic, cluster: Cluster, protocol: str) -> None:
-    name = topic()
-    admin = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers})
-    for number in range(10):
-        group = f"group-{number}-of-{name}"
-
-        def has_a_member(group: str = group) -> bool:
-            with suppress(GroupNotFound):
-                return bool(admin.describe(group).members)
-            return False
-
-        settings = {"group.protocol": protocol, "group.id": group, "bootstrap.servers": cluster.bootstrap_servers}
-        with closing(Consumer(settings)) as consumer:
-            consumer.subscribe([name])
-            deadline = Deadline(GENEROUS_S)
-            while not has_a_member():  # without a pause, to meet the moment
-                consumer.poll(0)
-                assert not deadline.over
 
 
 @pytest.mark.parametrize("kind", KINDS)

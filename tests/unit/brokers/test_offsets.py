@@ -1,4 +1,7 @@
-"""Offsets of many partitions are asked for in portions: librdkafka's time for a call grows with the square of its partitions."""
+"""Offsets of many partitions are asked for in portions, and any client can write the metadata of a committed one.
+
+librdkafka's time for a call grows with the square of its partitions.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ import pytest
 from confluent_kafka import IsolationLevel
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.brokers.offsets import LATEST_OFFSET, request_offsets
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, metadata_of, request_offsets
 from spark_groupsource.partition import TopicPartition
 
 
@@ -41,3 +44,22 @@ def test_no_call_asks_for_more_than_a_portion_and_each_partition_gets_its_own_an
     assert {partition: answer.result() for partition, answer in answers.items()} == {
         partition: 10 * partition.partition for partition in partitions
     }
+
+
+class Found:
+    """An offset as confluent-kafka returns it: it decodes the metadata when that is asked for."""
+
+    def __init__(self, metadata: bytes | None) -> None:
+        self._metadata = metadata
+
+    @property
+    def metadata(self) -> str | None:
+        return None if self._metadata is None else self._metadata.decode()
+
+
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [(None, None), (b"", ""), (b"{}", "{}"), ("ü".encode(), "ü"), (b"{}\xe1", None), (b"{}\0rest", "{}")],
+)
+def test_metadata_that_is_no_text_is_none(written: bytes | None, read: str | None) -> None:
+    assert metadata_of(Found(written)) == read

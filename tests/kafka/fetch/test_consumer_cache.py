@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
 import subprocess
 import sys
 
-import pytest
-
 from devtools.broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
-from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
-from spark_groupsource.fetch.settings import FetchSettings
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
 from tests.support.fetching import MakeSettings, offsets, rows
@@ -95,17 +90,3 @@ def test_a_forked_child_fetches_and_ends(cluster: Cluster, filled: Filled) -> No
     done = subprocess.run(command, timeout=30, check=False, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_settings_pickle_and_do_not_show_secrets() -> None:
-    how = FetchSettings({"sasl.password": "open-sesame"}, arrow_schema(True))
-
-    assert pickle.loads(pickle.dumps(how)) == how  # noqa: S301
-    assert pickle.loads(pickle.dumps(FetchRange("t", 0, 1, 2))) == FetchRange("t", 0, 1, 2)  # noqa: S301
-    assert "open-sesame" not in repr(how)
-
-
-@pytest.mark.parametrize(("start", "end"), [(5, 4), (-1, 4)])
-def test_what_is_no_range_is_refused(start: int, end: int) -> None:
-    with pytest.raises(ValueError, match="not a range"):
-        FetchRange("t", 0, start, end)

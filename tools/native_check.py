@@ -19,7 +19,14 @@ SANITIZERS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 PYTEST = ["--import-mode=append", "--capture=sys", "-p", "no:cacheprovider", "-q", "-c", str(PROJECT / "pyproject.toml")]
 UNIT_TESTS = [
     str(PROJECT / "tests/unit" / file)
-    for file in ("native/test_libraries.py", "fetch/test_native_consumer.py", "fetch/test_native_arrow.py", "sink/test_sink.py")
+    for file in (
+        "native/test_libraries.py",
+        "fetch/test_native_consumer.py",
+        "fetch/test_native_arrow.py",
+        "sink/test_native_producer.py",
+        "sink/test_columns.py",
+        "sink/test_checksum.py",
+    )
 ]
 TESTS = (
     [*PYTEST, *UNIT_TESTS],

@@ -1,4 +1,4 @@
-"""What a pass over several partitions is made with; tests/kafka/fetch/test_shared.py has what it reads."""
+"""What a pass over several partitions is made with; tests/kafka/fetch/test_native_shared.py has what it reads."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.sink.names import REACHES, Names, open_group, reach_group, token_group
+from spark_groupsource.sink.names import REACHES, Names, is_query, open_group, reach_group, reaches_of, token_group
 
 QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
 
@@ -45,3 +45,34 @@ def test_each_name_of_a_query_is_read_back_and_taken_for_no_other_kind(prefix: s
 def test_other_names_are_of_no_mark(group: str) -> None:
     assert open_group(group) is None
     assert reach_group(group) is None
+
+
+@pytest.mark.parametrize("prefix", ["groupkafka", "a-b", f"x-{QUERY}", "billing-7"])
+def test_names_say_whose_token_a_group_holds(prefix: str) -> None:
+    for topic in (None, "invoices"):
+        names = Names.of(prefix, QUERY, topic)
+        assert token_group(names.driver) == (names, None)
+        assert token_group(names.task(12)) == (names, 12)
+        assert token_group(names.open(12)) is None
+        assert token_group(names.reach(128)) is None
+
+
+@pytest.mark.parametrize("group", ["", QUERY, f"-{QUERY}", f"q-{QUERY}-007", f"q-{QUERY}-x", "q-3", f"q-{QUERY[:-1]}"])
+def test_other_names_are_of_no_token(group: str) -> None:
+    assert token_group(group) is None
+
+
+def test_names_of_reaches_cover_every_task_without_a_gap() -> None:
+    assert reaches_of(15) == ()
+    assert reaches_of(16) == reaches_of(31) == (32,)
+    assert reaches_of(32) == (32, 64)
+    for number in (16, 127, 128, 200, 1023, 1024, 999_999):
+        *below, last = reaches_of(number)
+        assert number < last <= 2 * number
+        assert below == list(REACHES[: len(below)])
+
+
+def test_a_query_is_known_by_its_id() -> None:
+    assert is_query(QUERY)
+    assert not is_query(QUERY + "0")
+    assert not is_query("../" + QUERY)

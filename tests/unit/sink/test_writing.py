@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from functools import partial
 
-import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
@@ -13,7 +12,6 @@ from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink import writing
 from spark_groupsource.sink.pure_producer import PureProducer
-from spark_groupsource.sink.remembered import Remembered
 
 
 @pytest.mark.parametrize("looks", range(1, 8))
@@ -34,14 +32,3 @@ def test_a_step_whose_outcome_stays_unknown_is_an_error_whenever_its_time_is_ove
     with pytest.raises(KafkaException, match="no answer"):
         writer._retried(commit)
     producer.close()
-
-
-def test_rows_are_given_again_from_the_first_one_until_there_are_too_many() -> None:
-    batches = [pa.RecordBatch.from_pydict({"value": [text]}) for text in ("a", "b", "c")]
-    rows = Remembered(iter(batches), 2 * batches[0].nbytes)
-    begun = rows.from_the_first()
-    assert [next(begun), next(begun)] == batches[:2]
-    assert rows.whole
-    again = rows.from_the_first()
-    assert list(again) == batches
-    assert not rows.whole, "of the third one nothing is remembered"

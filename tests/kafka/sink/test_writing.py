@@ -5,12 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
-from confluent_kafka import TopicPartition as KafkaTopicPartition
+from confluent_kafka import KafkaException, Producer
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import (
@@ -26,13 +24,12 @@ from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import producers, writing
 from spark_groupsource.sink.settings import SinkSettings
-from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
-from tests.support.sink_queries import LATER_RUN, RUN, Query
+from tests.support.sink_queries import LATER_RUN, Query
 
 
 @pytest.fixture(autouse=True, params=["native", "pure"])
@@ -114,39 +111,6 @@ def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:
         dead.commit_transaction(60)
 
 
-@WITH_ONE_CLIENT
-@pytest.mark.parametrize("named", [True, False], ids=["the option topic", "the column topic"])
-def test_the_token_of_a_transaction_that_is_about_to_end_is_waited_for(cluster: Cluster, topic: MakeTopic, named: bool) -> None:
-    """It may be the first one on this topic: a broker that is asked for all offsets of the group does not know of it yet."""
-    name = topic()
-    query = Query(cluster, name if named else None)
-    group = query.names.task(0)
-    earlier = Producer({"bootstrap.servers": cluster.bootstrap_servers, "transactional.id": group})
-    earlier.init_transactions(60)
-    earlier.begin_transaction()
-    token = Token(query.names.query, 0, Written(1, 7), RUN)
-    outsider = Consumer({"bootstrap.servers": cluster.bootstrap_servers, "group.id": group})
-    position = KafkaTopicPartition(name, 0, token.offset, metadata=token.metadata())
-    earlier.send_offsets_to_transaction([position], outsider.consumer_group_metadata(), 60)
-    outsider.close()
-    ends = threading.Timer(1, lambda: earlier.commit_transaction(60))
-    ends.start()
-    with closing(query.tokens) as tokens:
-        assert tokens.of_task(0, [] if named else [name]) == token
-    ends.join()
-
-
-@WITH_ONE_CLIENT
-def test_a_driver_that_looks_at_many_tasks_finds_them_by_their_marks_and_keeps_no_connection(query: Query) -> None:
-    """A task with a high number marks how far one has to look."""
-    for task in (0, 3, 200):
-        query.write(0, ["a"], task=task)
-    with closing(query.tokens) as tokens:
-        assert tokens.reach() == 256
-        assert tokens.marks(range(250)).keys() == tokens.of_tasks((0, 1, 3, 200)).keys() == {0, 3, 200}
-        assert tokens._groups == {}
-
-
 def test_a_wrong_password_is_named_soon(
     secured: Secured, secured_topic: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -171,18 +135,6 @@ def test_a_failing_source_leaves_nothing(query: Query) -> None:
     assert read_committed(query.cluster, query.topic) == []
     query.write(0, ["a"])
     assert read_committed(query.cluster, query.topic) == ["a"]
-
-
-@WITH_ONE_CLIENT
-def test_a_driver_without_rows_keeps_its_token_on_any_topic(cluster: Cluster, topic: MakeTopic) -> None:
-    query = Query(cluster, None)
-    for batch in range(2):
-        query.finish(batch, 2, 0, empty=(0, 1))
-    found = query.tokens.of_driver()
-    assert found is not None
-    assert (found.batch, found.tasks) == (1, 2)
-    rows = pa.RecordBatch.from_pydict({"value": ["a"], "topic": [topic()]})
-    assert query.write(2, rows).written == 1
 
 
 @pytest.mark.parametrize("write", ["once", "at least once"])

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import ctypes
 from pathlib import Path
 
 import pytest
 
 from spark_groupsource.native import libraries
 from spark_groupsource.native.libraries import NativeUnavailable, why_unavailable
-from spark_groupsource.native.structs import IntakeStruct
 
 pytestmark = pytest.mark.skipif(why_unavailable() is not None, reason=f"no native reader: {why_unavailable()}")
 
 
 def test_the_librdkafka_of_this_installation_keeps_the_sizes_of_keys_where_they_are_read() -> None:
     assert libraries.load_libraries().key_sizes
-
-
-def test_the_structs_are_as_large_as_in_c() -> None:
-    assert libraries.load_libraries().ours.size_of_intake() == ctypes.sizeof(IntakeStruct)
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,8 @@ class NativeProducer(NativeClient):
             self._refuse_undelivered()
             self._kept = deque(kept for kept in self._kept if kept[0].value)
             self._kept_bytes = sum(kept.nbytes for _, kept in self._kept)
-        # librdkafka does not copy the values.
+        # librdkafka does not copy the values. It would read freed memory if the batch were not kept until its last row is
+        # reported.
         unreported = c_int64(rows.num_rows)
         self._kept.append((unreported, rows))
         self._kept_bytes += rows.nbytes
@@ -146,6 +147,8 @@ class NativeProducer(NativeClient):
 
     def close(self) -> None:
         """See `Producer`."""
+        # Purge first, and serve the reports of that: a row that is not reported yet points to its record batch and to its
+        # counter, and both are freed with this object.
         self._kafka.purge(self._handle, _DROP)
         self._kafka.poll(self._handle, 0)
         for handle in self._handles.values():

@@ -146,6 +146,15 @@ def test_a_topic_that_only_the_coordinator_knows_to_be_deleted_does_not_delay_th
     assert not group.ledger.in_flight(frozenset({OTHER}))
 
 
+def test_a_record_that_needs_no_commit_is_adopted_whatever_becomes_of_the_others(group: GroupInMemory) -> None:
+    group.acquire(RECORDED)
+    group.ledger.lost(frozenset({RECORDED}))
+    group.commits[OTHER] = Foreign(3)
+    group.commit_fails = BrokerUnavailable("the coordinator is down")
+    group.acquire(RECORDED, OTHER)
+    assert group.ledger.positions == {RECORDED: 5}
+
+
 def test_a_topic_that_brokers_and_coordinator_disagree_about_is_an_error_when_the_patience_is_over(group: GroupInMemory) -> None:
     group.refused = {"returns"}
     group.acquire(OTHER)

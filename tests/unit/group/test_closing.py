@@ -53,6 +53,7 @@ class TestClosing:
         assert (closing.closed, closing.unclosable) == (4, {partition})
 
     def test_ignores_a_report_that_came_before_all_claims_were_made(self, closing: Closing) -> None:
+        closing.claimed(4)
         closing.claiming()
         closing.report("me", 4)
         assert closing.believe(CLAIMED) == CLAIMED

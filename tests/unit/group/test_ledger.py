@@ -10,7 +10,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged
-from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.rules import OutstandingClaims
 from spark_groupsource.partition import OffsetRange, TopicPartition
@@ -257,7 +257,20 @@ class TestRangesThatAreHeldForAnotherStream:
         assert group.claim(0, planned).granted == {ORDERS: (OffsetRange(0, 20), OffsetRange(20, 22))}
         assert self.owed(group) == []
 
+    def test_are_read_here_only_by_an_answer_to_a_question_after_the_adoption(self) -> None:
+        """A stream may have come since an earlier question."""
+        group = GroupInMemory(outstanding=OutstandingClaims(reread_after_s=0))
+        group.commits[ORDERS] = self.HELD
+        group.acquire(ORDERS)
+        group.ledger.lost(frozenset({ORDERS}))
+        group.acquire(ORDERS)
+        group.answer_about_others()
+        assert group.ledger.opened().again == {}
+        group.answer_about_others()
+        assert group.ledger.opened().again == {ORDERS: (OffsetRange(0, 20),)}
+
     def test_are_asked_about_although_the_adoption_of_other_partitions_failed(self, group: GroupInMemory) -> None:
+        group.commits[RETURNS] = Foreign(3)
         group.refused = {"returns"}
         group.acquire(ORDERS, RETURNS)
         assert group.ledger.positions.keys() == {ORDERS}

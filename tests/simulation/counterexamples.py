@@ -262,6 +262,7 @@ LIVED_BETWEEN_TWO_PLANS = prompt(
     gets B.1 1
     {2 * HEARS}
     plans B.1 None
+    confirm B.1
     name B.1
     rest B.1
     begins A.2
@@ -297,6 +298,7 @@ DIED_BETWEEN_TWO_PLANS = prompt(
     on_assign B.1
     {2 * HEARS}
     plans B.1 None
+    confirm B.1
     name B.1
     rest B.1
     dies A.1

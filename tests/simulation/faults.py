@@ -25,7 +25,13 @@ from tests.simulation.setting import Setting
 from tests.simulation.world import Action, World
 from tests.support.held_survey import HeldSurvey
 
-_USED_IN = {"evidence": "evidence", "alive": "evidence", "adopt": "adopting", "believed": "closing"}
+_USED_IN = {
+    "evidence": "evidence",
+    "alive": "evidence",
+    "adopt": "adopting",
+    "believed": "closing",
+    "with_room": "held_ranges",
+}
 """The modules of `group` that use a rule, where that is not the ledger."""
 
 
@@ -373,7 +379,7 @@ FAULTS = (
         {"adopt": mistaken.adopted_with(past=None)},
         setting=RESTORED,
         shown_as={"a restored checkpoint goes on"},
-        seed=8586,
+        seed=14471,
     ),
     Fault(
         "nobody checks the group before joining",

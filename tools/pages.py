@@ -15,11 +15,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from textwrap import fill
 
-from spark_groupsource.brokers.broker_errors import AT_ONCE, ENDS, Handling, trouble
 from spark_groupsource.metrics.definitions import METRICS
 from spark_groupsource.options.model import DESCRIBED
 from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
-from spark_groupsource.sink.failures import trouble_of_tasks
+from tools.handling import AT_ONCE, ENDS, Case, cases_of_queries, cases_of_tasks
 
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = DOCS / "options.md"
@@ -61,25 +60,27 @@ def with_metrics(page: str) -> str:
 def with_trouble(page: str) -> str:
     """Return the page with the tables and lists of the brokers' errors."""
     for head, list_head, found in (
-        (TROUBLE_HEAD, AT_ONCE_HEAD, list(trouble())),
-        (TASKS_HEAD, TASKS_AT_ONCE_HEAD, list(trouble_of_tasks())),
+        (TROUBLE_HEAD, AT_ONCE_HEAD, list(cases_of_queries())),
+        (TASKS_HEAD, TASKS_AT_ONCE_HEAD, list(cases_of_tasks())),
     ):
-        page = _with_table(page, head, (_row_of_trouble(*one) for one in found if not _ends_at_once(one[2])))
-        page = _with_lines(page, list_head, "- ", (_item_of_trouble(*one) for one in found if _ends_at_once(one[2])))
+        page = _with_table(page, head, (_row_of_trouble(case) for case in found if not _ends_at_once(case)))
+        page = _with_lines(page, list_head, "- ", (_item_of_trouble(case) for case in found if _ends_at_once(case)))
     return page
 
 
-def _ends_at_once(done: Handling) -> bool:
-    return (done.doing, done.for_how_long) == (ENDS, AT_ONCE)
+def _ends_at_once(case: Case) -> bool:
+    return (case.done.doing, case.done.for_how_long) == (ENDS, AT_ONCE)
 
 
-def _item_of_trouble(name: str, codes: str, _: Handling) -> str:
-    return fill(f"- [`{name}`](#{name.lower()}): {codes}", 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
+def _item_of_trouble(case: Case) -> str:
+    item = f"- [`{case.error}`](#{case.error.lower()}): {case.said}"
+    return fill(item, 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
-def _row_of_trouble(name: str, codes: str, done: Handling) -> str:
-    option = f" (`{done.option}`)" if done.option else ""
-    return f"| {codes} | {done.doing} | {done.for_how_long}{option} | [`{name}`](#{name.lower()}) |\n"
+def _row_of_trouble(case: Case) -> str:
+    option = f" (`{case.done.option}`)" if case.done.option else ""
+    how = f"{case.done.doing} | {case.done.for_how_long}{option}"
+    return f"| {case.said} | {how} | [`{case.error}`](#{case.error.lower()}) |\n"
 
 
 def _with_table(page: str, head: str, rows: Iterable[str]) -> str:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
 from spark_groupsource.errors import (
-    AssignmentTimeout,
     AuthenticationFailed,
     BrokerUnavailable,
-    ClaimTimeout,
     CommitOutcomeUnknown,
     CommitRefused,
     CoordinatorUnavailable,
@@ -21,7 +18,6 @@ from spark_groupsource.errors import (
     MemberFenced,
     MembershipError,
     MemberUnknown,
-    NotAConsumerGroup,
     NotAuthorized,
     TopicNotFound,
 )
@@ -82,99 +78,6 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 }
 """The meaning of the errors of a member that end its query. TOPIC_ERRORS end it only before its first assignment, the others at
 any time. Any other code that librdkafka calls fatal is MembershipError."""
-
-
-class Handling(NamedTuple):
-    """What a query does about an error, as docs/operations.md shows it."""
-
-    doing: str
-    for_how_long: str
-    """With `option`, its default."""
-    option: str | None
-    said: str | None = None
-    """What brokers say, or do not say, besides the codes of the tables."""
-
-
-ENDS, AT_ONCE = "ends", "at once"
-REFUSED_LOGIN = "a refused login or certificate"
-
-HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
-    BrokerUnavailable: (
-        Handling(ENDS, "6 to 10 s", None, "no answer to the first requests of a start"),
-        Handling("asks again", "2 min, each request", "assignmentTimeout", "no answer to a later one, or any other error"),
-        Handling(
-            "reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
-            "2 min, each partition",
-            "kafkaConsumer.pollTimeoutMs",
-            "the leader of an owned partition is silent",
-        ),
-        Handling(
-            "reads the other partitions; asks for it between triggers, too",
-            "2 min, each partition",
-            "assignmentTimeout",
-            "the same, and the group has no commit there yet",
-        ),
-        Handling(
-            "the task asks again; then Spark tries it again",
-            "2 min, each try",
-            "kafkaConsumer.pollTimeoutMs",
-            "the leader is silent to a task",
-        ),
-        Handling("asks again", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader is silent to a batch read"),
-    ),
-    AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
-    ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member adopts a range that is planned"),),
-    GenerationChanged: (Handling("takes part in the rebalance, commits again", "2 min, each commit", "assignmentTimeout"),),
-    CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
-    MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),
-    CommitOutcomeUnknown: (
-        Handling(
-            "leaves the group, joins it as a new member, goes on at what the group holds",
-            "2 min, each commit",
-            "assignmentTimeout",
-            "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
-            "until the connection breaks, as when a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",
-        ),
-    ),
-    CommitRefused: (Handling(ENDS, AT_ONCE, None, "any other answer to a commit"),),
-    NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
-    AuthenticationFailed: (Handling(ENDS, AT_ONCE, None, REFUSED_LOGIN),),
-    NotAConsumerGroup: (Handling(ENDS, AT_ONCE, None, "a share group, a streams group, or that of Kafka Connect"),),
-    TopicNotFound: (
-        Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
-    ),
-    MemberFenced: (Handling("at its start: joins again. Later: ends", "2 min", "assignmentTimeout"),),
-    MembershipError: (Handling(ENDS, AT_ONCE, None),),
-}
-"""For the page: how each of these errors is borne, in one or more cases. An error that passes ends the query when the time of
-its option is over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""
-
-
-ErrorTable = Mapping[int, type[GroupKafkaError]]
-
-
-def trouble(
-    handling: Mapping[type[GroupKafkaError], Sequence[Handling]] = HANDLING,
-    tables: Sequence[ErrorTable] = (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS),
-) -> Iterator[tuple[str, str, Handling]]:
-    """Yield, for each case of an error of this package, its name, what brokers or librdkafka say then, and the handling.
-
-    The codes of an error are in its first case.
-
-    Args:
-        handling: How each error is borne.
-        tables: What a code means.
-    """
-    for kind, cases in handling.items():
-        names = names_of_codes(code for table in tables for code in table if table[code] is kind)
-        for case in cases:
-            yield kind.__name__, ", ".join([*names, *([case.said] if case.said else [])]), case
-            names = []
-
-
-def names_of_codes(codes: Iterable[int]) -> list[str]:
-    """Return the names of codes of Kafka and librdkafka, sorted."""
-    return sorted(KafkaError(code).name() for code in set(codes))
 
 
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."

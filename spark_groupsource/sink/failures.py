@@ -2,24 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.broker_errors import (
-    AT_ONCE,
-    ENDS,
-    REFUSED_LOGIN,
-    REQUEST_ERRORS,
-    Handling,
-    explain,
-    names_of_codes,
-    trouble,
-)
+from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import UNANSWERED
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, is_refused
 from spark_groupsource.errors import (
-    AuthenticationFailed,
     BrokerUnavailable,
     GroupKafkaError,
     NotAuthorized,
@@ -31,7 +21,6 @@ from spark_groupsource.errors import (
     WriterFenced,
 )
 from spark_groupsource.sink.contract import Undelivered
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, PARTITIONS_KNOWN_S, REQUEST_TIMEOUT_S, TRANSACTION_S
 
 FENCED = frozenset(
     {
@@ -63,7 +52,7 @@ UNREACHED = UNANSWERED | {
 }
 """No broker has answered, or none that could."""
 
-_TABLE: Mapping[int, type[GroupKafkaError]] = {
+TASK_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     **dict.fromkeys(FENCED, WriterFenced),
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: NotAuthorized,
@@ -79,50 +68,6 @@ _TABLE: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.INVALID_TIMESTAMP: RecordRefused,
     KafkaError.TOPIC_EXCEPTION: TopicNotFound,
 }
-
-HANDLING: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
-    BrokerUnavailable: (
-        Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
-        Handling("takes the step again", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
-        Handling(
-            "reads or commits it again",
-            f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
-            None,
-            "the same, to a request for a token",
-        ),
-    ),
-    SinkError: (
-        Handling(ENDS, "after librdkafka's own attempts", "kafka.delivery.timeout.ms", "any other"),
-        Handling(
-            "ends with the error that made its transaction fail",
-            AT_ONCE,
-            None,
-            ", ".join([*names_of_codes(PURGED), "purged rows"]),
-        ),
-    ),
-    WriterFenced: (Handling(ENDS, AT_ONCE, None),),
-    NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
-    AuthenticationFailed: (Handling("takes the step again once", "about 15 s", None, REFUSED_LOGIN),),
-    TopicNotFound: (
-        Handling(ENDS, AT_ONCE, None),
-        Handling(
-            "writes its rows again, unless they are more than half of `kafka.buffer.memory` by then",
-            f"{PARTITIONS_KNOWN_S:.0f} s",
-            None,
-            "UNKNOWN_TOPIC_OR_PART to a transaction: partitions were added, and not all brokers know them",
-        ),
-    ),
-    RecordTooLarge: (Handling(ENDS, AT_ONCE, None),),
-    RecordRefused: (Handling(ENDS, AT_ONCE, None),),
-    OptionError: (Handling(ENDS, AT_ONCE, None),),
-}
-"""How a task bears each of these errors. Spark then tries the task again, `spark.task.maxFailures` times in all."""
-
-
-def trouble_of_tasks() -> Iterator[tuple[str, str, Handling]]:
-    """Yield, for each case of an error of a task, its name, what brokers or librdkafka say then, and the handling."""
-    return trouble(HANDLING, (_TABLE, dict.fromkeys(UNREACHED, BrokerUnavailable)))
-
 
 _ADVICE: Mapping[int, str] = {
     KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
@@ -201,7 +146,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:
         return WriterFenced(f"{doing}: {error.str()} ({error.name()}). {_FENCED_ADVICE}.")
-    found = explain(error, doing, _TABLE, _CHECK, SINK_ACL)
+    found = explain(error, doing, TASK_ERRORS, _CHECK, SINK_ACL)
     if type(found) is BrokerUnavailable and error.code() not in UNREACHED:
         # A broker has answered, or librdkafka has refused: the network is not what is to be looked at.
         return SinkError(f"{doing}: {error.str()} ({error.name()}).")

@@ -7,12 +7,8 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, HANDLING, MEMBER_ERRORS, REQUEST_ERRORS, explain, trouble
-from spark_groupsource.options.client_settings import PRODUCER
-from spark_groupsource.options.model import Options
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, MEMBER_ERRORS, REQUEST_ERRORS, explain
 from spark_groupsource.sink import failures
-from tests.support.options import BASE
-from tools.pages import OPERATIONS, with_trouble
 
 ON_COMMIT = {
     "ILLEGAL_GENERATION": errors.GenerationChanged,
@@ -124,36 +120,6 @@ def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:
 def test_only_passing_errors_are_tried_again() -> None:
     passing = {kind for kind in ON_COMMIT.values() if kind(".").passing}
     assert passing == {errors.GenerationChanged, errors.CoordinatorUnavailable}
-
-
-def test_the_page_shows_what_becomes_of_each_error() -> None:
-    page = OPERATIONS.read_text(encoding="utf-8")
-    assert with_trouble(page) == page, "run `make pages`"
-    assert HANDLING.keys() >= {kind for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for kind in table.values()}
-    for kind, cases in HANDLING.items():
-        assert kind.passing <= any(done.option == "assignmentTimeout" for done in cases), kind
-    # The sink is no member of a group.
-    assert failures.HANDLING.keys() >= set(failures._TABLE.values()) - {errors.MemberFenced}
-
-
-def test_the_times_of_the_page_are_the_defaults_of_the_options() -> None:
-    options = Options.parse(BASE)
-    defaults_ms = {
-        "assignmentTimeout": options.assignment_timeout_ms,
-        "kafkaConsumer.pollTimeoutMs": options.poll_timeout_ms,
-        "kafka.delivery.timeout.ms": int(PRODUCER["message.timeout.ms"]),
-    }
-    cases = [case for _, _, case in (*trouble(), *failures.trouble_of_tasks()) if case.for_how_long.startswith("2 min")]
-    named = {case.option for case in cases if case.option is not None}
-    assert named == defaults_ms.keys()
-    assert {defaults_ms[option] for option in named} == {120_000}
-
-
-def test_a_case_without_a_code_has_a_row_of_its_own() -> None:
-    said = {codes: case.option for name, codes, case in trouble() if name == "BrokerUnavailable"}
-    assert said["no answer to the first requests of a start"] is None
-    assert said["the leader of an owned partition is silent"] == "kafkaConsumer.pollTimeoutMs"
-    assert all(codes for _, codes, _ in (*trouble(), *failures.trouble_of_tasks()))
 
 
 def test_a_task_of_the_sink_that_may_not_write_hears_of_write() -> None:

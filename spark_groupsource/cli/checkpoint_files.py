@@ -1,71 +1,17 @@
-"""What `groupkafka migrate` and `groupkafka check` read of a checkpoint."""
+"""What `groupkafka migrate` reads of a checkpoint."""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from contextlib import contextmanager
 from datetime import datetime
 
-from pydantic import ValidationError
-
 from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
-from spark_groupsource.checkpoint.offset_log import plan_of, source_lines
+from spark_groupsource.checkpoint.offset_log import source_lines
 from spark_groupsource.cli.spark_checkpoint import LastBatches, last_batches
-from spark_groupsource.errors import CheckpointUnreadable, OffsetError, OptionError
-from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
-
-
-@dataclass(frozen=True)
-class NewestBatch:
-    """The newest micro-batch in the offset log of a checkpoint."""
-
-    number: int
-    plans: tuple[PlanOffset, ...]
-    """The offsets of this package's sources in it. Empty if the query reads from other sources only."""
-    finished: bool
-    """Whether it is in the commit log."""
-    refused: str | None = None
-    """Why a query does not go on from an offset in it that another version of this package wrote."""
-
-
-def newest_batch(location: str) -> NewestBatch | None:
-    """Return the newest micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
-
-    Args:
-        location: the query's `checkpointLocation`.
-
-    Raises:
-        CheckpointUnreadable: The files cannot be read.
-        OffsetError: As `offset_log.source_lines` does.
-    """
-    files = CheckpointFiles(location)
-    logged = files.batches("offsets")
-    if not logged:
-        return None
-    newest = max(logged)
-    lines = list(source_lines(files.read(f"offsets/{newest}")).values())
-    plans = []
-    for line in lines:
-        with suppress(ValidationError):
-            plans.append(PlanOffset.model_validate_json(line))
-    refused = next(filter(None, map(_refused, lines)), None)
-    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"), refused)
-
-
-def _refused(line: str) -> str | None:
-    """Return why a query does not go on from this offset, if another version of this package wrote it."""
-    try:
-        offset = json.loads(line)
-        if plan_of(offset) is not None:
-            refuse_another_format(offset)
-    except (ValueError, RecursionError):
-        return None
-    except OffsetError as error:
-        return str(error)
-    return None
+from spark_groupsource.errors import CheckpointUnreadable, OptionError
 
 
 class Checkpoint:

@@ -11,7 +11,7 @@ from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.version import __version__
 
 COMMANDS = {
-    "check": ("check:check", "Try an options file: brokers, login, ACLs, assignor, records."),
+    "check": ("check.command:check", "Try an options file: brokers, login, ACLs, assignor, records."),
     "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),

@@ -107,6 +107,11 @@ def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
     ]
 
 
+def count(number: int, name: str) -> str:
+    """Return a number of things as text: `1 partition`, `2 partitions`."""
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
 def number(value: float | None) -> str:
     """Return the value as text; `-` for `None`."""
     return "-" if value is None else str(value)

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.access import NO_SUBSCRIPTION
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import CHECK_STEP_S
+
+
+@dataclass(frozen=True)
+class _NoSubscription:
+    """Topics are looked up by name."""
+
+    subscribe: tuple[str, ...] = ()
+
+    def matches(self, topic: str) -> bool:  # noqa: ARG002 -- no topic does
+        return False
+
+
+NO_SUBSCRIPTION = _NoSubscription()
+"""Of a command that reads no topic."""
 
 
 class Visibility(NamedTuple):
@@ -37,7 +51,8 @@ def visibility_of(settings: Mapping[str, str], topic: str) -> list[Visibility]:
         BrokerError: The brokers do not answer, or refuse the login.
     """
     uncommitted, committed = (
-        Topics(settings, NO_SUBSCRIPTION, read_committed=one, patience_s=CHECK_STEP_S) for one in (False, True)
+        Topics(settings, NO_SUBSCRIPTION, read_committed=read_committed, patience_s=CHECK_STEP_S)
+        for read_committed in (False, True)
     )
     found = uncommitted.describe([topic])[topic]
     if isinstance(found, GroupKafkaError):
@@ -60,7 +75,7 @@ def visibility(uncommitted: Topics, committed: Topics, partitions: Collection[To
     # In this order: a record that is written between the two requests is not taken for one of an open transaction.
     ends = all_ends(uncommitted, partitions)
     stable = all_ends(committed, partitions)
-    return [Visibility(one, stable.get(one), ends.get(one)) for one in sorted(set(partitions))]
+    return [Visibility(partition, stable.get(partition), ends.get(partition)) for partition in sorted(set(partitions))]
 
 
 def all_ends(topics: Topics, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

@@ -11,9 +11,10 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli import check, claims, describe, group_changes, migrate, reset_offsets, top, transactions
+from spark_groupsource.cli import claims, describe, group_changes, migrate, reset_offsets, top, transactions
 from spark_groupsource.cli.as_json import json_text
-from spark_groupsource.cli.findings import Finding, Level
+from spark_groupsource.cli.check import command as check
+from spark_groupsource.cli.check.findings import ok
 from spark_groupsource.cli.group_changes import GroupEvent, Rates
 from spark_groupsource.cli.migrate import Migration
 from spark_groupsource.cli.openers import Candidate, Openers
@@ -83,7 +84,7 @@ SHOWN = {
         )
     ],
     "migrate": [migrate.json_shape(MIGRATION, executed=False)],
-    "check": [check.json_shape("file", [Finding(Level.OK, "brokers", "yes")])],
+    "check": [check.json_shape("file", [ok("brokers", "yes")])],
     "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [
         top.json_look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),

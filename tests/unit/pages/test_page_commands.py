@@ -29,7 +29,7 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/kafka/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
     ),
     "groupkafka check --conf conf/orders.properties": (
-        "tests/kafka/check/test_check.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
+        "tests/kafka/check/test_source.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
     "groupkafka top --bootstrap-server localhost:9092 --group billing": (
         "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",

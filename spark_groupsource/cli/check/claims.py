@@ -1,0 +1,62 @@
+"""What other queries have claimed in the subscribed topics and not confirmed, and what a new query would do about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from spark_groupsource.brokers.group_view import HIDING
+from spark_groupsource.cli.check.findings import Finding, error, ok, warning
+from spark_groupsource.cli.check.known import Source
+from spark_groupsource.handoff.rules import advice_on_format
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import listed
+
+
+def read_formats(source: Source) -> Iterator[Finding]:
+    """Find commit records of the subscribed partitions in formats that this version does not read."""
+    others = source.group.other_formats if source.group is not None else {}
+    mine = {partition: version for partition, version in others.items() if source.options.matches(partition.topic)}
+    if mine:
+        formats = listed(f"{partition}: format {found}, {advice_on_format(found)}" for partition, found in sorted(mine.items()))
+        yield error(
+            "claims",
+            f"{formats}. This version does not read these formats of commit records, so a query would stop with "
+            "CommitRecordUnreadable.",
+        )
+
+
+def list_claims(source: Source) -> Iterator[Finding]:
+    """List what queries that are not running have claimed, and say what a query with a new checkpoint would do."""
+    group = source.group
+    mine = [seen for seen in (group.partitions if group is not None else ()) if source.options.matches(seen.partition.topic)]
+    # While a classic group rebalances, its coordinator names no owners.
+    rebalances = group is not None and group.state in HIDING and bool(group.members)
+    running = sum(claim.range.size for seen in mine if rebalances or seen.member is not None for claim in seen.in_flight)
+    left = [
+        (seen.partition, claim)
+        for seen in mine
+        for claim in seen.owed + (() if rebalances or seen.member is not None else seen.in_flight)
+    ]
+    if left:
+        ranges = listed(f"{partition} {claim.range} of stream {claim.stream}" for partition, claim in left)
+        text = f"claimed and not confirmed: {ranges}. A query with a new checkpoint {_fate(source.options)}."
+        yield warning("claims", f"{text} Details: groupkafka claims.")
+    elif running:
+        yield ok("claims", f"{running} offsets are in flight in running queries; nothing is owed")
+    else:
+        where = " in the other partitions" if any(seen.other_format is not None for seen in mine) else ""
+        yield ok("claims", f"nothing is claimed{where}")
+
+
+def _fate(options: Options) -> str:
+    """Return what a query with a new checkpoint does about what is left, as outstandingClaims says."""
+    policy = options.outstanding()
+    if policy.stop_after_s is not None:
+        return (
+            f"fails after {policy.stop_after_s:.0f} s (outstandingClaims.grace) if they are not confirmed by then. Restart the "
+            "query of that stream on its checkpoint, or set outstandingClaims"
+        )
+    if policy.reread_after_s is None:
+        return "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
+    later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
+    return f"reads them{later}; records may be duplicated (outstandingClaims)"

@@ -1,0 +1,197 @@
+"""The check of a query that writes: its steps, without writing a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.cli.check.connection import find_unreadable_files, lacks, reach_brokers
+from spark_groupsource.cli.check.findings import Finding, Step, error, ok, take, warning
+from spark_groupsource.cli.openers import openers
+from spark_groupsource.cli.visibility import NO_SUBSCRIPTION, visibility_of
+from spark_groupsource.errors import GroupKafkaError, NotAuthorized, OptionError
+from spark_groupsource.options.properties_file import read_properties
+from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.partition import listed
+from spark_groupsource.sink.batch_size import SETTING, topic_limits, with_batch_size
+from spark_groupsource.sink.failures import failure
+from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.timeouts import CHECK_STEP_S
+
+_GROUPS_BEGIN = "The names of the sink's groups and transactional ids begin with transactionalIdPrefix: grant it as a prefix."
+
+
+@dataclass
+class Sink:
+    """The options, and what the steps so far have found out."""
+
+    kafka: Mapping[str, str]
+    """The options `kafka.*`, translated for librdkafka."""
+    settings: SinkSettings
+    topic: str | None = None
+    """The topic that may be written to. `describe_topic` adds it."""
+
+    @cached_property
+    def topics(self) -> Topics:
+        """The brokers.
+
+        Raises:
+            OptionError: As `Topics` does.
+            AuthenticationFailed: As `Topics` does.
+        """
+        return Topics(self.settings.requests, NO_SUBSCRIPTION, read_committed=False, patience_s=CHECK_STEP_S)
+
+    @property
+    def name(self) -> str:
+        """A group and transactional id with the sink's prefix that no task has."""
+        return f"{self.settings.prefix}-check"
+
+
+def check_sink(path: Path) -> Iterator[Finding]:
+    """Yield each finding on a file with a sink's options."""
+    try:
+        options = SinkOptions.parse(read_properties(path), "stream")
+    except OptionError as wrong:
+        yield from (error("options", problem) for problem in wrong.problems)
+        return
+    settings = options.sink_settings("stream")
+    guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
+    yield ok("options", f"{path}: all options are known and fit together; deliveryGuarantee={guarantee}")
+    yield from take(EXACTLY_ONCE if settings.exactly_once else AT_LEAST_ONCE, Sink(options.kafka, settings))
+
+
+def describe_topic(sink: Sink) -> Iterator[Finding]:
+    """Find whether the topic is there and may be written to. If so, add it."""
+    name = sink.settings.topic
+    if name is None:
+        yield ok("topics", "there is no option topic: the column topic names one for each row. None was tried")
+        return
+    found = sink.topics.describe([name])[name]
+    needed = ["WRITE", "READ"] if sink.settings.exactly_once else ["WRITE"]
+    if isinstance(found, NotAuthorized):  # either of them would let the user describe the topic
+        yield _needs(name, needed)
+    elif isinstance(found, GroupKafkaError):
+        yield error("topics", str(found))
+    elif missing := [operation for operation in needed if lacks(operation, found.operations)]:
+        yield _needs(name, missing)
+    else:
+        sink.topic = name
+        may = "may be written to" if found.operations is not None else "the broker does not say whether it may be written to"
+        yield ok("topics", f"{name} ({len(found.partitions)} partitions): found, and {may}")
+
+
+def _needs(topic: str, missing: list[str]) -> Finding:
+    why = " A token is an offset of this topic, which takes READ." if missing == ["READ"] else ""
+    return error("topics", f"{topic}: the user needs the ACL {' and '.join(missing)} on the topic.{why}")
+
+
+def compare_batch_size(sink: Sink) -> Iterator[Finding]:
+    """Find how large the batches of rows are: librdkafka does not split one that is too large for the topic."""
+    topic, producer = sink.topic, sink.settings.producer
+    if topic is None:
+        return
+    limit = topic_limits(producer, [topic])[topic]
+    size = int(with_batch_size(producer, [topic])[SETTING])
+    if limit is not None:
+        row = min(limit, int(producer["message.max.bytes"]))
+        batches = f"max.message.bytes is {limit}, so batches of rows have at most {size} bytes"
+        yield ok("batches", f"{topic}: {batches}. A row may have about {row}")
+        return
+    text = (
+        f"{topic}: the brokers do not say its max.message.bytes, which takes the ACL DESCRIBE_CONFIGS on the topic. So batches "
+        f"of rows have at most {size} bytes"
+    )
+    if SETTING in producer:
+        yield warning("batches", f"{text} (kafka.batch.size). If the topic takes less, rows are refused.")
+    else:
+        yield warning(
+            "batches",
+            f"{text}, and rows of 1 KB are written two to four times slower than in large ones. Grant the ACL, or set "
+            "kafka.batch.size to the topic's limit.",
+        )
+
+
+def ask_for_groups(sink: Sink) -> Iterator[Finding]:
+    """Find whether the sink may keep its tokens."""
+    try:
+        with GroupAdminProcess(sink.settings.requests) as groups:
+            allowed = groups.operations(sink.name)
+    except GroupKafkaError as refused:
+        yield error("groups", f"{refused} {_GROUPS_BEGIN}")
+        return
+    if lacks("READ", allowed):
+        yield error("groups", f"{sink.name}: the user needs the ACL READ on the group. {_GROUPS_BEGIN}")
+        return
+    may = "offsets may be committed" if allowed is not None else "the broker does not say whether offsets may be committed"
+    yield ok("groups", f"{sink.name}: {may}")
+
+
+def take_transactional_id(sink: Sink) -> Iterator[Finding]:
+    """Find whether the sink may write in transactions, as long as its options say."""
+    errors: dict[int, KafkaError] = {}
+    settings = {**sink.settings.producer, "transactional.id": sink.name, "delivery.report.only.error": True}
+    try:
+        producer = make_client(Producer, settings, lambda reported: errors.__setitem__(reported.code(), reported), librdkafka_log)
+        producer.init_transactions(CHECK_STEP_S)
+    except KafkaException as refused:
+        yield error("transaction", str(failure(refused.args[0], f"taking the transactional id {sink.name}", errors)))
+        return
+    except GroupKafkaError as refused:
+        yield error("transaction", str(refused))
+        return
+    timeout = settings["transaction.timeout.ms"]
+    yield ok("transaction", f"{sink.name}: may be used, and a transaction may be open for {timeout} ms")
+
+
+def find_open_transactions(sink: Sink) -> Iterator[Finding]:
+    """Find what open transactions hold back in the topic, and whose they may be."""
+    topic, requests = sink.topic, sink.settings.requests
+    if topic is None:
+        return
+    try:
+        seen = visibility_of(requests, topic)
+        hidden = {visible.partition: visible.hidden for visible in seen if visible.hidden}
+        if hidden:
+            with GroupAdminProcess(requests) as groups:
+                found = openers(groups, topic, None)
+    except GroupKafkaError as refused:
+        yield error("isolation", str(refused))
+        return
+    if hidden:
+        ids = listed(candidate.transactional_id for candidate in found.candidates if candidate.topic == topic)
+        whose = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
+        yield warning(
+            "isolation",
+            f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written and not visible yet to readers of "
+            f"committed records, because of open transactions. {whose} Who has them, and what ends them: groupkafka transactions "
+            f"--topic {topic}.",
+        )
+    elif silent := [visible.partition for visible in seen if visible.hidden is None]:
+        text = f"{topic}: the leaders of {listed(silent)} did not say whether open transactions block reading"
+        yield warning("isolation", text)
+    else:
+        yield ok("isolation", f"{topic}: no open transaction holds anything back")
+
+
+AT_LEAST_ONCE: tuple[Step[Sink], ...] = (
+    Step(find_unreadable_files, needed=True),
+    Step(reach_brokers, needed=True),
+    Step(describe_topic),
+    Step(compare_batch_size),
+)
+"""The steps after the options are read, in the order of docs/command-line.md."""
+
+EXACTLY_ONCE: tuple[Step[Sink], ...] = (
+    *AT_LEAST_ONCE,
+    Step(ask_for_groups),
+    Step(take_transactional_id),
+    Step(find_open_transactions),
+)
+"""The same for exactly-once, which needs groups and transactions."""

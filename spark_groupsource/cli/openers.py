@@ -49,18 +49,18 @@ class Openers(NamedTuple):
     """Groups that hold something else than a mark or a token. Their names are not to be printed raw."""
 
 
-def openers(look: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
+def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
     """Return who may have a transaction open in a topic.
 
     Args:
-        look: Asks the brokers.
+        brokers: What is asked.
         topic: The topic.
         prefix: The `transactionalIdPrefix` of the queries. `None`: any.
 
     Raises:
         GroupKafkaError: The groups cannot be listed, or what they hold cannot be read.
     """
-    groups = Deadline(CHECK_STEP_S).retry(lambda: look.groups("-open"), _passes, LIST_AGAIN_S)
+    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), _passes, LIST_AGAIN_S)
     found: list[Candidate] = []
     unreadable: list[str] = []
     for group in groups:
@@ -68,12 +68,12 @@ def openers(look: GroupAdminProcess, topic: str, prefix: str | None) -> Openers:
         if marked is None or prefix not in (None, marked[0].prefix):
             continue
         names, task = marked
-        marks = _open_marks(look.offsets(group), group, names.query, unreadable)
+        marks = _open_marks(brokers.offsets(group), group, names.query, unreadable)
         if marks:
             where = topic if topic in marks else max(marks, key=lambda name: marks[name][1].at)
-            batch = _newest_batch(look.offsets(names.task(task)), names.task(task), names.query, unreadable)
+            batch = _newest_batch(brokers.offsets(names.task(task)), names.task(task), names.query, unreadable)
             found.append(Candidate(names, task, *marks[where], where, batch))
-    found.sort(key=lambda one: (one.topic != topic, -one.opener.at, one.names, one.task))
+    found.sort(key=lambda candidate: (candidate.topic != topic, -candidate.opener.at, candidate.names, candidate.task))
     return Openers(tuple(found), tuple(unreadable))
 
 

@@ -14,16 +14,16 @@ OF_A_SINK = (
 )
 
 
-def sink_batch(one: PartitionView) -> int | None:
+def sink_batch(seen: PartitionView) -> int | None:
     """Return the micro-batch of the token that is committed on a partition; `None` if it is no token."""
-    return one.committed - 1 if one.committed is not None and kind_of(one.metadata) == "token" else None
+    return seen.committed - 1 if seen.committed is not None and kind_of(seen.metadata) == "token" else None
 
 
-def json_mark(one: PartitionView) -> Json | None:
+def json_mark(seen: PartitionView) -> Json | None:
     """Return the mark that is committed on a partition; `None` if it is none. Fields that cannot be read are `None`."""
-    if kind_of(one.metadata) != "mark":
+    if kind_of(seen.metadata) != "mark":
         return None
-    mark = own_mark(one.metadata)
+    mark = own_mark(seen.metadata)
     opener = None if mark is None else mark.open
     return {
         "open": None if mark is None else opener is not None,
@@ -36,18 +36,20 @@ def json_mark(one: PartitionView) -> Json | None:
 
 def sink_lines(view: GroupView) -> list[str]:
     """Return a line for each token and each mark of the group: on which partition it is, and what it says."""
-    return [f"{printable(str(one.partition))}: {said}" for one in view.partitions if (said := _said(view.group, one)) is not None]
+    return [
+        f"{printable(str(seen.partition))}: {text}" for seen in view.partitions if (text := _text(view.group, seen)) is not None
+    ]
 
 
-def _said(group: str, one: PartitionView) -> str | None:
-    batch = sink_batch(one)
+def _text(group: str, seen: PartitionView) -> str | None:
+    batch = sink_batch(seen)
     if batch is not None:
         return f"micro-batch {batch}"
-    if kind_of(one.metadata) != "mark":
+    if kind_of(seen.metadata) != "mark":
         return None
     if (reach := reach_group(group)) is not None:
         return f"a task with a number below {reach[1]} has left a mark"
-    mark = own_mark(one.metadata)
+    mark = own_mark(seen.metadata)
     if mark is None:
         return "may have a transaction open; this version cannot read by whom"
     if mark.open is None:

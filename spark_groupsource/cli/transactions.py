@@ -67,9 +67,9 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
     settings = client_settings(bootstrap_server, command_config)
     seen = visibility_of(settings, topic)
     found = Openers((), ())
-    if any(one.hidden for one in seen):
-        with GroupAdminProcess(settings) as look:
-            found = openers(look, topic, prefix)
+    if any(visible.hidden for visible in seen):
+        with GroupAdminProcess(settings) as groups:
+            found = openers(groups, topic, prefix)
     if as_json:
         click.echo(json_text(json_shape(topic, seen, found)))
     else:
@@ -78,28 +78,31 @@ def transactions(bootstrap_server: str, topic: str, command_config: Path | None,
 
 def json_shape(topic: str, seen: Sequence[Visibility], found: Openers) -> Json:
     """Return the JSON of `groupkafka transactions`."""
-    hidden = [one.hidden for one in seen]
+    hidden = [visible.hidden for visible in seen]
     return {
         "topic": topic,
-        "not_visible": None if None in hidden else sum(one or 0 for one in hidden),
-        "partitions": [{**place(one.partition), "stable": one.stable, "end": one.end, "not_visible": one.hidden} for one in seen],
-        "candidates": [_candidate(one) for one in found.candidates],
+        "not_visible": None if None in hidden else sum(offsets or 0 for offsets in hidden),
+        "partitions": [
+            {**place(visible.partition), "stable": visible.stable, "end": visible.end, "not_visible": visible.hidden}
+            for visible in seen
+        ],
+        "candidates": [_candidate(candidate) for candidate in found.candidates],
         "unreadable": list(found.unreadable),
     }
 
 
-def _candidate(one: Candidate) -> Json:
+def _candidate(candidate: Candidate) -> Json:
     return {
-        "transactional_id": one.transactional_id,
-        "prefix": one.names.prefix,
-        "query": one.names.query,
-        "task": one.task,
-        "run": one.run or None,
-        "host": one.opener.host,
-        "pid": one.opener.pid,
-        "since": iso_or_none(one.opener.at),
-        "batch": one.batch,
-        "topic": one.topic,
+        "transactional_id": candidate.transactional_id,
+        "prefix": candidate.names.prefix,
+        "query": candidate.names.query,
+        "task": candidate.task,
+        "run": candidate.run or None,
+        "host": candidate.opener.host,
+        "pid": candidate.opener.pid,
+        "since": iso_or_none(candidate.opener.at),
+        "batch": candidate.batch,
+        "topic": candidate.topic,
     }
 
 
@@ -112,20 +115,22 @@ def _print(
     console: Console,
     now: datetime,
 ) -> None:
-    silent = [printable(str(one.partition)) for one in seen if one.hidden is None]
-    held = [one for one in seen if one.hidden]
+    silent = [printable(str(visible.partition)) for visible in seen if visible.hidden is None]
+    hiding = [visible for visible in seen if visible.hidden]
     name = printable(topic)
     if silent:
         console.print(Text(f"The leaders of {listed(silent)} do not answer, so nothing is known of these partitions."))
-    if not held:
+    if not hiding:
         where = " in the other partitions" if silent else f" in its {len(seen)} partitions"
         console.print(Text(f"topic {name}: no open transaction holds anything back{where}."))
         return
     table = make_table(("PARTITION", "STABLE", "END", "NOT VISIBLE"), terminal=console.is_terminal)
-    for one in held:
-        table.add_row(*(Text(number(value)) for value in (one.partition.partition, one.stable, one.end, one.hidden)))
+    for visible in hiding:
+        table.add_row(
+            *(Text(number(value)) for value in (visible.partition.partition, visible.stable, visible.end, visible.hidden))
+        )
     print_table(table, console)
-    count = sum(one.hidden or 0 for one in held)
+    count = sum(visible.hidden or 0 for visible in hiding)
     console.print(Text(f"topic {name}: {count} offsets are written, and not visible yet to readers of committed records"))
     _print_openers(topic, found, prefix, console, now)
     console.print()
@@ -135,7 +140,7 @@ def _print(
 
 
 def _print_openers(topic: str, found: Openers, prefix: str | None, console: Console, now: datetime) -> None:
-    here = [one for one in found.candidates if one.topic == topic]
+    here = [candidate for candidate in found.candidates if candidate.topic == topic]
     elsewhere = found.candidates[len(here) :]
     console.print()
     if not found.candidates:
@@ -152,9 +157,13 @@ def _print_openers(topic: str, found: Openers, prefix: str | None, console: Cons
 
 
 def _print_candidates(candidates: Sequence[Candidate], console: Console, now: datetime) -> None:
-    for one in candidates:
-        batch = "no micro-batch is known to be finished" if one.batch is None else f"micro-batch {one.batch} is finished"
-        console.print(Text(f"  {printable(one.transactional_id)}"))
-        console.print(Text(f"    query {one.names.query}, run {one.run or 'not known'}, task {one.task}: {batch}"))
-        host, since = one.opener.host or "a host without a name", time_and_age(one.opener.at, now)
-        console.print(Text(f"    process {one.opener.pid} on {host}, since {since}"))
+    for candidate in candidates:
+        batch = (
+            "no micro-batch is known to be finished" if candidate.batch is None else f"micro-batch {candidate.batch} is finished"
+        )
+        console.print(Text(f"  {printable(candidate.transactional_id)}"))
+        console.print(
+            Text(f"    query {candidate.names.query}, run {candidate.run or 'not known'}, task {candidate.task}: {batch}")
+        )
+        host, since = candidate.opener.host or "a host without a name", time_and_age(candidate.opener.at, now)
+        console.print(Text(f"    process {candidate.opener.pid} on {host}, since {since}"))

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.cli.as_json import Json, json_text
 from spark_groupsource.cli.check.findings import Finding, Level
 from spark_groupsource.cli.check.sink import check_sink
 from spark_groupsource.cli.check.source import check_source
-from spark_groupsource.cli.render import console_for, printable
+from spark_groupsource.cli.render import console_for, count, print_table, printable
 from spark_groupsource.cli.shared_options import json_option
+
+_LEVEL_WIDTH, _CHECK_WIDTH = 8, 11
 
 _STYLES = {Level.OK: "green", Level.WARNING: "bold yellow", Level.ERROR: "bold red"}
 
@@ -34,9 +37,9 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
     """Try an options file as a query would use it. Report what is wrong and what to do.
 
     It checks the options, the brokers, TLS and login, the topics, the group and the ACLs. It checks that the group's members
-    would accept the query: its assignor, and the instance id of a static member. It reports whether the brokers have the group
-    protocol of KIP-848, where a query with a new checkpoint would start, and what other queries have claimed and not confirmed.
-    It reads some records.
+    would accept the query: its assignor, and the instance id of a static member. If the options ask for the group protocol of
+    KIP-848, it checks that the brokers have it. It reports where a query with a new checkpoint would start, and what is held for
+    other queries. It reads some records.
 
     It also checks habits of production: the session timeout against the brokers' bounds, how long the group's commits are kept,
     whether there are partitions for all members, which reader this machine has, and whether the checkpoint can be read if the
@@ -67,7 +70,9 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
             print_finding(finding, console)
     if as_json:
         click.echo(json_text(json_shape(str(conf), found)))
-    if any(finding.level is Level.ERROR for finding in found):
+    else:
+        print_summary(found, console)
+    if _number(Level.ERROR, found):
         sys.exit(1)
 
 
@@ -75,13 +80,32 @@ def json_shape(file: str, found: Sequence[Finding]) -> Json:
     """`groupkafka check --json`; the findings in the order of the steps."""
     return {
         "file": file,
-        "errors": sum(finding.level is Level.ERROR for finding in found),
-        "warnings": sum(finding.level is Level.WARNING for finding in found),
+        "errors": _number(Level.ERROR, found),
+        "warnings": _number(Level.WARNING, found),
         "findings": [{"level": finding.level.value, "check": finding.check, "text": finding.text} for finding in found],
     }
 
 
+def _number(level: Level, found: Sequence[Finding]) -> int:
+    return sum(finding.level is level for finding in found)
+
+
 def print_finding(finding: Finding, console: Console) -> None:
-    """Print one line of `groupkafka check`."""
-    text = Text(f"{finding.level.value:<8} ", style=_STYLES[finding.level] if console.is_terminal else "")
-    console.print(text.append(Text(f"{finding.check:<11} {printable(finding.text)}", style="default")))
+    """Print a finding: on a terminal its text is a column of its own, so that what is wrapped stays below its begin."""
+    style = _STYLES[finding.level] if console.is_terminal else ""
+    table = Table.grid(padding=(0, 1, 0, 0))
+    for width in (_LEVEL_WIDTH, _CHECK_WIDTH):
+        table.add_column(width=width, no_wrap=True)
+    table.add_column(overflow="fold")
+    table.add_row(Text(finding.level.value, style=style), Text(finding.check), Text(printable(finding.text)))
+    print_table(table, console)
+
+
+def print_summary(found: Sequence[Finding], console: Console) -> None:
+    """Print whether the query can run, as far as this was tried."""
+    errors, warnings = _number(Level.ERROR, found), _number(Level.WARNING, found)
+    worst = Level.ERROR if errors else Level.WARNING if warnings else Level.OK
+    numbers = f"{count(errors, 'error')}, {count(warnings, 'warning')}"
+    text = f"{numbers}: the query {'cannot' if errors else 'can'} run"
+    console.print()
+    console.print(Text(text, style=_STYLES[worst] if console.is_terminal else ""))

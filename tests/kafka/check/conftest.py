@@ -17,12 +17,13 @@ Line = tuple[str, str, str]
 
 
 class Checked:
-    """The output of a run of the command: lines of (level, check, text)."""
+    """The output of a run of the command: lines of (level, check, text), and the summary."""
 
     def __init__(self, exit_code: int, output: str) -> None:
         self.exit_code = exit_code
         self.output = output
-        self.lines: list[Line] = [(line[:8].strip(), line[9:20].strip(), line[21:]) for line in output.splitlines()]
+        findings, _, self.summary = output.strip().rpartition("\n\n")
+        self.lines: list[Line] = [(line[:8].strip(), line[9:20].strip(), line[21:]) for line in findings.splitlines()]
 
     def of(self, check: str) -> list[Line]:
         return [line for line in self.lines if line[1] == check]
@@ -33,8 +34,9 @@ class Checked:
 
     @property
     def failed(self) -> list[str]:
-        """The check of each error. The exit code says whether there is one."""
+        """The check of each error. The exit code and the summary say whether there is one."""
         assert self.exit_code == (1 if self.errors else 0), self.output
+        assert self.summary.endswith("the query cannot run" if self.errors else "the query can run"), self.output
         return [line[1] for line in self.errors]
 
     def level(self, check: str) -> str:

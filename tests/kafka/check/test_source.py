@@ -22,6 +22,7 @@ def test_what_is_right_is_all_ok_and_leaves_no_trace(
     checked = check(query(topic, secured.login(login), startingOffsets="earliest"))
     assert checked.exit_code == 0, checked.output
     assert {line[0] for line in checked.lines} == {"ok"}
+    assert checked.summary == "0 errors, 0 warnings: the query can run"
     assert [line[1] for line in checked.lines] == [
         *("options", "brokers", "security", "topics", "group", "assignor", "settings", "reader"),
         *("start", "fetch", "isolation", "claims"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from difflib import get_close_matches
 from importlib import import_module
 
 import click
@@ -12,7 +13,7 @@ from spark_groupsource.version import __version__
 
 COMMANDS = {
     "check": ("check.command:check", "Try an options file: brokers, login, ACLs, assignor, records."),
-    "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed."),
+    "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed, and what to do."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
     "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
@@ -30,6 +31,13 @@ class _Commands(click.Group):
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        # click suggests an option, and from 8.4 on a command, but not one whose module is imported when it is used.
+        close = get_close_matches(args[0], COMMANDS, 1) if args[0] not in COMMANDS else []
+        if close and not ctx.resilient_parsing:
+            ctx.fail(f"There is no command {args[0]!r}. Did you mean {close[0]!r}?")
+        return super().resolve_command(ctx, args)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 from spark_groupsource.cli import describe
 from spark_groupsource.cli.main import COMMANDS, main
 from spark_groupsource.errors import GroupKafkaError
+from spark_groupsource.version import __version__
 
 HEAVY = ("confluent_kafka", "pyarrow", "pydantic", "pyspark", "rich")
 
@@ -28,6 +29,21 @@ def test_the_help_imports_nothing_that_takes_long() -> None:
     assert shown.endswith("[]\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "suggestion"),
+    [
+        (["clams"], "There is no command 'clams'. Did you mean 'claims'?"),
+        (["reset-offset", "--group", "g"], "Did you mean 'reset-offsets'?"),
+        (["claims", "--grop", "g"], "Did you mean"),
+        (["quite-different"], "No such command"),
+    ],
+)
+def test_a_misspelt_command_or_option_gets_a_suggestion(arguments: list[str], suggestion: str) -> None:
+    refused = CliRunner().invoke(main, arguments)
+    assert refused.exit_code == 2
+    assert suggestion in refused.output
+
+
 def test_an_error_that_names_what_a_client_chose_does_not_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise GroupKafkaError("reading the commits of group a\x1b[2J\nWhat to do")
@@ -43,3 +59,11 @@ def test_a_name_that_no_group_has_is_refused(group: str, said: str) -> None:
     refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", group])
     assert refused.exit_code == 2
     assert said in refused.output
+
+
+def test_every_command_has_help() -> None:
+    for command in COMMANDS:
+        shown = CliRunner().invoke(main, [command, "--help"])
+        assert shown.exit_code == 0
+        assert len(shown.output) > 200
+    assert CliRunner().invoke(main, ["--version"]).output == f"groupkafka, version {__version__}\n"

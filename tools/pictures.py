@@ -23,7 +23,7 @@ from rich.terminal_theme import MONOKAI
 from devtools.demo.story import GROUP, Story
 from devtools.demo.view import Scene, View, print_count
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.cli.top import LiveView, Look, watch
+from spark_groupsource.cli.top import LiveView, Snapshot, watch
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -106,7 +106,7 @@ class TopRecorder(LiveView):
         self.has_picture = False
         self._kinds: set[str] = set()
 
-    def show(self, look: Look) -> None:
+    def show(self, look: Snapshot) -> None:
         """Note the look; keep what the terminal shows of it, if it is the best so far."""
         if self.ended.is_set():
             raise _Ended

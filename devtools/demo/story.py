@@ -156,7 +156,7 @@ class Story:
 
     def _held_for_b(self) -> dict[TopicPartition, OwedRange]:
         partitions = self._group.partitions if self._group is not None else ()
-        return {one.partition: claim for one in partitions for claim in one.in_flight + one.owed if claim.stream == self.b.stream}
+        return {one.partition: claim for one in partitions for claim in one.open + one.owed if claim.stream == self.b.stream}
 
     def _bring_b_back(self, options: Callable[[Query], dict[str, str]]) -> None:
         held, generation = self._held_for_b(), self.a.generation or 0
@@ -188,7 +188,7 @@ class Story:
         group = self._group
         if group is None or len(group.partitions) < PARTITIONS:
             return False
-        return all(one.lag == 0 and one.held == 0 for one in group.partitions)
+        return all(one.lag == 0 and not one.open + one.owed for one in group.partitions)
 
     # Watching.
 

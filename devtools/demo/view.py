@@ -15,8 +15,8 @@ from rich.text import Text
 
 from devtools.demo.count import Count
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.cli.describe import partition_table
-from spark_groupsource.cli.render import printable
+from spark_groupsource.cli.describe import lag_and_claims, partition_table
+from spark_groupsource.cli.render import count, printable
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class View:
         if self._scene is not None:
             parts += [_queries(self._scene), Text(_totals(self._scene))]
             if self._scene.group is not None and self._scene.group.partitions:
-                parts += [Text(), partition_table(self._scene.group.partitions, terminal=True)]
+                parts += [Text(), partition_table(self._scene.group, terminal=True)]
         return Group(*parts)
 
 
@@ -132,7 +132,7 @@ def _count(number: int | None) -> str:
 
 def _totals(scene: Scene) -> str:
     group = scene.group
-    seen = "" if group is None else f"; group {group.state}, {len(group.members)} members, lag {group.lag}, held {group.held}"
+    seen = "" if group is None else f"; group {group.state}, {count(len(group.members), 'member')}, {lag_and_claims(group)}"
     return f"producer {scene.produced_per_second:.0f}/s, {scene.produced} records{seen}"
 
 

@@ -78,7 +78,7 @@ class PartitionView:
         return self.commit.version if isinstance(self.commit, OtherFormat) else None
 
     @property
-    def in_flight(self) -> tuple[OwedRange, ...]:
+    def open(self) -> tuple[OwedRange, ...]:
         """Ranges that the last writer has claimed for its newest plan and has not confirmed."""
         record = self.commit
         if not isinstance(record, CommitRecord):
@@ -89,11 +89,6 @@ class PartitionView:
     def owed(self) -> tuple[OwedRange, ...]:
         """Ranges that earlier owners claimed and never confirmed. Only their streams may read them."""
         return self.commit.owed if isinstance(self.commit, CommitRecord) else ()
-
-    @property
-    def held(self) -> int | None:
-        """Number of offsets that are in flight or owed. `None` if the record is in a format that this version does not read."""
-        return None if self.other_format is not None else sum(claimed.range.size for claimed in self.in_flight + self.owed)
 
     @property
     def held_back(self) -> HeldBack | None:
@@ -153,11 +148,6 @@ class GroupView:
         return sum(partition.finished_lag for partition in self.partitions)
 
     @property
-    def held(self) -> int:
-        """Sum of the offsets that are known to be claimed and not yet confirmed."""
-        return sum(partition.held or 0 for partition in self.partitions)
-
-    @property
     def differences(self) -> tuple[Difference, ...]:
         """The partitions in which the group's members, by what they have written, and its coordinator differ."""
         if self.state in HIDING:
@@ -165,12 +155,12 @@ class GroupView:
         members = {mark_of(member.member_id): member for member in self.members}
         targets = {partition: member for member in self.members for partition in member.target or ()}
         found = []
-        for view in self.partitions:
-            mark = view.commit.member if isinstance(view.commit, CommitRecord) else None
+        for one in self.partitions:
+            mark = one.commit.member if isinstance(one.commit, CommitRecord) else None
             writer = members.get(mark or "")
-            target = targets.get(view.partition, view.member if view.member is None or view.member.target is None else None)
-            if target != view.member or (mark is not None and writer != view.member):
-                found.append(Difference(view.partition, view.member, target, writer))
+            target = targets.get(one.partition, one.member if one.member is None or one.member.target is None else None)
+            if target != one.member or (mark is not None and writer != one.member):
+                found.append(Difference(one.partition, one.member, target, writer))
         return tuple(found)
 
     @property

@@ -7,10 +7,11 @@ partition, members by client id and member id. Names are as clients chose them; 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any
 
-from spark_groupsource.brokers.group_view import PartitionView
+from spark_groupsource.cli.claimed import Claimed
 from spark_groupsource.handoff.commit_record import OwedRange
 from spark_groupsource.partition import TopicPartition
 
@@ -37,18 +38,21 @@ def place(partition: TopicPartition) -> Json:
     return {"topic": partition.topic, "partition": partition.partition}
 
 
-def json_claims(one: PartitionView) -> list[Json]:
-    """Return a partition's claims in flight and its owed claims, sorted by offset."""
-    both = [("in flight", claim) for claim in one.in_flight] + [("owed", claim) for claim in one.owed]
-    return [{"kind": kind, **json_claim(claim)} for kind, claim in sorted(both, key=lambda each: each[1].start)]
+def json_claimed(claimed: Claimed) -> Json:
+    """Return a range that is in flight or held."""
+    return {"kind": claimed.kind, **json_claim(claimed.claim)}
 
 
-def json_held_back(one: PartitionView) -> Json | None:
-    """Return the claim that holds a partition's committed offset back, and how many finished offsets count as lag for it."""
-    held = one.held_back
-    if held is None:
-        return None
-    return {"kind": "owed" if held.owed else "in flight", **json_claim(held.claim), "finished_lag": held.finished_lag}
+def json_held_back(ranges: Iterable[Claimed]) -> Json | None:
+    """Return the range that holds a partition's committed offset back, and how many finished offsets count as lag for it.
+
+    Args:
+        ranges: the ranges of that partition.
+    """
+    for claimed in ranges:
+        if claimed.finished_lag is not None:
+            return {**json_claimed(claimed), "finished_lag": claimed.finished_lag}
+    return None
 
 
 def json_claim(claim: OwedRange) -> Json:

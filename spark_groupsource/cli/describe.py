@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,11 +14,13 @@ from rich.text import Text
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView
-from spark_groupsource.cli.as_json import Json, json_claims, json_held_back, json_text, place
+from spark_groupsource.cli.as_json import Json, json_claimed, json_held_back, json_text, place
+from spark_groupsource.cli.claimed import Claimed, claim_line, claimed_in, claimed_of, total
 from spark_groupsource.cli.group_changes import difference_text
+from spark_groupsource.cli.member_names import member_names, name_in
 from spark_groupsource.cli.render import (
     console_for,
-    held_back_lines,
+    count,
     lag_of,
     make_table,
     number,
@@ -40,10 +42,12 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     COMMITTED  the committed offset: every record below it is processed
     END        the end of the partition (high watermark)
     LAG        END minus COMMITTED
-    HELD       offsets that streams have claimed and not yet confirmed.
-               Either a micro-batch is processing them, or they are owed to
-               a query that stopped; it reads them when it restarts
-    MEMBER     client id, instance id of a static member, host
+    IN FLIGHT  offsets that a running query has claimed and not confirmed:
+               its micro-batch
+    HELD       offsets that a query has claimed and not confirmed before it
+               stopped, or lost the partition; it reads them when it restarts
+    MEMBER     client id, instance id of a static member, host, and the begin
+               of the member id where two members have the same name
     STREAM     the query that wrote the commit; - for another client;
                a format number if this version does not read the record
 
@@ -53,52 +57,52 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
     If the members and the coordinator do not agree about a partition, that
     follows, too. While it moves, this lasts for seconds.
 
-    A range that is not confirmed holds the committed offset back. What is
-    finished above it counts as lag all the same. Such partitions follow below
-    the table, with the range, its stream, and the number of these records.
+    The ranges that are in flight or held follow below the table. The
+    committed offset stays at the lowest one. What is finished above it counts
+    as lag all the same, and the line says how many records these are.
 
     \b
     Example:
       groupkafka describe --bootstrap-server localhost:9092 --group orders
     """
-    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as look:
-        view = look.describe(group)
+    with GroupAdminProcess(client_settings(bootstrap_server, command_config)) as groups:
+        described = groups.describe(group)
     if as_json:
-        click.echo(json_text(json_group(view)))
+        click.echo(json_text(json_group(described)))
     else:
-        print_group(view, console_for(sys.stdout), datetime.now(timezone.utc))
+        print_group(described, console_for(sys.stdout), datetime.now(timezone.utc))
 
 
-def json_group(view: GroupView) -> Json:
+def json_group(group: GroupView) -> Json:
     """Return the JSON of `groupkafka describe`."""
+    names, sizes = member_names(group), total(claimed_in(group))
     return {
-        "group": view.group,
-        "state": view.state,
-        "protocol": view.protocol,
-        "assignor": view.assignor or None,
-        "coordinator": view.coordinator or None,
-        "lag": None if view.lag_unknown else view.lag,
-        "lag_unknown": view.lag_unknown,
-        "finished_lag": view.finished_lag,
-        "held": view.held,
-        "members": [_member(member) for member in view.members],
-        "partitions": [_partition(one) for one in view.partitions],
-        "differences": [_difference(one) for one in view.differences],
+        "group": group.group,
+        "state": group.state,
+        "protocol": group.protocol,
+        "assignor": group.assignor or None,
+        "coordinator": group.coordinator or None,
+        "lag": None if group.lag_unknown else group.lag,
+        "lag_unknown": group.lag_unknown,
+        "finished_lag": group.finished_lag,
+        "in_flight": sizes.in_flight,
+        "held": sizes.held,
+        "members": [_member(member, names[member.member_id]) for member in group.members],
+        "partitions": [_partition(group, seen) for seen in group.partitions],
+        "differences": [_difference(difference) for difference in group.differences],
     }
 
 
-def _difference(one: Difference) -> Json:
-    return {
-        **place(one.partition),
-        "owner_member_id": None if one.owner is None else one.owner.member_id,
-        "target_member_id": None if one.target is None else one.target.member_id,
-        "writer_member_id": None if one.writer is None else one.writer.member_id,
-    }
+def _difference(difference: Difference) -> Json:
+    members = (difference.owner, difference.target, difference.writer)
+    owner, target, writer = (None if member is None else member.member_id for member in members)
+    return {**place(difference.partition), "owner_member_id": owner, "target_member_id": target, "writer_member_id": writer}
 
 
-def _member(member: GroupMember) -> Json:
+def _member(member: GroupMember, name: str) -> Json:
     return {
         "member_id": member.member_id,
+        "name": name,
         "client_id": member.client_id,
         "instance_id": member.instance_id,
         "host": member.host,
@@ -106,107 +110,112 @@ def _member(member: GroupMember) -> Json:
     }
 
 
-def _partition(one: PartitionView) -> Json:
+def _partition(group: GroupView, seen: PartitionView) -> Json:
+    ranges = claimed_of(group, seen)
+    readable = seen.other_format is None
+    sizes = total(ranges)
     return {
-        **place(one.partition),
-        "committed": one.committed,
-        "end": one.end,
-        "lag": one.lag,
-        "held": one.held,
-        "member_id": None if one.member is None else one.member.member_id,
-        "stream": one.stream,
-        "other_format": one.other_format,
-        "sink_batch": sink_batch(one),
-        "sink_mark": json_mark(one),
-        "claims": json_claims(one),
-        "held_back": json_held_back(one),
+        **place(seen.partition),
+        "committed": seen.committed,
+        "end": seen.end,
+        "lag": seen.lag,
+        "in_flight": sizes.in_flight if readable else None,
+        "held": sizes.held if readable else None,
+        "member_id": None if seen.member is None else seen.member.member_id,
+        "stream": seen.stream,
+        "other_format": seen.other_format,
+        "sink_batch": sink_batch(seen),
+        "sink_mark": json_mark(seen),
+        "claims": [json_claimed(claimed) for claimed in ranges],
+        "held_back": json_held_back(ranges),
     }
 
 
-def print_group(view: GroupView, console: Console, now: datetime) -> None:
+def print_group(group: GroupView, console: Console, now: datetime) -> None:
     """Print what `groupkafka describe` shows."""
-    console.print(Text(f"group        {printable(view.group)}"))
-    console.print(Text(f"state        {view.state}, {len(view.members)} {'member' if len(view.members) == 1 else 'members'}"))
-    console.print(Text(f"coordinator  {printable(view.coordinator) or '-'}"))
-    console.print(Text(f"protocol     {view.protocol}, assignor {printable(view.assignor) or '-'}"))
+    ranges = claimed_in(group)
+    console.print(Text(f"group        {printable(group.group)}"))
+    console.print(Text(f"state        {group.state}, {count(len(group.members), 'member')}"))
+    console.print(Text(f"coordinator  {printable(group.coordinator) or '-'}"))
+    console.print(Text(f"protocol     {group.protocol}, assignor {printable(group.assignor) or '-'}"))
     console.print()
-    if view.partitions:
-        print_table(partition_table(view.partitions, terminal=console.is_terminal), console)
-        console.print(Text(f"{lag_of(view)}, held {view.held}, partitions {len(view.partitions)}"))
+    if group.partitions:
+        print_table(partition_table(group, terminal=console.is_terminal), console)
+        console.print(Text(f"{lag_and_claims(group)}, partitions {len(group.partitions)}"))
     else:
         console.print("No partition has a committed offset or a member.")
-    print_sink(view, console)
-    _print_differences(view, console)
-    _print_held(view.partitions, console)
-    _print_held_back(view.partitions, console, now)
-    _print_other_formats(view, console)
-    _print_idle([member for member in view.members if not member.partitions], console)
+    print_sink(group, console)
+    _print_differences(group, console)
+    _print_claims(ranges, console, now)
+    _print_other_formats(group, console)
+    _print_idle(group, console)
 
 
-def partition_table(partitions: Iterable[PartitionView], *, terminal: bool) -> Table:
+def partition_table(group: GroupView, *, terminal: bool) -> Table:
     """Return a table with a row for each partition."""
-    table = make_table(("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "MEMBER", "STREAM"), terminal=terminal)
-    for one in partitions:
-        numbers = (one.partition.partition, one.committed, one.end, one.lag, one.held)
-        member = "-" if one.member is None else printable(one.member.name)
-        stream = one.stream or ("-" if one.other_format is None else f"format {one.other_format}")
-        texts = (printable(one.partition.topic), *map(number, numbers), member, stream)
-        table.add_row(*map(Text, texts))
+    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "MEMBER", "STREAM")
+    table = make_table(columns, terminal=terminal)
+    names = member_names(group)
+    for seen in group.partitions:
+        numbers = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(group, seen))
+        member = printable(name_in(names, seen.member, "-"))
+        stream = seen.stream or ("-" if seen.other_format is None else f"format {seen.other_format}")
+        table.add_row(*map(Text, (printable(seen.partition.topic), *map(number, numbers), member, stream)))
     return table
 
 
-def print_sink(view: GroupView, console: Console) -> None:
+def claimed_sizes(group: GroupView, seen: PartitionView) -> tuple[int | None, int | None]:
+    """Return how many offsets of a partition are in flight and held; `None` if this version does not read the record."""
+    return (None, None) if seen.other_format is not None else total(claimed_of(group, seen))
+
+
+def lag_and_claims(group: GroupView) -> str:
+    """Return the group's lag, and how many offsets are in flight and held, as text."""
+    sizes = total(claimed_in(group))
+    return f"{lag_of(group)}, in flight {sizes.in_flight}, held {sizes.held}"
+
+
+def print_sink(group: GroupView, console: Console) -> None:
     """Print that the group is a sink's, with what it holds, if it is."""
-    if lines := sink_lines(view):
+    if lines := sink_lines(group):
         console.print()
         console.print(Text(f"this group {OF_A_SINK}:"))
         for line in lines:
             console.print(Text(f"  {line}"))
 
 
-def _print_differences(view: GroupView, console: Console) -> None:
-    if view.differences:
+def _print_differences(group: GroupView, console: Console) -> None:
+    if group.differences:
+        names = member_names(group)
         console.print()
         console.print("members and coordinator differ (if it stays: docs/operations.md, The group and a driver disagree):")
-        for one in view.differences:
-            console.print(Text(f"  {printable(difference_text(one))}"))
+        for difference in group.differences:
+            console.print(Text(f"  {printable(difference_text(difference, names))}"))
 
 
-def _print_held(partitions: Iterable[PartitionView], console: Console) -> None:
-    lines = []
-    for one in partitions:
-        for claims, meaning in ((one.owed, "owed: its query reads them when it restarts"), (one.in_flight, "in flight")):
-            lines += [
-                f"  {printable(str(one.partition))} {claim.range} {claim.range.size} offsets: "
-                f"stream {claim.stream}, plan {claim.plan} ({meaning})"
-                for claim in claims
-            ]
-    if lines:
+def _print_claims(ranges: Sequence[Claimed], console: Console, now: datetime) -> None:
+    if ranges:
         console.print()
-        console.print("held (claimed and not yet confirmed):")
-        for line in lines:
-            console.print(Text(line))
+        console.print("claimed and not confirmed:")
+        for claimed in ranges:
+            console.print(Text(f"  {claim_line(claimed, now)}"))
+        if any(claimed.kind == "held" for claimed in ranges):
+            console.print("What to do about a range that is held: groupkafka claims")
 
 
-def _print_held_back(partitions: Iterable[PartitionView], console: Console, now: datetime) -> None:
-    if lines := held_back_lines(partitions, now):
-        console.print()
-        console.print("committed offsets that a claimed range holds back:")
-        for line in lines:
-            console.print(Text(f"  {line}"))
-
-
-def _print_other_formats(view: GroupView, console: Console) -> None:
-    if lines := other_format_lines(view.other_formats):
+def _print_other_formats(group: GroupView, console: Console) -> None:
+    if lines := other_format_lines(group.other_formats):
         console.print()
         console.print("commit records that this version cannot read, so their claims are not known:")
         for line in lines:
             console.print(Text(f"  {line}"))
 
 
-def _print_idle(members: list[GroupMember], console: Console) -> None:
-    if members:
+def _print_idle(group: GroupView, console: Console) -> None:
+    idle = [member for member in group.members if not member.partitions]
+    if idle:
+        names = member_names(group)
         console.print()
         console.print("members without partitions:")
-        for member in members:
-            console.print(Text(f"  {printable(member.name)}  {printable(member.member_id)}"))
+        for member in idle:
+            console.print(Text(f"  {printable(names[member.member_id])}  {printable(member.member_id)}"))

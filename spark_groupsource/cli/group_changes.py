@@ -9,11 +9,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from spark_groupsource.brokers.group_view import HIDING, Difference, GroupMember, GroupView
+from spark_groupsource.brokers.group_view import HIDING, Difference, GroupView
+from spark_groupsource.cli.member_names import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0
 """How long the members and the coordinator may differ in a partition before that is an event: longer than it takes to move."""
+
+NOBODY = "nobody"
 
 Kind = Literal["state", "coordinator", "joined", "left", "moved", "differs", "reset", "owed", "settled"]
 """The kinds of events, as docs/command-line.md lists them."""
@@ -53,17 +56,17 @@ def rates(before: GroupView, after: GroupView, seconds: float) -> Rates:
     """Return the rates between two looks that are `seconds` apart."""
     if seconds <= 0:
         return Rates()
-    earlier = {one.partition: one for one in before.partitions}
+    earlier = {seen.partition: seen for seen in before.partitions}
     produced, committed = {}, {}
-    for one in after.partitions:
-        then = earlier.get(one.partition)
+    for now in after.partitions:
+        then = earlier.get(now.partition)
         if then is None:
             continue
-        if one.end is not None and then.end is not None:
+        if now.end is not None and then.end is not None:
             # A topic that was deleted and created again has a lower end. That is not a negative rate.
-            produced[one.partition] = round(max(0, one.end - then.end) / seconds, 1)
-        if one.committed is not None and then.committed is not None:
-            committed[one.partition] = round((one.committed - then.committed) / seconds, 1)
+            produced[now.partition] = round(max(0, now.end - then.end) / seconds, 1)
+        if now.committed is not None and then.committed is not None:
+            committed[now.partition] = round((now.committed - then.committed) / seconds, 1)
     return Rates(produced, committed)
 
 
@@ -85,27 +88,34 @@ class Changes:
             self._settled = view
         if before is None:
             return Rates(), []
-        events = [*_of_group(before, view), *_of_members(before, view)]
+        names = member_names(*((settled,) if settled is not None else ()), before, view)
+        events = [*_changed_group(before, view), *_changed_members(before, view, names)]
         if settled is not None and view.state not in HIDING:
-            events += _moves(settled, view)
-        events += [GroupEvent("differs", difference_text(one)) for one in lasting]
-        return rates(before, view, seconds), [*events, *_of_offsets(before, view)]
+            events += _moves(settled, view, names)
+        events += [GroupEvent("differs", difference_text(difference, names)) for difference in lasting]
+        return rates(before, view, seconds), [*events, *_changed_offsets(before, view)]
 
     def _lasting(self, view: GroupView, seconds: float) -> list[Difference]:
         """Return the differences that have lasted for too long since this look."""
         before = self._differing
-        self._differing = {one: before[one] + seconds if one in before else 0.0 for one in view.differences}
-        return [one for one, lasted_s in self._differing.items() if before.get(one, 0.0) < DIFFERS_S <= lasted_s]
+        self._differing = {found: before[found] + seconds if found in before else 0.0 for found in view.differences}
+        return [found for found, lasted_s in self._differing.items() if before.get(found, 0.0) < DIFFERS_S <= lasted_s]
 
 
-def difference_text(one: Difference) -> str:
-    """Return a difference as text. It may contain names that clients chose."""
-    meant = "" if one.target == one.owner else f", meant for {_name_or_nobody(one.target)}"
-    writer = "one that is no member" if one.writer is None else one.writer.name
-    return f"{one.partition}: assigned to {_name_or_nobody(one.owner)}{meant}, last written by {writer}"
+def difference_text(difference: Difference, names: Mapping[str, str]) -> str:
+    """Return a difference as text. It may contain names that clients chose.
+
+    Args:
+        difference: what differs.
+        names: as `member_names` returns them.
+    """
+    owner, target = (name_in(names, member, NOBODY) for member in (difference.owner, difference.target))
+    meant = "" if difference.target == difference.owner else f", meant for {target}"
+    writer = name_in(names, difference.writer, "one that is no member")
+    return f"{difference.partition}: assigned to {owner}{meant}, last written by {writer}"
 
 
-def _of_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
+def _changed_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
     kinds = [(view.protocol, view.assignor) for view in (before, after)]
     if before.state != after.state:
         yield GroupEvent("state", f"{before.state} -> {after.state}")
@@ -115,22 +125,22 @@ def _of_group(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
         yield GroupEvent("coordinator", f"{before.coordinator or 'none'} -> {after.coordinator or 'none'}")
 
 
-def _of_members(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
-    were, are = ({_identity(member): member for member in view.members} for view in (before, after))
-    yield from (GroupEvent("left", member.name) for identity, member in were.items() if identity not in are)
-    yield from (GroupEvent("joined", member.name) for identity, member in are.items() if identity not in were)
+def _changed_members(before: GroupView, after: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
+    were, are = ({identity(member): member for member in view.members} for view in (before, after))
+    yield from (GroupEvent("left", names[member.member_id]) for same, member in were.items() if same not in are)
+    yield from (GroupEvent("joined", names[member.member_id]) for same, member in are.items() if same not in were)
 
 
-def _moves(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
-    were, are = ({one.partition: one.member for one in view.partitions} for view in (before, after))
+def _moves(before: GroupView, after: GroupView, names: Mapping[str, str]) -> Iterator[GroupEvent]:
+    were, are = ({seen.partition: seen.member for seen in view.partitions} for view in (before, after))
     for partition in sorted(were.keys() | are.keys()):
         was, is_now = were.get(partition), are.get(partition)
-        if _identity(was) != _identity(is_now):
-            yield GroupEvent("moved", f"{partition}: {_name_or_nobody(was)} -> {_name_or_nobody(is_now)}")
+        if identity(was) != identity(is_now):
+            yield GroupEvent("moved", f"{partition}: {name_in(names, was, NOBODY)} -> {name_in(names, is_now, NOBODY)}")
 
 
-def _of_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
-    earlier = {one.partition: one for one in before.partitions}
+def _changed_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
+    earlier = {seen.partition: seen for seen in before.partitions}
     for now in after.partitions:
         then = earlier.get(now.partition)
         if then is None:
@@ -139,17 +149,8 @@ def _of_offsets(before: GroupView, after: GroupView) -> Iterator[GroupEvent]:
             yield GroupEvent("reset", f"{now.partition}: the committed offset went back from {then.committed} to {now.committed}")
         if then.other_format is not None or now.other_format is not None:
             continue  # what is owed there is not known
-        were, are = ({(claim.stream, claim.plan, claim.range) for claim in one.owed} for one in (then, now))
+        were, are = ({(claim.stream, claim.plan, claim.range) for claim in seen.owed} for seen in (then, now))
         for stream, plan, offsets in sorted(are - were):
             yield GroupEvent("owed", f"{now.partition} {offsets}: owed to stream {stream}, plan {plan}")
         for stream, plan, offsets in sorted(were - are):
             yield GroupEvent("settled", f"{now.partition} {offsets}: no longer owed to stream {stream}, plan {plan}")
-
-
-def _identity(member: GroupMember | None) -> str | None:
-    """Return what a static member keeps when it restarts, its instance id, or else the member id."""
-    return None if member is None else member.instance_id or member.member_id
-
-
-def _name_or_nobody(member: GroupMember | None) -> str:
-    return "nobody" if member is None else member.name

@@ -155,10 +155,10 @@ def plan_migration(
     _refuse_other_logs(carried, ends, deleted)
     resets = []
     for partition, new in sorted(carried.items()):
-        one = known.get(partition)
-        claims = () if one is None else one.in_flight + one.owed
-        other_format = None if one is None else one.other_format
-        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, other_format))
+        seen = known.get(partition)
+        claims = () if seen is None else seen.open + seen.owed
+        other_format = None if seen is None else seen.other_format
+        resets.append(OffsetReset(partition, None if seen is None else seen.committed, new, claims, other_format))
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
@@ -169,7 +169,11 @@ def plan_migration(
         source=name,
         resets=tuple(resets),
         added=frozenset(there - offsets.keys()),
-        expired={one: OffsetRange(new, starts[one]) for one, new in sorted(carried.items()) if new < starts[one]},
+        expired={
+            partition: OffsetRange(new, starts[partition])
+            for partition, new in sorted(carried.items())
+            if new < starts[partition]
+        },
         deleted=deleted,
         stateful=checkpoint.has_state(),
     )
@@ -182,7 +186,7 @@ def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, Partit
         return {}  # the usual case: the commit creates the group
     refuse_active(view)
     refuse_sink(view)
-    return {one.partition: one for one in view.partitions}
+    return {seen.partition: seen for seen in view.partitions}
 
 
 def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
@@ -204,9 +208,13 @@ def _refuse_other_logs(
     carried: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int], deleted: Collection[TopicPartition]
 ) -> None:
     """Raise OffsetError if the offsets cannot belong to these logs: a topic's offsets and partitions only grow."""
-    topics = {one.topic for one in carried}
-    ahead = [f"\n  {one}: offset {new}, the log ends at {ends[one]}" for one, new in sorted(carried.items()) if new > ends[one]]
-    ahead += [f"\n  {one}: the topic has no such partition" for one in deleted if one.topic in topics]
+    topics = {partition.topic for partition in carried}
+    ahead = [
+        f"\n  {partition}: offset {new}, the log ends at {ends[partition]}"
+        for partition, new in sorted(carried.items())
+        if new > ends[partition]
+    ]
+    ahead += [f"\n  {partition}: the topic has no such partition" for partition in deleted if partition.topic in topics]
     if ahead:
         raise OffsetError(
             f"The checkpoint is ahead of the logs:{''.join(ahead)}\n"
@@ -262,7 +270,7 @@ def execute_migration(admin: GroupAdmin, checkpoint: Checkpoint, migration: Migr
         raise OffsetError(
             "Nothing was changed. The checkpoint has changed since it was read, so its query is running. Stop it, then migrate."
         )
-    now = {partition: one.committed for partition, one in _partitions_of(admin, migration.group).items()}
+    now = {partition: seen.committed for partition, seen in _partitions_of(admin, migration.group).items()}
     if any(now.get(reset.partition) != reset.current for reset in migration.resets):
         raise OffsetsInTheWay(
             f"Nothing was changed. The group {migration.group} has committed since the plan was made: run it again."

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_view import GroupView, PartitionView
+from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.handoff.rules import advice_on_format
 from spark_groupsource.partition import TopicPartition
 
@@ -21,7 +21,7 @@ DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 """The last line of a command that showed its plan only."""
 
 NUMBERS = frozenset(
-    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
+    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
     | {"PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
 """Columns that are aligned to the right."""
@@ -39,6 +39,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
 
 
+def count(number: int, name: str) -> str:
+    """Return a number of things as text: `1 partition`, `2 partitions`."""
+    return f"{number} {name}{'' if number == 1 else 's'}"
+
+
 def time_and_age(seconds: int | None, now: datetime) -> str:
     """Return a time in UTC, and how long ago it was; "not known" for `None`."""
     if seconds is None:
@@ -49,34 +54,11 @@ def time_and_age(seconds: int | None, now: datetime) -> str:
     return f"{then:%Y-%m-%dT%H:%M:%SZ} ({ago} ago)"
 
 
-def held_back_lines(partitions: Iterable[PartitionView], now: datetime) -> list[str]:
-    """Return a line for each partition with the range that holds its committed offset back.
-
-    An ordinary micro-batch in flight, with nothing finished above its ranges, has no line.
-    """
-    lines = []
-    for one in partitions:
-        held = one.held_back
-        if held is None or not (held.owed or held.finished_lag):
-            continue
-        claim = held.claim
-        since = "since when is not known" if claim.since is None else f"since {time_and_age(claim.since, now)}"
-        lines.append(
-            f"{printable(str(one.partition))} is held back at {claim.start} by {claim.range}, claimed by stream {claim.stream} "
-            f"in plan {claim.plan}, {since}: {_finished(held.finished_lag)} as lag"
-        )
-    return lines
-
-
-def _finished(count: int) -> str:
-    return f"{count or 'no'} finished {'record counts' if count < 2 else 'records count'}"
-
-
-def lag_of(view: GroupView) -> str:
+def lag_of(group: GroupView) -> str:
     """Return the lag of a group, how much of it is finished, and in how many partitions it is not known, if in any."""
-    partitions = "1 partition" if view.lag_unknown == 1 else f"{view.lag_unknown} partitions"
-    known = f"at least {view.lag} (not known in {partitions})" if view.lag_unknown else str(view.lag)
-    return f"lag {known}" + (f", of which finished {view.finished_lag}" if view.finished_lag else "")
+    unknown = f" (not known in {count(group.lag_unknown, 'partition')})"
+    known = f"at least {group.lag}{unknown}" if group.lag_unknown else str(group.lag)
+    return f"lag {known}" + (f", of which finished {group.finished_lag}" if group.finished_lag else "")
 
 
 def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) -> Table:
@@ -105,11 +87,6 @@ def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
         f"{printable(str(partition))}: format {version}: {advice_on_format(version)}"
         for partition, version in sorted(formats.items())
     ]
-
-
-def count(number: int, name: str) -> str:
-    """Return a number of things as text: `1 partition`, `2 partitions`."""
-    return f"{number} {name}{'' if number == 1 else 's'}"
 
 
 def number(value: float | None) -> str:

@@ -187,16 +187,16 @@ def plan_reset(admin: GroupAdmin, group: str, topics: Sequence[str], to: Target)
 def _resets(
     view: GroupView, bounds: Mapping[TopicPartition, OffsetRange], found: Mapping[TopicPartition, int]
 ) -> list[OffsetReset]:
-    known = {one.partition: one for one in view.partitions}
+    known = {seen.partition: seen for seen in view.partitions}
     resets = []
     for partition in sorted(bounds):
         start, end = bounds[partition]
         # -1: no record has this time or a later one. So the next new record is the first one.
         new = end if found[partition] < 0 else max(start, min(found[partition], end))
-        one = known.get(partition)
-        claims = () if one is None else one.in_flight + one.owed
-        other_format = None if one is None else one.other_format
-        resets.append(OffsetReset(partition, None if one is None else one.committed, new, claims, other_format))
+        seen = known.get(partition)
+        claims = () if seen is None else seen.open + seen.owed
+        other_format = None if seen is None else seen.other_format
+        resets.append(OffsetReset(partition, None if seen is None else seen.committed, new, claims, other_format))
     return resets
 
 
@@ -219,11 +219,11 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
             "  2. Use --drop-claims. Records that queries of that version have claimed and not confirmed are then missing "
             "from the output, or duplicated."
         )
-    held = [(reset.partition, claim) for reset in resets for claim in reset.claims]
-    if held and not drop_claims:
+    claimed = [(reset.partition, claim) for reset in resets for claim in reset.claims]
+    if claimed and not drop_claims:
         ranges = "".join(
             f"\n  {partition} {claim.range} {claim.range.size} offsets: stream {claim.stream}, plan {claim.plan}"
-            for partition, claim in held
+            for partition, claim in claimed
         )
         raise ClaimsInTheWay(
             f"Nothing was reset, because these ranges are claimed and not confirmed:{ranges}\n"
@@ -236,7 +236,7 @@ def execute_reset(admin: GroupAdmin, group: str, resets: Sequence[OffsetReset], 
     view = admin.describe(group)
     refuse_active(view)
     refuse_sink(view)
-    now = {one.partition: (one.committed, one.in_flight + one.owed) for one in view.partitions}
+    now = {seen.partition: (seen.committed, seen.open + seen.owed) for seen in view.partitions}
     if any(now.get(reset.partition, (None, ())) != (reset.current, reset.claims) for reset in resets):
         raise OffsetsInTheWay(f"Nothing was reset. The group {group} has changed since the plan was made: run it again.")
     admin.alter_offsets(group, {reset.partition: reset.new for reset in resets})

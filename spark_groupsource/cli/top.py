@@ -23,9 +23,11 @@ from rich.text import Text
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, iso, json_text
-from spark_groupsource.cli.describe import json_group
+from spark_groupsource.cli.claimed import claim_line, claimed_in
+from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_claims
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
-from spark_groupsource.cli.render import NUMBERS, console_for, held_back_lines, lag_of, make_table, number, printable
+from spark_groupsource.cli.member_names import member_names, name_in
+from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.cli.sink_groups import sink_lines
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound
@@ -36,8 +38,8 @@ if TYPE_CHECKING:
 MOST_EVENTS = 12
 """The number of events that the live view shows."""
 
-MOST_HELD_BACK = 3
-"""The number of partitions with a committed offset that is held back that the live view names."""
+MOST_DELAYING = 3
+"""The number of ranges at which a committed offset stays that the live view names."""
 
 
 @click.command()
@@ -48,15 +50,15 @@ MOST_HELD_BACK = 3
     default=2.0,
     show_default=True,
     metavar="SECONDS",
-    help="The time between two looks.",
+    help="The time between two questions to the brokers.",
 )
 @json_option
 def top(bootstrap_server: str, group: str, command_config: Path | None, interval: float, as_json: bool) -> None:
     """Watch a group until Ctrl-C: members, partitions, lag, rates and events.
 
     Events are members that join and leave, partitions that move, and claims that a query left behind. On a terminal the view is
-    live. In a file or a pipe, each look is a line, after a line for each event. With --json each look is one JSON object on a
-    line.
+    live. In a file or a pipe, a line for each event and then a line for the group are written every --interval seconds. With
+    --json that is one JSON object on a line.
 
     If the brokers do not answer, top says so and asks again. While a group of the classic protocol rebalances, its coordinator
     does not return which member has which partition.
@@ -72,18 +74,18 @@ def top(bootstrap_server: str, group: str, command_config: Path | None, interval
     """
     console = console_for(sys.stdout)
     with suppress(KeyboardInterrupt), ExitStack() as ends:
-        look = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
+        groups = ends.enter_context(GroupAdminProcess(client_settings(bootstrap_server, command_config)))
         show: Show = JsonLines(click.echo) if as_json else PlainLines(click.echo)
         if console.is_terminal and not as_json:
             # So that the view restores the terminal on SIGTERM too.
             signal.signal(signal.SIGTERM, lambda number, _frame: sys.exit(128 + number))
             show = ends.enter_context(LiveView(console))
-        watch(look.describe, group, show, interval)
+        watch(groups.describe, group, show, interval)
 
 
 @dataclass(frozen=True)
-class Look:
-    """One look at the group. If it failed, `trouble` says why, and the other fields are those of the last look."""
+class Snapshot:
+    """The group at one moment. If the brokers did not answer, `trouble` says why; the other fields are older then."""
 
     group: str
     at: datetime
@@ -94,14 +96,14 @@ class Look:
 
 
 class Show(Protocol):
-    """A form in which looks are shown."""
+    """A form in which snapshots are shown."""
 
-    def show(self, look: Look) -> None:
-        """Show the next look."""
+    def show(self, snapshot: Snapshot) -> None:
+        """Show the next snapshot."""
 
 
 def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval_s: float) -> None:
-    """Look at the group every `interval_s` seconds, without end. A look that no broker answers is shown as failed.
+    """Describe the group every `interval_s` seconds, without end. That no broker answers is shown, too.
 
     Raises:
         AuthenticationFailed: The brokers refuse the login.
@@ -110,69 +112,70 @@ def watch(describe: Callable[[str], GroupView], group: str, show: Show, interval
         KeyboardInterrupt: Ctrl-C, at any moment.
     """
     changes = Changes()
-    look = Look(group, datetime.now(timezone.utc))
+    snapshot = Snapshot(group, datetime.now(timezone.utc))
     seen_at = 0.0
     while True:
         begin = time.monotonic()
         try:
             view = describe(group)
         except (BrokerUnavailable, GroupNotFound) as failed:
-            look = replace(look, trouble=str(failed), events=())
+            snapshot = replace(snapshot, trouble=str(failed), events=())
         else:
             now = time.monotonic()
             rates, events = changes.since_last(view, now - seen_at)
-            look = Look(group, datetime.now(timezone.utc), view, rates, tuple(events))
+            snapshot = Snapshot(group, datetime.now(timezone.utc), view, rates, tuple(events))
             seen_at = now
-        show.show(look)
+        show.show(snapshot)
         time.sleep(max(0.0, begin + interval_s - time.monotonic()))
 
 
 class JsonLines:
-    """One JSON object on one line for each look."""
+    """One JSON object on one line for each snapshot."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
 
-    def show(self, look: Look) -> None:
-        """Write the look as JSON."""
-        if look.trouble is not None or look.view is None:
-            shown = json_failure(datetime.now(timezone.utc), look.group, look.trouble or "")
+    def show(self, snapshot: Snapshot) -> None:
+        """Write the snapshot as JSON."""
+        if snapshot.trouble is not None or snapshot.view is None:
+            shown = json_failure(datetime.now(timezone.utc), snapshot.group, snapshot.trouble or "")
         else:
-            shown = json_look(look.at, look.view, look.rates, look.events)
+            shown = json_snapshot(snapshot.at, snapshot.view, snapshot.rates, snapshot.events)
         self._write(json_text(shown, lines=True))
 
 
 class PlainLines:
-    """One line for each look, and one for each event. The first look also has a line for each member and its partitions."""
+    """One line for each snapshot, and one for each event. The first also has a line for each member and its partitions."""
 
     def __init__(self, write: Callable[[str], None]) -> None:
         self._write = write
         self._members_shown = False
 
-    def show(self, look: Look) -> None:
-        """Write the look's events and a summary."""
-        if look.trouble is not None or look.view is None:
-            self._line(datetime.now(timezone.utc), f"no answer: {look.trouble}")
+    def show(self, snapshot: Snapshot) -> None:
+        """Write the events and a summary."""
+        if snapshot.trouble is not None or snapshot.view is None:
+            self._line(datetime.now(timezone.utc), f"no answer: {snapshot.trouble}")
             return
         if not self._members_shown:
             self._members_shown = True
-            for member in look.view.members:
+            names = member_names(snapshot.view)
+            for member in snapshot.view.members:
                 has = " ".join(map(str, sorted(member.partitions))) or "no partition"
-                self._line(look.at, f"member {member.name}: {has}")
-        for event in look.events:
-            self._line(look.at, f"{event.kind} {event.text}")
-        self._line(look.at, _summary(look.view, look.rates))
+                self._line(snapshot.at, f"member {names[member.member_id]}: {has}")
+        for event in snapshot.events:
+            self._line(snapshot.at, f"{event.kind} {event.text}")
+        self._line(snapshot.at, _summary(snapshot.view, snapshot.rates))
 
     def _line(self, at: datetime, text: str) -> None:
         self._write(f"{iso(at)} {printable(text)}")
 
 
 class LiveView:
-    """A view on the whole terminal, drawn twice a second and at each look. At the end the terminal's old content returns."""
+    """A view on the whole terminal, drawn twice a second and at each snapshot. At the end the terminal's old content returns."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._look: Look | None = None
+        self._snapshot: Snapshot | None = None
         self._events: deque[str] = deque(maxlen=MOST_EVENTS)
         self._live = Live(console=console, screen=True, get_renderable=self._render, refresh_per_second=2)
 
@@ -183,40 +186,38 @@ class LiveView:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self._live.stop()
 
-    def show(self, look: Look) -> None:
-        """Add the look's events and draw the view."""
-        self._events.extend(f"{look.at:%H:%M:%S} {event.kind} {event.text}" for event in look.events)
-        self._look = look
+    def show(self, snapshot: Snapshot) -> None:
+        """Add the events and draw the view."""
+        self._events.extend(f"{snapshot.at:%H:%M:%S} {event.kind} {event.text}" for event in snapshot.events)
+        self._snapshot = snapshot
         self._live.refresh()
 
     def _render(self) -> Group:
-        if self._look is None:
+        if self._snapshot is None:
             return Group(Text("looking at the group ..."))
         size = self._console.size
-        return Group(*live_parts(self._look, list(self._events), size.width, size.height, datetime.now(timezone.utc)))
+        return Group(*live_parts(self._snapshot, list(self._events), size.width, size.height, datetime.now(timezone.utc)))
 
 
-def live_parts(look: Look, events: list[str], width: int, height: int, now: datetime) -> list[Text | Table]:
+def live_parts(snapshot: Snapshot, events: list[str], width: int, height: int, now: datetime) -> list[Text | Table]:
     """Return what fills a terminal: the group, its members, the last events, and as many partitions and columns as fit."""
-    age = (now - look.at).total_seconds()
-    parts: list[Text | Table] = [
-        Text(f"group {printable(look.group)}    {look.at:%Y-%m-%d %H:%M:%S} UTC, {age:.0f} s ago    Ctrl-C ends", style="bold")
-    ]
-    if look.trouble is not None:
-        parts.append(Text(f"no answer: {printable(look.trouble)}", style="bold red", no_wrap=True, overflow="ellipsis"))
-    view = look.view
+    when = f"{snapshot.at:%Y-%m-%d %H:%M:%S} UTC, {(now - snapshot.at).total_seconds():.0f} s ago"
+    parts: list[Text | Table] = [Text(f"group {printable(snapshot.group)}    {when}    Ctrl-C ends", style="bold")]
+    if snapshot.trouble is not None:
+        parts.append(Text(f"no answer: {printable(snapshot.trouble)}", style="bold red", no_wrap=True, overflow="ellipsis"))
+    view = snapshot.view
     if view is None:
         return parts
-    parts += [Text(_summary(view, look.rates)), Text(), _members(view, look.rates)]
-    held_back = [Text(line, no_wrap=True, overflow="ellipsis") for line in held_back_lines(view.partitions, now)]
-    if held_back:
-        parts += [Text(), *held_back[:MOST_HELD_BACK]]
-        if len(held_back) > MOST_HELD_BACK:
-            parts.append(
-                Text(f"and {len(held_back) - MOST_HELD_BACK} more that are held back; see groupkafka claims", style="dim")
-            )
+    parts += [Text(_summary(view, snapshot.rates)), Text(), _members(view, snapshot.rates)]
+    delaying = [claimed for claimed in claimed_in(view) if claimed.delays]
+    if delaying:
+        lines = (claim_line(claimed, now) for claimed in delaying[:MOST_DELAYING])
+        parts += [Text(), *(Text(line, no_wrap=True, overflow="ellipsis") for line in lines)]
+        if len(delaying) > MOST_DELAYING:
+            more = len(delaying) - MOST_DELAYING
+            parts.append(Text(f"and {count(more, 'more such range')}; see groupkafka claims", style="dim"))
     if view.differences:
-        line = f"members and coordinator differ in {_differing(view)}; see groupkafka describe"
+        line = f"members and coordinator differ in {count(len(view.differences), 'partition')}; see groupkafka describe"
         parts += [Text(), Text(line, no_wrap=True, overflow="ellipsis")]
     used = len(parts) + len(view.members)
     if events:
@@ -224,47 +225,44 @@ def live_parts(look: Look, events: list[str], width: int, height: int, now: date
         room = max(3, min(len(events), height - used - min(len(view.partitions), 8) - 4))
         parts += [Text(), *(Text(printable(event), no_wrap=True, overflow="ellipsis") for event in events[-room:])]
         used += 1 + min(room, len(events))
-    parts += [Text(), *_partitions(view, look.rates, width, max(1, height - used - 3))]
+    parts += [Text(), *_partitions(view, snapshot.rates, width, max(1, height - used - 3))]
     return parts
 
 
 def _summary(view: GroupView, rates: Rates) -> str:
-    members = f"{len(view.members)} {'member' if len(view.members) == 1 else 'members'}"
     produced, committed = number(rates.all_produced), number(rates.all_committed)
     summary = (
-        f"{view.state}, {members}, partitions {len(view.partitions)}, {lag_of(view)}, "
-        f"held {view.held}, produced {produced}/s, committed {committed}/s"
+        f"{view.state}, {count(len(view.members), 'member')}, partitions {len(view.partitions)}, {lag_and_claims(view)}, "
+        f"produced {produced}/s, committed {committed}/s"
     )
     if sink_lines(view):
         summary += ", of a query that writes: no positions of a reader"
     if view.differences:
-        summary += f", members and coordinator differ in {_differing(view)}"
+        summary += f", members and coordinator differ in {count(len(view.differences), 'partition')}"
     if others := view.other_formats:
         formats = ", ".join(str(version) for version in sorted(set(others.values())))
         summary += f", {len(others)} in format {formats}: not readable by this version; see groupkafka claims"
     return summary
 
 
-def _differing(view: GroupView) -> str:
-    return "1 partition" if len(view.differences) == 1 else f"{len(view.differences)} partitions"
-
-
 def _members(view: GroupView, rates: Rates) -> Table:
     table = make_table(("MEMBER", "PARTITIONS", "LAG", "COMMITTED/S"), terminal=True, one_line=True)
+    names = member_names(view)
     for member in view.members:
-        mine = [one for one in view.partitions if one.partition in member.partitions]
-        speed = [rates.committed[one.partition] for one in mine if one.partition in rates.committed]
-        lag = None if any(one.lag_unknown for one in mine) else sum(one.lag or 0 for one in mine)
+        mine = [seen for seen in view.partitions if seen.partition in member.partitions]
+        speed = [rates.committed[seen.partition] for seen in mine if seen.partition in rates.committed]
+        lag = None if any(seen.lag_unknown for seen in mine) else sum(seen.lag or 0 for seen in mine)
         cells = (len(mine), lag, round(sum(speed), 1) if speed else None)
-        table.add_row(Text(printable(member.name)), *(Text(number(cell)) for cell in cells))
+        table.add_row(Text(printable(names[member.member_id])), *(Text(number(cell)) for cell in cells))
     return table
 
 
-_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
+_COLUMNS = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "PRODUCED/S", "COMMITTED/S", "MEMBER")
 _LEFT_OUT: Sequence[frozenset[str]] = (
     frozenset(),
     frozenset({"PRODUCED/S", "COMMITTED/S"}),
     frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER"}),
+    frozenset({"PRODUCED/S", "COMMITTED/S", "MEMBER", "IN FLIGHT", "HELD"}),
 )
 """The columns that a narrow terminal has no room for."""
 
@@ -272,14 +270,20 @@ _NAME_WIDTH = 12
 """A name may be cut to so many columns before another column is left out."""
 
 
-def _columns(rows: Sequence[Sequence[str]], width: int) -> list[int]:
-    """Return the columns that fit, by their places in _COLUMNS."""
+def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
+    """Return the columns that fit, by their places in _COLUMNS, and how wide each is."""
     longest = [max(map(len, column)) for column in zip(_COLUMNS, *rows, strict=True)]
-    needed = [most if name in NUMBERS else min(most, _NAME_WIDTH) for name, most in zip(_COLUMNS, longest, strict=True)]
+    widths = [most if name in NUMBERS else min(most, _NAME_WIDTH) for name, most in zip(_COLUMNS, longest, strict=True)]
     for left_out in _LEFT_OUT:
-        shown = [place for place, name in enumerate(_COLUMNS) if name not in left_out]
-        if sum(needed[place] + 2 for place in shown) <= width + 2:
+        shown = {place: widths[place] for place, name in enumerate(_COLUMNS) if name not in left_out}
+        room = width + 2 - sum(needed + 2 for needed in shown.values())
+        if room >= 0:
             break
+    # What is left is for the names that are cut.
+    for place, needed in shown.items():
+        more = max(0, min(longest[place] - needed, room))
+        shown[place] += more
+        room -= more
     return shown
 
 
@@ -287,27 +291,30 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     """Return a table of as many partitions as fit. If not all fit, those whose lag is not known, and those with the most."""
     shown = list(view.partitions)
     if len(shown) > room:
-        shown = sorted(shown, key=lambda one: (not one.lag_unknown, -(one.lag or 0)))[: room - 1]
+        shown = sorted(shown, key=lambda seen: (not seen.lag_unknown, -(seen.lag or 0)))[: room - 1]
+    names = member_names(view)
     rows = []
-    for one in shown:
-        speeds = (rates.produced.get(one.partition), rates.committed.get(one.partition))
-        cells = (one.partition.partition, one.committed, one.end, one.lag, one.held, *speeds)
-        member = "-" if one.member is None else printable(one.member.name)
-        rows.append((printable(one.partition.topic), *map(number, cells), member))
+    for seen in shown:
+        speeds = (rates.produced.get(seen.partition), rates.committed.get(seen.partition))
+        cells = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(view, seen), *speeds)
+        member = printable(name_in(names, seen.member, "-"))
+        rows.append((printable(seen.partition.topic), *map(number, cells), member))
     columns = _columns(rows, width)
     table = make_table((_COLUMNS[place] for place in columns), terminal=True, one_line=True)
+    for column, needed in zip(table.columns, columns.values(), strict=True):
+        column.width = needed  # or rich would cut numbers, too
     for row in rows:
         table.add_row(*(Text(row[place]) for place in columns))
     left = len(view.partitions) - len(shown)
     return [table, Text(f"and {left} more, with no more lag", style="dim")] if left else [table]
 
 
-def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
-    """Return one line of `groupkafka top --json`: the JSON of `describe`, with the rates and events since the last look."""
+def json_snapshot(at: datetime, view: GroupView, rates: Rates, events: Iterable[GroupEvent]) -> Json:
+    """Return one line of `groupkafka top --json`: the JSON of `describe`, with the rates and events since the last one."""
     shown = json_group(view)
-    for partition, one in zip(shown["partitions"], view.partitions, strict=True):
-        partition["produced_per_second"] = rates.produced.get(one.partition)
-        partition["committed_per_second"] = rates.committed.get(one.partition)
+    for partition, seen in zip(shown["partitions"], view.partitions, strict=True):
+        partition["produced_per_second"] = rates.produced.get(seen.partition)
+        partition["committed_per_second"] = rates.committed.get(seen.partition)
     return {
         "at": iso(at),
         **shown,
@@ -318,5 +325,5 @@ def json_look(at: datetime, view: GroupView, rates: Rates, events: Iterable[Grou
 
 
 def json_failure(at: datetime, group_id: str, why: str) -> Json:
-    """Return the line of `groupkafka top --json` for a look that failed."""
+    """Return the line of `groupkafka top --json` when the brokers did not answer."""
     return {"at": iso(at), "group": group_id, "error": why}

@@ -139,18 +139,18 @@ METRICS = (
         "groupkafka_partition_lag_offsets",
         Kind.GAUGE,
         PARTITION,
-        "Offsets from the position to the end: what is not claimed yet. As the query last planned, see "
-        "`groupkafka_last_plan_timestamp_seconds`.",
+        "Offsets from the committed offset to the end, as every lag tool counts: what is not claimed yet, what is in flight, and "
+        "everything above a held range. As the query last planned, see `groupkafka_last_plan_timestamp_seconds`.",
         lambda tally: [
-            (_labels(partition), max(0, tally.ends[partition] - record.next)) for partition, record in _with_ends(tally)
+            (_labels(partition), max(0, tally.ends[partition] - record.offset)) for partition, record in _with_ends(tally)
         ],
     ),
     Metric(
         "groupkafka_partition_finished_lag_offsets",
         Kind.GAUGE,
         PARTITION,
-        "Offsets between the committed offset and the position that are finished. Lag tools count them all the same, because "
-        "a range that is not confirmed holds the committed offset back. 0 if there are none.",
+        "Offsets between the committed offset and the position that are finished. They are lag all the same, because the "
+        "committed offset stays at a range that is not confirmed. 0 if there are none.",
         lambda tally: [
             (_labels(partition), held.finished_lag if held is not None else 0) for partition, held in _held_back(tally)
         ],
@@ -247,7 +247,7 @@ METRICS = (
         "groupkafka_open_ranges",
         Kind.GAUGE,
         QUERY,
-        "Ranges that this query has claimed and not confirmed: its micro-batch in flight.",
+        "Ranges in flight: this query has claimed them for its micro-batch, and they are not confirmed yet.",
         lambda tally: _one(sum(len(record.open) for record in _with_open(tally))),
     ),
     Metric(
@@ -270,8 +270,8 @@ METRICS = (
         "groupkafka_held_ranges",
         Kind.GAUGE,
         QUERY,
-        "Ranges in this member's partitions that other queries have claimed and not confirmed, and that are held for their "
-        "restart (`outstandingClaims`).",
+        "Ranges in this member's partitions that are held for other queries: these have claimed them, and stopped or lost the "
+        "partition before they were confirmed (`outstandingClaims`).",
         lambda tally: _one(len(_held(tally))),
     ),
     Metric(

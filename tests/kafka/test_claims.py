@@ -15,7 +15,7 @@ from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.cli.reset_offsets import Target, execute_reset, plan_reset
 from spark_groupsource.errors import GroupActive, OffsetsInTheWay
-from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
 from tests.support.consumers import commit, commit_as_another_client, joined
@@ -71,23 +71,43 @@ def test_each_claimed_range_is_listed_with_its_stream_and_since_when(stopped: Ca
     name = stopped(HELD.offset, HELD.metadata())
     shown = run("claims", name)
     assert shown.exit_code == 0, shown.output
-    owed, unknown, in_flight = cells(shown.output, name)
-    assert owed[:9] == [name, "0", "[2,", "4)", "2", "owed", "beta", "3", "2025-11-21T16:59:44Z"]
+    owed, unknown, left = cells(shown.output, name)
+    assert owed[:10] == [name, "0", "[2,", "4)", "2", "held", "-", "beta", "3", "2025-11-21T16:59:44Z"]
     assert owed[-1] == "ago)"
-    assert unknown == [name, "0", "[4,", "5)", "1", "owed", "gamma", "1", "not", "known"]
-    assert in_flight[:10] == [name, "0", "[6,", "9)", "3", "in", "flight", "alpha", "7", "2025-11-21T16:59:50Z"]
-    assert f"group group-of-{name}, empty: 3 ranges, 6 offsets claimed and not yet confirmed" in shown.output
-    held_back = f"{name}-0 is held back at 2 by [2, 4), claimed by stream beta in plan 3, since 2025-11-21T16:59:44Z ("
-    (line,) = (text for text in shown.output.splitlines() if text.startswith(held_back))
-    assert line.endswith(" ago): 1 finished record counts as lag")
+    assert unknown == [name, "0", "[4,", "5)", "1", "held", "-", "gamma", "1", "not", "known"]
+    assert left[:10] == [name, "0", "[6,", "9)", "3", "held", "-", "alpha", "7", "2025-11-21T16:59:50Z"]
+    offsets = "0 offsets in flight, 6 held"
+    assert f"group group-of-{name}, empty: 3 ranges claimed and not confirmed, {offsets}" in shown.output
+    assert f"{name}-0 [2, 4): 1 finished record above it counts as lag" in shown.output.splitlines()
+    assert "in flight:" not in shown.output, "without members nothing is"
     for what_can_be_done in (
-        "(beta or gamma) on its checkpoint",
+        "is not running: the group has no members",
+        "(alpha or beta or gamma) on its checkpoint",
         "grep -rl STREAM CHECKPOINT/offsets",
         "outstandingClaims=reread",
         "are duplicated",
         "--drop-claims",
     ):
         assert what_can_be_done in shown.output
+
+
+def test_what_the_member_with_the_partition_has_claimed_is_in_flight(topic: MakeTopic, cluster: Cluster, run: Run) -> None:
+    name = topic()
+    with joined(cluster, f"group-of-{name}", name, 1, client_id="busy") as consumer:
+        (member,) = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}").members
+        record = HELD.model_copy(update={"member": mark_of(member.member_id)})
+        commit(consumer, name, 0, record.offset, record.metadata())
+        shown = run("claims", name)
+        as_json = json.loads(run("claims", name, "--json").output)
+    assert cells(shown.output, name)[2][:9] == [name, "0", "[6,", "9)", "3", "in", "flight", "busy@127.0.0.1", "alpha"]
+    assert "3 ranges claimed and not confirmed, 3 offsets in flight, 3 held" in shown.output
+    assert "in flight: a query that runs is processing the range" in shown.output
+    assert "(beta or gamma) on its checkpoint" in shown.output, "alpha is running"
+    assert [(claim["kind"], claim["member_id"]) for claim in as_json["claims"]] == [
+        ("held", None),
+        ("held", None),
+        ("in flight", member.member_id),
+    ]
 
 
 def test_a_reset_is_shown_first_and_done_only_on_execute(stopped: Callable[..., str], run: Run) -> None:
@@ -134,13 +154,13 @@ def test_a_time_means_the_first_record_of_that_time_or_later(topic: MakeTopic, c
 def test_as_json_claims_and_resets_are_one_object_each(stopped: Callable[..., str], run: Run) -> None:
     name = stopped(HELD.offset, HELD.metadata())
     shown = json.loads(run("claims", name, "--json").output)
-    assert (shown["state"], shown["held"]) == ("empty", 6)
+    assert (shown["state"], shown["in_flight"], shown["held"]) == ("empty", 0, 6)
     (held,) = shown["held_back"]
-    assert (held["topic"], held["partition"], held["kind"], held["start"], held["finished_lag"]) == (name, 0, "owed", 2, 1)
+    assert (held["topic"], held["partition"], held["kind"], held["start"], held["finished_lag"]) == (name, 0, "held", 2, 1)
     assert [(one["kind"], one["start"], one["end"], one["stream"], one["since"]) for one in shown["claims"]] == [
-        ("owed", 2, 4, "beta", "2025-11-21T16:59:44Z"),
-        ("owed", 4, 5, "gamma", None),
-        ("in flight", 6, 9, "alpha", "2025-11-21T16:59:50Z"),
+        ("held", 2, 4, "beta", "2025-11-21T16:59:44Z"),
+        ("held", 4, 5, "gamma", None),
+        ("held", 6, 9, "alpha", "2025-11-21T16:59:50Z"),
     ]
     reset = (name, "--topic", name, "--to-offset", "8", "--json")
     planned = json.loads(run("reset-offsets", *reset).output)

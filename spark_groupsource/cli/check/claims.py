@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from spark_groupsource.brokers.group_view import HIDING
 from spark_groupsource.cli.check.findings import Finding, error, ok, warning
 from spark_groupsource.cli.check.known import Source
+from spark_groupsource.cli.claimed import claimed_of, total
 from spark_groupsource.handoff.rules import advice_on_format
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import listed
@@ -26,23 +26,17 @@ def read_formats(source: Source) -> Iterator[Finding]:
 
 
 def list_claims(source: Source) -> Iterator[Finding]:
-    """List what queries that are not running have claimed, and say what a query with a new checkpoint would do."""
+    """List the ranges that are held, and say what a query with a new checkpoint would do about them."""
     group = source.group
     mine = [seen for seen in (group.partitions if group is not None else ()) if source.options.matches(seen.partition.topic)]
-    # While a classic group rebalances, its coordinator names no owners.
-    rebalances = group is not None and group.state in HIDING and bool(group.members)
-    running = sum(claim.range.size for seen in mine if rebalances or seen.member is not None for claim in seen.in_flight)
-    left = [
-        (seen.partition, claim)
-        for seen in mine
-        for claim in seen.owed + (() if rebalances or seen.member is not None else seen.in_flight)
-    ]
-    if left:
-        ranges = listed(f"{partition} {claim.range} of stream {claim.stream}" for partition, claim in left)
-        text = f"claimed and not confirmed: {ranges}. A query with a new checkpoint {_fate(source.options)}."
+    ranges = [] if group is None else [claimed for seen in mine for claimed in claimed_of(group, seen)]
+    held = [claimed for claimed in ranges if claimed.kind == "held"]
+    if held:
+        listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)
+        text = f"held, which is claimed and not confirmed: {listing}. A query with a new checkpoint {_fate(source.options)}."
         yield warning("claims", f"{text} Details: groupkafka claims.")
-    elif running:
-        yield ok("claims", f"{running} offsets are in flight in running queries; nothing is owed")
+    elif ranges:
+        yield ok("claims", f"{total(ranges).in_flight} offsets are in flight in running queries; nothing is held")
     else:
         where = " in the other partitions" if any(seen.other_format is not None for seen in mine) else ""
         yield ok("claims", f"nothing is claimed{where}")

@@ -103,7 +103,7 @@ def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[T
         yield ok("retention", f"{kept}; it has members")
         return
     since_s = now_s - minutes * 60
-    claims = [claim for seen in mine for claim in seen.in_flight + seen.owed]
+    claims = [claim for seen in mine for claim in seen.open + seen.owed]
     claimed = any(claim.since is not None and claim.since >= since_s for claim in claims)
     read = {seen.partition: seen.committed or 0 for seen in mine}
     if claimed or any(offset is not None and read.get(partition, 0) > offset for partition, offset in first.items()):

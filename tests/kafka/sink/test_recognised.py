@@ -13,7 +13,7 @@ from click.testing import CliRunner, Result
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
-from spark_groupsource.cli.top import Look, PlainLines
+from spark_groupsource.cli.top import PlainLines, Snapshot
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import REACHES, Names
 from spark_groupsource.sink.recognised import kind_of
@@ -95,7 +95,7 @@ def test_the_commands_that_look_say_which_micro_batch_it_holds(cluster: Cluster,
     assert "has been confirmed" not in claims.output
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     lines: list[str] = []
-    PlainLines(lines.append).show(Look(group, datetime.now(timezone.utc), view))
+    PlainLines(lines.append).show(Snapshot(group, datetime.now(timezone.utc), view))
     assert "of a query that writes" in lines[-1]
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView, refuse_active
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, Newer, OpenRange, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, OtherFormat, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
@@ -30,12 +30,12 @@ def test_lag_and_held_ranges_are_sums_of_what_is_known() -> None:
     assert (found.lag, found.lag_unknown) == (17, 1)
     assert found.held == 6
     assert found.partitions[0].in_flight == (OwedRange("mine", 2, 5, 9),)
-    assert found.newer_formats == {}
+    assert found.other_formats == {}
 
 
 def test_what_a_newer_version_has_written_is_not_added() -> None:
-    found = view(partitions=(PartitionView(FIRST, None, Newer(5, 9), 20),))
-    assert found.newer_formats == {FIRST: found.partitions[0].newer_format}
+    found = view(partitions=(PartitionView(FIRST, None, OtherFormat(5, 9), 20),))
+    assert found.other_formats == {FIRST: found.partitions[0].other_format}
     assert found.partitions[0].held is None
     assert found.held == 0
 

@@ -43,9 +43,9 @@ RECORD = CommitRecord(
     open=(OpenRange(6, 9),),
     owed=(OwedRange("b", 3, 2, 4),),
     claimed_at=1_763_744_390,
-    member=mark_of("a-0"),
+    member=mark_of("a-1"),
 )
-MEMBER = GroupMember("a-1", "a", None, "host", frozenset({ZERO}))
+MEMBER = GroupMember("a-1", "a", None, "host", frozenset({ZERO}), target=frozenset())
 VIEW = GroupView(
     "billing",
     "stable",
@@ -80,14 +80,14 @@ SHOWN = {
     "claims": [claims.json_shape(VIEW)],
     "reset-offsets": [
         reset_offsets.json_shape(
-            "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].in_flight + VIEW.partitions[0].owed)], executed=False
+            "billing", [OffsetReset(ZERO, 4, 0, VIEW.partitions[0].open + VIEW.partitions[0].owed)], executed=False
         )
     ],
     "migrate": [migrate.json_shape(MIGRATION, executed=False)],
     "check": [check.json_shape("file", [ok("brokers", "yes")])],
     "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [
-        top.json_look(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
+        top.json_snapshot(AT, VIEW, Rates({ZERO: 1.5}, {ZERO: 0.0}), [GroupEvent("joined", "a")]),
         top.json_failure(AT, "billing", "why"),
     ],
 }
@@ -113,16 +113,18 @@ def test_claims_are_sorted_and_times_are_utc_and_what_is_not_known_is_null() -> 
     shown = describe.json_group(VIEW)
     first, second, third = shown["partitions"]
     assert [(one["kind"], one["start"], one["since"]) for one in first["claims"]] == [
-        ("owed", 2, None),
+        ("held", 2, None),
         ("in flight", 6, "2025-11-21T16:59:50Z"),
     ]
-    assert (second["committed"], second["end"], second["lag"], second["held"], second["member_id"]) == (None, None, None, 0, None)
+    assert [second[name] for name in ("committed", "end", "lag", "member_id")] == [None] * 4
+    assert (second["in_flight"], second["held"]) == (0, 0)
+    assert (shown["in_flight"], shown["held"], first["in_flight"], first["held"]) == (3, 2, 3, 2)
     assert first["held_back"] == {**first["claims"][0], "finished_lag": 2}
     assert (shown["lag"], shown["lag_unknown"], shown["finished_lag"]) == (None, 1, 2)
     assert lag_of(VIEW) == "lag at least 14 (not known in 1 partition), of which finished 2"
     assert (second["held_back"], third["held_back"]) == (None, None)
     assert [one["finished_lag"] for one in claims.json_shape(VIEW)["held_back"]] == [2]
-    assert (third["stream"], third["other_format"], third["held"], third["lag"]) == (None, 5, None, 6)
+    assert (third["stream"], third["other_format"], third["held"], third["in_flight"], third["lag"]) == (None, 2, None, None, 6)
     assert claims.json_shape(VIEW)["other_formats"] == [{"topic": "orders\x1b", "partition": 2, "format": 5}]
 
 

@@ -95,6 +95,13 @@ class TestWhatIsCounted:
         assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="0", stream="b") == 400
         assert scrape.value("groupkafka_partition_held_back_timestamp_seconds", partition="2", stream="me") == 600
 
+    def test_lag_is_what_lag_tools_show_from_the_committed_offset_to_the_end(self) -> None:
+        tally, partition = Tally("g"), TopicPartition("t", 0)
+        in_flight = CommitRecord(stream="me", logged=3, done=2, next=30, open=(OpenRange(20, 30),), claimed_at=600)
+        tally.holds({partition: in_flight})
+        tally.planned({partition: 50}, 0.1, None)
+        assert scraped(tally).by_partition("groupkafka_partition_lag_offsets") == {0: 30}
+
     def test_an_end_below_the_position_is_no_lag(self) -> None:
         tally = Tally("g")
         one = TopicPartition("t", 0)

@@ -9,6 +9,7 @@ import pytest
 from spark_groupsource import read_properties
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import Options
+from spark_groupsource.options.properties_file import parse_properties
 from tests.support.options import BASE
 
 
@@ -64,4 +65,19 @@ def test_a_properties_file_leaves_the_rack_to_the_executors(tmp_path: Path, monk
         "kafka.client.rack": "${env:ZONE}",
         "Kafka.Client.Rack": "${env:NO_SUCH_VARIABLE}",
         "subscribe": "of the driver",
+    }
+
+
+def test_properties_are_read_as_java_reads_them() -> None:
+    text = "a=1\n b : two words \n\n! no\nc 3\nd\\:e=x\\=y\nf=l\\\n   m\\u0041\ng=\nh=C:\\\\keys\ni=\u00a0\u0085x\u2028\f\r\nj=2"
+    assert parse_properties(text, "client.properties") == {
+        "a": "1",
+        "b": "two words ",
+        "c": "3",
+        "d:e": "x=y",
+        "f": "lmA",
+        "g": "",
+        "h": "C:\\keys",
+        "i": "\u00a0\u0085x\u2028\f",
+        "j": "2",
     }

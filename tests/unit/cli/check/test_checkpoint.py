@@ -13,7 +13,7 @@ from spark_groupsource.cli.check.checkpoint import NewestBatch, judge_checkpoint
 from spark_groupsource.cli.check.findings import Level
 from spark_groupsource.errors import CheckpointUnreadable
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from tests.unit.cli.check.conftest import only, options, source
+from tests.support.check_sources import only, options, source
 
 
 def plan_of(group: str) -> PlanOffset:

@@ -10,7 +10,7 @@ from spark_groupsource.brokers.group_view import GroupMember, PartitionView
 from spark_groupsource.cli.check.claims import list_claims, read_formats
 from spark_groupsource.cli.check.findings import Finding, Level, ok
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange
-from tests.unit.cli.check.conftest import OTHER, ZERO, group, member, only, source
+from tests.support.check_sources import OTHER, ZERO, group, member, only, source
 
 MEMBER = member("a", ZERO)
 
@@ -40,7 +40,7 @@ def test_what_is_in_flight_while_a_classic_group_rebalances_is_its_members_own()
     now = replace(group("classic", "range", partitions=(PartitionView(ZERO, None, record, 50),)), members=(MEMBER,))
     assert only(list_claims(source(now))).level is Level.WARNING
     rebalancing = replace(now, state="completing rebalancing")
-    assert only(list_claims(source(rebalancing))).text == "2 offsets are in flight in running queries; nothing is owed"
+    assert only(list_claims(source(rebalancing))).text == "2 offsets are in flight in running queries; nothing is held"
 
 
 def test_no_claims() -> None:

@@ -7,7 +7,7 @@ import pytest
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.cli.check.findings import Finding, Level, ok
 from spark_groupsource.cli.check.group import compare_assignors, compare_instance_ids, count_members
-from tests.unit.cli.check.conftest import ONE, OTHER, STRATEGY, ZERO, group, member, only, source
+from tests.support.check_sources import ONE, OTHER, STRATEGY, ZERO, group, member, only, source
 
 MEMBER = member("a", ZERO, instance_id="spare")
 

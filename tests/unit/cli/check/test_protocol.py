@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 from confluent_kafka import KafkaError
 
+from spark_groupsource.brokers.client import make_client
 from spark_groupsource.cli.check import protocol
 from spark_groupsource.cli.check.findings import Level
 from spark_groupsource.cli.check.protocol import ask_for_protocol, refusal_of
-from tests.unit.cli.check.conftest import only, options, source
+from tests.support.check_sources import only, options, source
 
 
 @pytest.mark.parametrize(
@@ -42,13 +46,12 @@ def test_the_classic_protocol_is_not_asked_for(monkeypatch: pytest.MonkeyPatch) 
 def test_the_question_is_asked_without_the_instance_id(monkeypatch: pytest.MonkeyPatch) -> None:
     """There is no broker here, so nobody answers."""
     monkeypatch.setattr(protocol, "CHECK_STEP_S", 0.0)
-    settings: list[object] = []
-    make_client = protocol.make_client
+    settings: list[Mapping[str, str]] = []
 
-    def made(kind: object, given: dict[str, str], *more: object) -> object:
+    def made(kind: Any, given: Mapping[str, str], *more: Any) -> Any:
         settings.append(given)
-        return make_client(kind, given, *more)  # type: ignore[call-overload]
+        return make_client(kind, given, *more)
 
     monkeypatch.setattr(protocol, "make_client", made)
     assert refusal_of(options(kafka_group_instance_id="spare", kafka_group_protocol="consumer")) is None
-    assert "group.instance.id" not in settings[0]  # type: ignore[operator]
+    assert "group.instance.id" not in settings[0]

@@ -11,7 +11,7 @@ from spark_groupsource.fetch import native_consumer, pure_consumer
 from spark_groupsource.fetch.choice import InstalledReader
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.losses import LogState
-from tests.unit.cli.check.conftest import ONE, ZERO, only, source
+from tests.support.check_sources import ONE, ZERO, only, source
 
 
 def test_the_reader_and_why(monkeypatch: pytest.MonkeyPatch) -> None:

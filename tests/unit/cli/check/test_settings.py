@@ -11,7 +11,7 @@ from spark_groupsource.cli.check.settings import compare_settings, judge_retenti
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange
 from spark_groupsource.partition import TopicPartition
-from tests.unit.cli.check.conftest import ONE, OTHER, ZERO, group, member, only, options, source
+from tests.support.check_sources import ONE, OTHER, ZERO, group, member, only, options, source
 
 NOW_S = 1_800_000_000.0
 DAY_MINUTES = 24 * 60

@@ -10,7 +10,7 @@ from spark_groupsource.cli.check.start import find_start, judge_start
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OpenRange, OtherFormat
 from spark_groupsource.handoff.losses import LogState
 from spark_groupsource.partition import TopicPartition
-from tests.unit.cli.check.conftest import ONE, ZERO, options, source
+from tests.support.check_sources import ONE, ZERO, options, source
 
 
 def start(

@@ -33,6 +33,6 @@ def source(group: GroupView | None = None, *partitions: TopicPartition, **more: 
 
 
 def only(findings: Iterator[Finding]) -> Finding:
-    """The one finding of a step."""
+    """Return the one finding of a step."""
     (finding,) = findings
     return finding

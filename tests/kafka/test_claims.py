@@ -239,28 +239,6 @@ def test_a_group_with_members_is_not_reset(topic: MakeTopic, cluster: Cluster, r
     assert "Stop the queries and other consumers of the group" in refused.output
 
 
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["--to-latest"], "--topic is missing"),
-        (["--topic", "t"], "the new position is missing: use one of --to-earliest"),
-        (["--topic", "t", "--to-latest", "--to-offset", "3"], "--to-latest and --to-offset exclude each other"),
-        (["--topic", "t", "--to-offset", "-3"], "an offset is 0 or a positive number"),
-        (["--topic", "t", "--to-datetime", "yesterday"], "such as 2026-11-21T16:00:00 (UTC)"),
-        (["--topic", "t", "--to-datetime", "1969-12-31T00:00:00"], "before 1970"),
-        (["--topic", "t:", "--to-latest"], "or a name with partitions such as orders:0,1"),
-        (["--topic", "t:0,x", "--to-latest"], "or a name with partitions such as orders:0,1"),
-        (["--topic", "a topic", "--to-latest"], "the name of a topic is expected"),
-    ],
-    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
-)
-def test_bad_input_says_what_is_expected(run: Run, arguments: list[str], expected: str) -> None:
-    refused = run("reset-offsets", "t", *arguments)
-    assert refused.exit_code == 1
-    assert expected in refused.output
-    assert "Traceback" not in refused.output
-
-
 def test_a_partition_or_a_topic_that_does_not_exist_is_named(stopped: Callable[..., str], run: Run) -> None:
     name = stopped(4)
     assert "it has no partition 5" in run("reset-offsets", name, "--topic", f"{name}:0,5", "--to-latest").output

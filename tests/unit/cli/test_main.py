@@ -54,13 +54,6 @@ def test_an_error_that_names_what_a_client_chose_does_not_steer_the_terminal(mon
     assert refused.output == "Error: reading the commits of group a\\x1b[2J\nWhat to do\n"
 
 
-@pytest.mark.parametrize(("group", "said"), [(" ", "the name is empty"), ("\udcff", "the name is not UTF-8")])
-def test_a_name_that_no_group_has_is_refused(group: str, said: str) -> None:
-    refused = CliRunner().invoke(main, ["describe", "--bootstrap-server", "127.0.0.1:1", "--group", group])
-    assert refused.exit_code == 2
-    assert said in refused.output
-
-
 def test_every_command_has_help() -> None:
     for command in COMMANDS:
         shown = CliRunner().invoke(main, [command, "--help"])

@@ -1,0 +1,65 @@
+"""The output of the commands, in a file and on a terminal."""
+
+from __future__ import annotations
+
+import io
+from datetime import datetime, timedelta, timezone
+
+from rich.console import Console
+
+from spark_groupsource.cli.render import console_for, count, lag_of, make_table, number, print_table, printable, time_and_age
+from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
+from tests.support.group_views import view
+
+AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
+
+
+def test_in_a_file_a_line_is_never_wrapped_and_has_no_trailing_blanks() -> None:
+    written = io.StringIO()
+    console = console_for(written)
+    table = make_table(("TOPIC", "LAG", "MEMBER"), terminal=console.is_terminal)
+    table.add_row("orders" * 100, "7", "-")
+    table.add_row("a", "1000", "me")
+    print_table(table, console)
+    head, long, short = written.getvalue().splitlines()
+    assert head.split() == ["TOPIC", "LAG", "MEMBER"]
+    assert long == f"{'orders' * 100}     7  -"
+    assert short.split() == ["a", "1000", "me"]
+
+
+def test_on_a_terminal_a_name_that_is_too_long_is_cut_and_a_number_is_not() -> None:
+    written = io.StringIO()
+    console = Console(file=written, width=30, force_terminal=True, color_system=None)
+    table = make_table(("MEMBER", "LAG"), terminal=True, one_line=True)
+    table.add_row("a-name-that-is-much-longer-than-the-terminal", "123456789")
+    console.print(table)
+    (row,) = written.getvalue().splitlines()[1:]
+    assert "\u2026" in row
+    assert len(row.rstrip()) <= 30
+
+
+def test_control_characters_of_a_name_are_escaped() -> None:
+    assert printable("a\x1b[2J\u202e\u00fc") == "a\\x1b[2J\\u202e\u00fc"
+
+
+def test_a_time_has_its_age_in_minutes_hours_or_days() -> None:
+    def age(**ago: int) -> str:
+        return time_and_age(round((AT - timedelta(**ago)).timestamp()), AT).partition(" (")[2]
+
+    assert [age(seconds=59), age(minutes=119), age(hours=2), age(hours=47), age(days=3)] == [
+        *("0 min ago)", "119 min ago)", "2 h ago)", "47 h ago)", "3 d ago)")
+    ]
+    assert age(minutes=-5) == "0 min ago)", "by a clock that is ahead"
+    assert time_and_age(None, AT) == "not known"
+
+
+def test_numbers_and_counts_as_texts() -> None:
+    assert [number(value) for value in (None, 0, -1.5)] == ["-", "0", "-1.5"]
+    assert [count(value, "member") for value in (0, 1, 2)] == ["0 members", "1 member", "2 members"]
+
+
+def test_the_lag_of_a_group_says_what_is_finished_and_what_is_not_known() -> None:
+    held = CommitRecord(stream="me", logged=3, done=3, next=90, owed=(OwedRange("gone", 7, 10, 20),))
+    assert lag_of(view(commits={0: Foreign(40)})) == "lag 60"
+    assert lag_of(view(commits={0: held})) == "lag 90, of which finished 70"
+    assert lag_of(view(commits={0: Foreign(40), 1: None})) == "lag at least 60 (not known in 1 partition)"

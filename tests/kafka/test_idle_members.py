@@ -14,7 +14,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import assignment_wait
-from spark_groupsource.query.loss_watch import Looked, LossWatch
+from spark_groupsource.query.loss_watch import Examined, LossWatch
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
@@ -149,18 +149,18 @@ def test_available_now_is_expelled_at_the_moment_of_its_plan(
     short |= {"kafka.max.poll.interval.ms": "6000", "handoff.drainTimeout": "1s"}
     run = query(filled(partitions=2), **{"kafka.group.protocol": protocol}, **short)
     run.until_planning(2)
-    look = LossWatch.look
+    examine = LossWatch.examine
     expelled: list[bool] = []
 
-    def expelled_after(watch: LossWatch, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Looked:
-        looked = look(watch, stream, records)
+    def expelled_after(watch: LossWatch, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
+        examined = examine(watch, stream, records)
         if not expelled:
             expelled.append(True)
             run.joined.once(lambda _: time.sleep(7))
             until(lambda: not run.positions, "the group has expelled the member")
-        return looked
+        return examined
 
-    monkeypatch.setattr(LossWatch, "look", expelled_after)
+    monkeypatch.setattr(LossWatch, "examine", expelled_after)
     assert offsets_of(run_available_now(run)) == {0: [*range(10)], 1: [*range(10)]}
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupView, PartitionView, refuse_active
 from spark_groupsource.errors import GroupActive
-from spark_groupsource.handoff.commit_record import CommitRecord, OtherFormat, OpenRange, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 
 FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)

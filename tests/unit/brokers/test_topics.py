@@ -12,7 +12,7 @@ from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.handoff.plan_offset import AT_END, PlanOffset
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query.joining import StartingOffsets
+from spark_groupsource.query.starting_offsets import StartingOffsets
 from tests.support.options import parse
 
 PLANNED, ADOPTED = TopicPartition("orders", 0), TopicPartition("orders", 1)

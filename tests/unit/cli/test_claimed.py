@@ -8,7 +8,7 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupView, PartitionView
 from spark_groupsource.cli.claimed import claim_line, claimed_in, total
-from spark_groupsource.handoff.commit_record import CommitRecord, OtherFormat, OpenRange, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OtherFormat, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from tests.support.group_views import AT, member, view
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from spark_groupsource.brokers.group_look import GroupLook
+
 from spark_groupsource.cli.openers import Kept, Openers, openers
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spark_groupsource.metrics import progress
 from spark_groupsource.metrics.definitions import METRICS, Kind
-from spark_groupsource.timeouts import PORT_PATIENCE_S
+from spark_groupsource.metrics.server import PORT_PATIENCE_S
 from tools.pages import with_metrics
 
 ROOT = Path(__file__).parents[3]

@@ -24,6 +24,7 @@ from spark_groupsource.cli.render import (
     count,
     make_table,
     other_format_lines,
+    print_paragraphs,
     print_table,
     printable,
     time_and_age,
@@ -32,18 +33,20 @@ from spark_groupsource.cli.shared_options import client_settings, group_options,
 from spark_groupsource.cli.sink_groups import sink_lines
 
 IN_FLIGHT = """\
-in flight: a query that runs is processing the range in its micro-batch. There is nothing to do. A query that was killed counts as
-running until its session ends, which takes 45 s by default."""
+in flight: a query that runs is processing the range in its micro-batch. There is nothing to do. \
+A query that was killed counts as running until its session ends, which takes 45 s by default."""
 
 HELD = """\
-held: the query that has claimed the range {why}. It may have written none, some or all of these records, so no other query reads
-them. Do one of these:
-  1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output
-     once. To find the checkpoint: grep -rl STREAM CHECKPOINT/offsets
-  2. If that checkpoint was deleted, restart the running queries with outstandingClaims=reread. They read the range. Records
-     that had already reached the output are duplicated.
+held: the query that has claimed the range {why}. \
+It may have written none, some or all of these records, so no other query reads them. Do one of these:
+  1. Restart the query of that stream ({streams}) on its checkpoint. It reads the range, and every record reaches the output \
+once. This finds the checkpoint:
+     grep -rl STREAM CHECKPOINT/offsets
+  2. If that checkpoint was deleted, restart the running queries with outstandingClaims=reread. They read the range. \
+Records that had already reached the output are duplicated.
   3. Or set the offset by hand. Stop every member, then run this (without --execute it only shows what it would do):
      groupkafka reset-offsets --bootstrap-server HOST:PORT --group {group} --topic TOPIC:PARTITION --to-offset N --drop-claims"""
+"""One line is one paragraph."""
 
 NOBODY_RUNS = "is not running: the group has no members"
 AWAY = "has stopped, or has lost the partition, before it confirmed the range"
@@ -132,10 +135,10 @@ def print_claims(group: GroupView, console: Console, now: datetime) -> None:
             console.print(Text(line))
     console.print()
     if sizes.in_flight:
-        console.print(Text(IN_FLIGHT))
+        print_paragraphs(IN_FLIGHT, console)
     if streams := sorted({claimed.claim.stream for claimed in ranges if claimed.kind == "held"}):
         why = AWAY if group.members else NOBODY_RUNS
-        console.print(Text(HELD.format(why=why, streams=" or ".join(streams), group=shlex.quote(name))))
+        print_paragraphs(HELD.format(why=why, streams=" or ".join(streams), group=shlex.quote(name)), console)
 
 
 def _table(group: GroupView, ranges: Iterable[Claimed], now: datetime, *, terminal: bool) -> Table:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
+from textwrap import fill
 from typing import TextIO
 
 from rich.console import Console
@@ -16,6 +18,9 @@ from spark_groupsource.partition import TopicPartition
 
 _UNLIMITED = 10_000
 """The width of lines that are not printed to a terminal."""
+
+_PARAGRAPH = 120
+"""The width of paragraphs that are not printed to a terminal."""
 
 DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 """The last line of a command that showed its plan only."""
@@ -103,3 +108,17 @@ def print_table(table: Table, console: Console) -> None:
         console.print(table)
     for line in capture.get().splitlines():
         console.print(Text(line.rstrip()))
+
+
+def print_paragraphs(text: str, console: Console) -> None:
+    """Print each line of the text as a paragraph. What is wrapped stays below the begin of the paragraph, or of its list item.
+
+    A line that begins with a command is not wrapped, so that it can be copied.
+    """
+    width = console.width if console.is_terminal else _PARAGRAPH
+    for line in text.split("\n"):
+        begin = re.match(r" *(\d\. )?", line)
+        indent = " " * (begin.end() if begin is not None else 0)
+        command = line.lstrip().startswith(("groupkafka ", "grep "))
+        shown = line if command else fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+        console.print(Text(shown), soft_wrap=True)

@@ -287,6 +287,14 @@ def _columns(rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
     return shown
 
 
+def _cut(text: str, width: int) -> str:
+    """Return the text, cut in its middle if it is too long: names are told apart by their ends."""
+    if len(text) <= width:
+        return text
+    end = (width - 1) // 2
+    return f"{text[: width - 1 - end]}\u2026{text[-end:]}"
+
+
 def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Text | Table]:
     """Return a table of as many partitions as fit. If not all fit, those whose lag is not known, and those with the most."""
     shown = list(view.partitions)
@@ -304,7 +312,7 @@ def _partitions(view: GroupView, rates: Rates, width: int, room: int) -> list[Te
     for column, needed in zip(table.columns, columns.values(), strict=True):
         column.width = needed  # or rich would cut numbers, too
     for row in rows:
-        table.add_row(*(Text(row[place]) for place in columns))
+        table.add_row(*(Text(_cut(row[place], needed)) for place, needed in columns.items()))
     left = len(view.partitions) - len(shown)
     return [table, Text(f"and {left} more, with no more lag", style="dim")] if left else [table]
 

@@ -181,7 +181,7 @@ def test_claims_are_in_the_way_of_a_reset_and_are_listed(stopped: Callable[..., 
     assert refused.exit_code == 1
     assert f"{name}-0 [6, 9) 3 offsets: stream alpha, plan 7" in refused.output
     assert "missing from the output unless they had reached it" in refused.output
-    assert "6 offsets claimed" in run("claims", name).output
+    assert "0 offsets in flight, 6 held" in run("claims", name).output
     assert run("reset-offsets", *reset, "--execute", "--drop-claims").exit_code == 0
     assert "nothing is claimed" in run("claims", name).output
     assert cells(run("describe", name).output, name)[0][2] == "8"
@@ -214,7 +214,7 @@ def test_a_record_in_another_format_is_shown_and_in_the_way_of_a_reset(
         shown = run(command, name).output
         assert upgrade in shown
         assert "nothing is claimed;" not in shown
-    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "format", str(version)]
+    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "-", "format", str(version)]
     assert json.loads(run("claims", name, "--json").output)["other_formats"] == [
         {"topic": name, "partition": 0, "format": version}
     ]

@@ -16,7 +16,7 @@ def test_the_tally_takes_every_report() -> None:
 
 def test_a_run_that_nobody_watches_reports_to_nobody() -> None:
     UNOBSERVED.joining("0123456789abcdef")
-    UNOBSERVED.looked({TopicPartition("orders", 0): 7}, 0.1, None)
+    UNOBSERVED.planned({TopicPartition("orders", 0): 7}, 0.1, None)
     with UNOBSERVED.commit():
-        UNOBSERVED.committed({})
+        pass
     assert vars(UNOBSERVED) == {}

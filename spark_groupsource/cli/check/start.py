@@ -63,9 +63,9 @@ def judge_start(
     ]
     records, losses = _adopted(answered, commits, starting, logs)
     if answered:
-        unread = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
+        to_read = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
         places = _places(options, sum(partition in continuing for partition in answered), len(answered))
-        yield ok("start", f"{len(answered)} partitions: a query with a new checkpoint starts {places}; {unread} offsets to read")
+        yield ok("start", f"{len(answered)} partitions: a query with a new checkpoint starts {places}; {to_read} offsets to read")
     if silent := [partition for partition in readable if partition not in records]:
         yield error(
             "start",

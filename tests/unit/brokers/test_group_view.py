@@ -25,19 +25,17 @@ def record(writer: str) -> CommitRecord:
     return CommitRecord(stream="mine", logged=2, done=1, next=9, open=(OpenRange(5, 9),), owed=owed, member=mark_of(writer))
 
 
-def test_lag_and_held_ranges_are_sums_of_what_is_known() -> None:
+def test_lag_is_the_sum_of_what_is_known() -> None:
     found = view(partitions=(PartitionView(FIRST, None, record("a"), 20), PartitionView(SECOND, None, None, 7)))
     assert (found.lag, found.lag_unknown) == (17, 1)
-    assert found.held == 6
-    assert found.partitions[0].in_flight == (OwedRange("mine", 2, 5, 9),)
+    assert found.partitions[0].open == (OwedRange("mine", 2, 5, 9),)
     assert found.other_formats == {}
 
 
-def test_what_a_newer_version_has_written_is_not_added() -> None:
+def test_the_claims_of_a_record_in_another_format_are_not_known() -> None:
     found = view(partitions=(PartitionView(FIRST, None, OtherFormat(5, 9), 20),))
     assert found.other_formats == {FIRST: found.partitions[0].other_format}
-    assert found.partitions[0].held is None
-    assert found.held == 0
+    assert (found.partitions[0].open, found.partitions[0].owed) == ((), ())
 
 
 def test_a_partition_that_another_member_wrote_last_is_a_difference_but_not_while_the_group_rebalances() -> None:

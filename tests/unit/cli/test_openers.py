@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from spark_groupsource.brokers.group_look import GroupLook
-
+from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.cli.openers import Kept, Openers, openers
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink.names import Names
@@ -35,7 +34,7 @@ def mark(names: Names, at: int | None, topic: str = "invoices") -> Kept:
 
 
 def found(kept: Mapping[str, Kept], prefix: str | None = None) -> Openers:
-    return openers(cast("GroupLook", cast("Any", Groups(kept))), "invoices", prefix)
+    return openers(cast("GroupAdminProcess", cast("Any", Groups(kept))), "invoices", prefix)
 
 
 def test_those_with_a_mark_on_the_topic_come_first_and_the_newest_first() -> None:

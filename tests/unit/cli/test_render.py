@@ -7,7 +7,17 @@ from datetime import datetime, timedelta, timezone
 
 from rich.console import Console
 
-from spark_groupsource.cli.render import console_for, count, lag_of, make_table, number, print_table, printable, time_and_age
+from spark_groupsource.cli.render import (
+    console_for,
+    count,
+    lag_of,
+    make_table,
+    number,
+    print_paragraphs,
+    print_table,
+    printable,
+    time_and_age,
+)
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
 from tests.support.group_views import view
 
@@ -36,6 +46,21 @@ def test_on_a_terminal_a_name_that_is_too_long_is_cut_and_a_number_is_not() -> N
     (row,) = written.getvalue().splitlines()[1:]
     assert "\u2026" in row
     assert len(row.rstrip()) <= 30
+
+
+def test_a_paragraph_that_is_wrapped_is_indented_below_its_begin_and_a_command_stays_one_line() -> None:
+    written = io.StringIO()
+    console = Console(file=written, width=30, force_terminal=True, color_system=None)
+    command = "     groupkafka claims --group a-long-name"
+    lines = ("What can be done, in more than one line:", "  1. Restart the query of that stream", command)
+    print_paragraphs("\n".join(lines), console)
+    assert written.getvalue().splitlines() == [
+        "What can be done, in more than",
+        "one line:",
+        "  1. Restart the query of that",
+        "     stream",
+        command,
+    ]
 
 
 def test_control_characters_of_a_name_are_escaped() -> None:

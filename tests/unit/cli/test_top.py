@@ -98,6 +98,14 @@ def test_two_members_with_one_name_are_told_apart() -> None:
     assert [str(cell) for cell in tables[0].columns[0].cells] == ["a@host#1111", "a@host#2222"]
 
 
+def test_names_that_are_too_long_for_the_terminal_keep_their_ends() -> None:
+    members = [member("groupkafka-billing", number, run=run) for number, run in ((0, 1111), (1, 2222))]
+    parts = live_parts(Snapshot("billing", AT, view(*members)), [], 100, 24, AT)
+    cells = [str(cell) for cell in [part for part in parts if isinstance(part, Table)][-1].columns[-1].cells]
+    assert all("\u2026" in cell for cell in cells[:2])
+    assert [cell[-5:] for cell in cells] == ["#1111", "#2222", "-"]
+
+
 def test_members_and_coordinator_that_differ_are_in_each_summary_and_in_the_live_view() -> None:
     moving = view(member("a", 0), member("b", 1), commits={0: written_by("a"), 1: written_by("a"), 2: written_by("b")})
     lines: list[str] = []

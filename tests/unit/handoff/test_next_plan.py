@@ -57,7 +57,7 @@ def test_the_offset_follows_the_one_before() -> None:
     found = offset_after({FIRST: (OffsetRange(0, 3),)})
     assert (found.stream, found.plan, found.generation, found.member, found.group) == ("s", 5, 2, "me", "billing")
     assert found.by_partition == {FIRST: (OffsetRange(0, 3),)}
-    assert (found.topics, found.cluster, found.starts, found.shared) == ({"orders": ID}, "here", None, None)
+    assert (found.topics, found.cluster, found.starts, found.shared) == ({"orders": ID}, "here", {}, None)
 
 
 def test_the_id_of_a_topic_is_that_of_now_if_no_broker_gave_one_at_the_adoption() -> None:

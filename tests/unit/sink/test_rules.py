@@ -49,7 +49,7 @@ def driver(batch: int) -> BatchToken:
     return BatchToken(QUERY, batch, 2, 20, RUN)
 
 
-HAD_ROWS = driver(7)._replace(had=frozenset({0}))
+HAD_ROWS = driver(7)._replace(wrote=frozenset({0}))
 
 
 class TestBeforeATaskWrites:

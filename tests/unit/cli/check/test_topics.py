@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from spark_groupsource.brokers.topics import TopicLook, Topics
+from spark_groupsource.brokers.topics import TopicDescription, Topics
 from spark_groupsource.cli.check.findings import Finding, Level
 from spark_groupsource.cli.check.known import Source
-from spark_groupsource.cli.check.topics import look_up_topics
+from spark_groupsource.cli.check.topics import describe_topics
 from spark_groupsource.errors import GroupKafkaError, TopicNotFound
 from spark_groupsource.partition import TopicPartition
 from tests.support.check_sources import ONE, OTHER, ZERO, only, source
@@ -16,28 +16,30 @@ from tests.support.check_sources import ONE, OTHER, ZERO, only, source
 class Found:
     """The brokers' answer."""
 
-    def __init__(self, answer: dict[str, TopicLook | GroupKafkaError]) -> None:
+    def __init__(self, answer: dict[str, TopicDescription | GroupKafkaError]) -> None:
         self.answer = answer
 
-    def look_up(self, names: list[str]) -> dict[str, TopicLook | GroupKafkaError]:
+    def describe(self, names: list[str]) -> dict[str, TopicDescription | GroupKafkaError]:
         return {name: self.answer[name] for name in names}
 
     def partitions(self) -> list[TopicPartition]:
-        return [partition for found in self.answer.values() if isinstance(found, TopicLook) for partition in found.partitions]
+        return [
+            partition for found in self.answer.values() if isinstance(found, TopicDescription) for partition in found.partitions
+        ]
 
 
-def looked_up(known: Source, **answer: TopicLook | GroupKafkaError) -> list[Finding]:
+def described(known: Source, **answer: TopicDescription | GroupKafkaError) -> list[Finding]:
     known.topics = cast("Topics", cast("Any", Found(answer)))
-    return list(look_up_topics(known))
+    return list(describe_topics(known))
 
 
-def topic(*partitions: TopicPartition, allowed: frozenset[str] | None = frozenset({"READ"})) -> TopicLook:
-    return TopicLook(frozenset(partitions), allowed)
+def topic(*partitions: TopicPartition, allowed: frozenset[str] | None = frozenset({"READ"})) -> TopicDescription:
+    return TopicDescription(frozenset(partitions), allowed)
 
 
 def test_the_partitions_of_a_topic_that_may_be_read_are_known_to_later_steps() -> None:
     known = source()
-    found = only(iter(looked_up(known, orders=topic(ZERO, ONE))))
+    found = only(iter(described(known, orders=topic(ZERO, ONE))))
     assert (found.level, found.text) == (Level.OK, "orders (2 partitions): found, and may be read")
     assert sorted(known.partitions) == [ZERO, ONE]
 
@@ -45,7 +47,7 @@ def test_the_partitions_of_a_topic_that_may_be_read_are_known_to_later_steps() -
 def test_a_topic_that_is_missing_or_may_not_be_read_hides_no_other() -> None:
     known = source(subscribe="orders,others,missing")
     others = topic(OTHER, allowed=frozenset({"DESCRIBE"}))
-    found = looked_up(known, orders=topic(ZERO), others=others, missing=TopicNotFound("no such topic"))
+    found = described(known, orders=topic(ZERO), others=others, missing=TopicNotFound("no such topic"))
     assert [finding.level for finding in found] == [Level.ERROR, Level.ERROR, Level.OK]
     assert any(finding.text == "no such topic" for finding in found)
     assert any(finding.text.startswith("others: this user may describe it, but not read it. ") for finding in found)
@@ -53,6 +55,6 @@ def test_a_topic_that_is_missing_or_may_not_be_read_hides_no_other() -> None:
 
 
 def test_brokers_that_do_not_say_what_is_allowed_are_believed() -> None:
-    (found,) = looked_up(source(), orders=topic(ZERO, allowed=None))
+    (found,) = described(source(), orders=topic(ZERO, allowed=None))
     assert found.level is Level.OK
     assert "the broker does not say whether they may be read" in found.text

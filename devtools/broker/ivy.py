@@ -14,6 +14,7 @@ from typing import IO
 from xml.sax.saxutils import quoteattr
 
 from devtools.errors import BrokerStartError
+from spark_groupsource.install import with_extra
 
 Progress = Callable[[str], None]
 
@@ -61,7 +62,7 @@ def find_ivy() -> Path:
             return jar
     raise BrokerStartError(
         "The broker's jars are downloaded with the Ivy of PySpark, and no PySpark with jars/ivy-*.jar is installed. "
-        "Install it: pip install 'spark-groupsource[spark]'"
+        f"Install it: {with_extra('spark')}"
     )
 
 

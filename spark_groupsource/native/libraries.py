@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import confluent_kafka
 import confluent_kafka.cimpl
 
+from spark_groupsource.install import SOURCE, WHERE
 from spark_groupsource.native.functions import KAFKA_FUNCTIONS, OUR_FUNCTIONS, Signatures
 from spark_groupsource.native.structs import FunctionsStruct, IntakeStruct, OutletStruct, ProducerFunctionsStruct, RowsStruct
 
@@ -37,7 +38,7 @@ Struct = TypeVar("Struct", bound=ctypes.Structure)
 
 _INSTALL = (
     "install the wheel of spark-groupsource for this platform, or run pip install --force-reinstall --no-cache-dir --no-deps "
-    "spark-groupsource where there is a C compiler"
+    f"{SOURCE}{WHERE}, with a C compiler"
 )
 _INSTALL_CONFLUENT = "install the binary wheel of confluent-kafka 2.16 or a later 2.x"
 

@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, 
 
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
+from spark_groupsource.install import with_extra
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
 from spark_groupsource.options.client_settings import EVERY_MEMBER, client_settings, consumer_settings, member_settings
@@ -436,8 +437,8 @@ class Options(BaseModel):
             yield "metrics.host has no effect without metrics.port: set metrics.port, too; 0 is any free port."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
-                "metrics.port needs the package prometheus-client where the driver runs: pip install "
-                "'spark-groupsource[metrics]', or remove the option."
+                f"metrics.port needs the package prometheus-client where the driver runs: {with_extra('metrics')}, or remove the "
+                "option."
             )
 
     def _batch_problems(self) -> Iterator[str]:

@@ -188,7 +188,7 @@ def test_a_stream_reads_with_either_reader_in_an_empty_environment(
 def test_the_command_line_is_an_extra(installed: Installed) -> None:
     without = installed.groupkafka("--version")
     assert (without.returncode, without.stdout) == (1, "")
-    assert without.stderr == "groupkafka needs click and rich: pip install 'spark-groupsource[cli]'\n"
+    assert without.stderr == "groupkafka needs click and rich: pip install '.[cli]' in a clone of the project\n"
 
     installed.install("[cli]")
     done = installed.groupkafka("--version")

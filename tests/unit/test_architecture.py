@@ -19,6 +19,7 @@ DESIGN = ROOT / "docs" / "design.md"
 
 ORDER = [
     ("version", "number"),
+    ("install", "installing"),
     ("errors", "raised"),
     ("partition", "coordinates"),
     ("subject", "whose log lines"),

@@ -113,6 +113,6 @@ class TestTheMetricsPort:
 
     def test_a_missing_package_is_told_with_its_command_before_anything_starts(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "prometheus_client", None)
-        with pytest.raises(OptionError, match=re.escape("pip install 'spark-groupsource[metrics]'")):
+        with pytest.raises(OptionError, match=re.escape("pip install '.[metrics]' in a clone of the project")):
             Options.parse({**BASE, "metrics.port": "9400"}, "stream")
         assert Options.parse(BASE, "stream").metrics_port is None, "nothing is served unless a port is given"

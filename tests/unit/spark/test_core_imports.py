@@ -41,7 +41,8 @@ IN_A_WORKER = {
         "settings",
         "shared",
     },
-    "kafka_settings": {"environment", "secrets", "tables"},
+    "install": set(),
+    "kafka_settings": {"client_id", "environment", "secrets", "tables"},
     "native": {"client", "functions", "libraries", "structs", "tokens"},
     "partition": set(),
     "patience": set(),
@@ -107,7 +108,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 # Of this package: what checks the options, and what they are made of.
-OF_OPTIONS = {"errors", "fetch", "handoff", "kafka_settings", "options", "partition"}
+OF_OPTIONS = {"errors", "fetch", "handoff", "install", "kafka_settings", "options", "partition"}
 
 EXTRAS = ("click", "prometheus_client", "rich")
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from spark_groupsource.kafka_settings.client_id import CLIENT_ID
 from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 
 EVERY_CLIENT: Mapping[str, str] = {
-    "client.id": "groupkafka",
+    "client.id": CLIENT_ID,
     "isolation.level": "read_uncommitted",
     "log_level": "4",
 }

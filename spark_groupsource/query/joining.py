@@ -30,6 +30,7 @@ from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import refuse_unknown
@@ -127,8 +128,9 @@ class Joining:
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> Joined:
         options = self._options
+        client_settings = named(options.client_settings(), stream.name)
         self._member = member = Member(
-            options.member_settings(),
+            named(options.member_settings(), stream.name),
             options.subscription(),
             drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
             observer=self._observer,
@@ -148,7 +150,7 @@ class Joining:
                 )
             ),
             reader=GroupReader(
-                options.client_settings(),
+                client_settings,
                 options.group_id,
                 subscribed=self._subscribed,
                 everywhere=lambda: self._topics.everywhere(leave_out=INTERNAL_TOPICS),
@@ -165,7 +167,7 @@ class Joining:
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
         member.start(ledger)
         if options.group_protocol == "consumer":
-            watch(member, options.group_id, GroupAdminProcess(options.client_settings()))
+            watch(member, options.group_id, GroupAdminProcess(client_settings))
         try:
             self._wait_assigned(member, ledger, deadline)
         except MemberFenced:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.sink.names import DEFAULT_PREFIX, Names
 from spark_groupsource.sink.rules import NO_CHOICE, Choice
 
@@ -31,6 +32,10 @@ class SinkSettings:
     prefix: str = DEFAULT_PREFIX
     choice: Choice = NO_CHOICE
     longest_transaction_ms: int | None = None
+
+    def for_query(self, query: str) -> SinkSettings:
+        """Return these settings, with clients that brokers know by the query's id."""
+        return replace(self, producer=named(self.producer, query), requests=named(self.requests, query))
 
     def names(self, query: str) -> Names:
         """Return the names that a query has in Kafka.

@@ -104,7 +104,9 @@ class _Writer(PromptlyAcknowledged):
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 
     def _speak_for(self, query: str | None) -> None:
-        """Name the query in the lines of the log."""
+        """Name the query in the lines of the log, and to the brokers."""
+        if query:
+            self._settings = self._settings.for_query(query)
         work_for(query=query, topic=self._settings.topic)
         log_to_stderr()
 

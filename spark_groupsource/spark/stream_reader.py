@@ -74,7 +74,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         # and a sink that has written some of the tasks by then knows them by their numbers.
         ranges = [(partition, offsets) for partition, each in sorted(until.by_partition.items()) for offsets in each]
         return [
-            RangePartition(tuple(FetchRange(*partition, *offsets) for partition, offsets in granted_part(task, granted)))
+            RangePartition(
+                tuple(FetchRange(*partition, *offsets) for partition, offsets in granted_part(task, granted)), until.stream
+            )
             for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
         ]
 
@@ -145,9 +147,9 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         self._speak_for(self._stream_name)
 
     def _speak_for(self, stream: str | None) -> None:
-        """Name the group in the lines of the log, and the query. Spark does not say which that is: else name its stream."""
+        """Name the group in the lines of the log, its stream, and the query, if that is known: Spark does not say which it is."""
         self._stream_name = stream
-        work_for(group=self._options.group_id, query=self._query_id, stream=stream if self._query_id is None else None)
+        work_for(group=self._options.group_id, query=self._query_id, stream=stream)
 
     def _metered(self) -> Observer:
         """Return what observes the cycle. If metrics are enabled, they are served from before the group is joined."""

@@ -8,6 +8,7 @@ pay for it. The planning process that pickles the readers needs their classes al
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, TypeVar
 
@@ -15,6 +16,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.kafka_settings.client_id import named
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.spark.query_id import query_of_task
 from spark_groupsource.spark.stderr_log import log_to_stderr
@@ -38,11 +40,16 @@ class RangePartition(InputPartition):
     """One task's work in a stream: a range of one Kafka partition, or small ranges of several.
 
     There is none if the plan's ranges for this task are not granted, and there are several of one partition if only parts are.
+
+    Args:
+        ranges: The ranges.
+        stream: The stream's name, which the task's clients and log lines have, too.
     """
 
-    def __init__(self, ranges: tuple[FetchRange, ...]) -> None:
+    def __init__(self, ranges: tuple[FetchRange, ...], stream: str | None = None) -> None:
         super().__init__(ranges)
         self.ranges = ranges
+        self.stream = stream
 
 
 class BatchPartition(InputPartition):
@@ -68,8 +75,10 @@ class TaskReader(PromptlyAcknowledged):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Return the records of the task's ranges, as Arrow record batches with the columns that were asked for."""
         assert isinstance(partition, RangePartition)  # noqa: S101 -- only the reader of a stream makes them
-        work_for(group=self._settings.client["group.id"], query=query_of_task())
+        work_for(group=self._settings.client["group.id"], query=query_of_task(), stream=partition.stream)
         log_to_stderr()
+        if partition.stream is not None:
+            self._settings = replace(self._settings, client=named(self._settings.client, partition.stream))
         records = self._records(partition.ranges)
         freeze_imports()
         return records

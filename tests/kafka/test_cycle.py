@@ -58,6 +58,15 @@ def test_a_range_is_claimed_then_confirmed_and_the_next_starts_behind_it(
     assert a.run_batch() == {0: (10, 15)}
 
 
+def test_each_member_has_the_name_of_its_stream(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
+    name = filled(partitions=2)
+    a, b = query(name), query(name)
+    a.until_planning(2)
+    b.plan()
+    members = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{name}").members
+    assert {member.client_id for member in members} == {f"groupkafka-{one.done.stream}" for one in (a, b)}
+
+
 def test_an_empty_first_batch_does_not_disturb_a_rebalance(topic: MakeTopic, produce: Produce, query: MakeQuery) -> None:
     """Batch 0 always runs: with nothing there, Spark claims the offset before the first plan."""
     name = topic(partitions=2)

@@ -43,7 +43,7 @@ def test_runner_and_driver_name_the_group_and_the_query(
     (query,) = re.findall(r"(?m)^id: (\S+)$", log)
     (gained,) = [line for line in lines if f": gained [{source}-0]" in line]
     # The runner joins while a thread of its own reads the id.
-    assert re.match(rf"group group-of-{source}, (query {query}|stream [0-9a-f]+): generation \d+: ", gained)
+    assert re.match(rf"group group-of-{source}, (query {query}, )?stream [0-9a-f]+: generation \d+: ", gained)
     (finished,) = [line for line in lines if "10 rows written" in line]
     assert finished.startswith(f"query {query}, topic {output}: Micro-batch 0: ")
     assert [line for line in lines if not line.startswith(("group ", "query ", "topic "))] == []

@@ -36,7 +36,7 @@ def test_the_query_of_a_checkpoint_is_known_if_it_can_be_read(tmp_path: Path) ->
     assert query_of_checkpoint(f"file://{tmp_path}") == QUERY
 
 
-def test_a_runner_names_its_stream_until_it_has_read_the_querys_id(tmp_path: Path) -> None:
+def test_a_runner_names_its_stream_and_the_query_once_it_has_read_its_id(tmp_path: Path) -> None:
     reader = GroupKafkaStreamReader(Options.parse({**BASE, "checkpointLocation": str(tmp_path)}, "stream"))
     said = []
     for step in (
@@ -49,7 +49,7 @@ def test_a_runner_names_its_stream_until_it_has_read_the_querys_id(tmp_path: Pat
     ):
         step()
         said.append(current_subject())
-    stream, query = "group billing, stream 5e7: ", f"group billing, query {QUERY}: "
+    stream, query = "group billing, stream 5e7: ", f"group billing, query {QUERY}, stream 5e7: "
     assert said == ["group billing: ", stream, stream, stream, query, query]
 
 

@@ -122,3 +122,8 @@ a busy driver may take seconds for it. A run whose checkpoint can be read does n
 
 CHECK_STEP_S = 10.0
 """One step of `groupkafka check`. Somebody waits for it."""
+
+# The driver's program.
+
+ANSWER_OF_A_PYTHON_S = 10.0
+"""How long `register` waits for another Python to say what it has installed. It takes 50 ms, and then `register` goes on."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
+from spark_groupsource.spark.short_errors import HIDE_TRACEBACK
 from tests.support.producing import send
 
 if TYPE_CHECKING:
@@ -112,6 +114,13 @@ SELDOM = {"broker.heartbeat.interval.ms": "5000", "metadata.max.idle.interval.ms
 
 # Records with old timestamps are not deleted.
 KEEP_ALL = {"log.retention.ms": "-1"}
+
+
+@pytest.fixture(autouse=True)
+def errors_keep_their_traceback() -> Iterator[None]:
+    """Undo what a refused option does to its process, which ends with the error if it is Spark's."""
+    yield
+    os.environ.pop(HIDE_TRACEBACK, None)
 
 
 @pytest.fixture(scope="session")

@@ -376,10 +376,11 @@ class Options(BaseModel):
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in IGNORED}
+        written = {name.lower(): name for name in options}
         problems: list[str] = []
         values = {name: given.pop(name.lower()) for name in DESCRIBED if name.lower() in given}
         translation = translation_of({name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)})
-        problems += unusable_names((name for name in given if not is_kafka(name)), DESCRIBED)
+        problems += unusable_names((written[name] for name in given if not is_kafka(name)), DESCRIBED)
         problems += missing_options(set(values), {name.removeprefix("kafka.") for name in given if is_kafka(name)}, set(given))
         problems += translation.problems
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from spark_groupsource.kafka_settings.secrets import shown_name
 from spark_groupsource.kafka_settings.tables import KNOWN_NAMES, PRODUCER_ONLY
@@ -15,6 +15,13 @@ REFUSED_OPTIONS: Mapping[str, str] = {
     ),
 }
 """Options that are known and refused, and why."""
+
+OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
+    "topic": ("subscribe",),
+    "topics": ("subscribe", "topic"),
+    "subscribe": ("topic",),
+}
+"""What somebody means who writes the name of another connector, or of the other end: the sink has `topic`."""
 
 IGNORED = frozenset({"groupidprefix"})
 """Options without effect, in lower case. Spark ignores them, too, once kafka.group.id is set."""
@@ -39,7 +46,7 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
     """Yield the mistakes of options that are required and missing, or exclude each other."""
     if {"subscribe", "subscribePattern"} <= options:
         yield "subscribe and subscribePattern exclude each other: remove one of them."
-    elif not options & {"subscribe", "subscribePattern"} and "assign" not in given:
+    elif not options & {"subscribe", "subscribePattern"} and not given & {"assign", "topic", "topics"}:
         yield "subscribe or subscribePattern is missing: name the topics to read, or set a regular expression for them."
     aliases = {"bootstrap.servers": "metadata.broker.list"}
     for name, message in REQUIRED.items():
@@ -47,19 +54,45 @@ def missing_options(options: set[str], kafka: set[str], given: set[str]) -> Iter
             yield message
 
 
-def unusable_names(names: Iterator[str], options: Collection[str]) -> Iterator[str]:
-    """Yield the mistakes of names that are no options here. Values are not shown: the option of a secret may be misspelt."""
+def unusable_names(names: Iterable[str], options: Collection[str]) -> Iterator[str]:
+    """Yield the mistakes of names that are no options here. Values are not shown: the option of a secret may be misspelt.
+
+    Args:
+        names: The names as they were given. Spark passes them on in lower case.
+        options: The names of the options that there are.
+    """
     refused = {name.lower(): name for name in REFUSED_OPTIONS}
     known = {name.lower(): name for name in options}
     for name in sorted(names):
-        if name in refused:
-            yield f"{refused[name]}: {REFUSED_OPTIONS[refused[name]]}."
-        elif name in KNOWN_NAMES or name in PRODUCER_ONLY:
-            yield f"{name}: there is no option of this name. Did you mean kafka.{name}?"
+        lower = name.lower()
+        if lower in refused:
+            yield f"{refused[lower]}: {REFUSED_OPTIONS[refused[lower]]}."
+        elif lower in KNOWN_NAMES or lower in PRODUCER_ONLY:
+            yield f"{name}: there is no option of this name. Did you mean kafka.{lower}?"
         else:
-            nearest = () if shown_name(name) != name else difflib.get_close_matches(name, known, n=3, cutoff=0.6)
-            hint = f"Did you mean {' or '.join(known[near] for near in nearest)}?" if nearest else _list_of_options(known)
-            yield f"{shown_name(name)}: there is no option of this name. {hint}"
+            nearest = _meant(name, known)
+            shown = shown_name(_with_capitals_of(nearest[0], name) if nearest else name)
+            hint = f"Did you mean {' or '.join(nearest)}?" if nearest else _list_of_options(known)
+            yield f"{shown}: there is no option of this name. {hint}"
+
+
+def _meant(name: str, known: Mapping[str, str]) -> list[str]:
+    """Return the options that were probably meant, the likeliest first."""
+    if shown_name(name) != name:
+        return []
+    lower = name.lower()
+    otherwise = [option for option in OTHERWISE_NAMED.get(lower, ()) if option in known.values()]
+    return otherwise or [known[near] for near in difflib.get_close_matches(lower, known, n=3, cutoff=0.6)]
+
+
+def _with_capitals_of(option: str, name: str) -> str:
+    """Return a name as it was probably written. Spark makes it lower-case, and no process of Python gets it otherwise."""
+    if name != name.lower() or "_" in name:
+        return name
+    letters = list(name)
+    for here, there, length in difflib.SequenceMatcher(None, name, option.lower(), autojunk=False).get_matching_blocks():
+        letters[here : here + length] = option[there : there + length]
+    return "".join(letters)
 
 
 def _list_of_options(known: Mapping[str, str]) -> str:

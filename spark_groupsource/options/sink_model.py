@@ -127,10 +127,11 @@ class SinkOptions(BaseModel):
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
         """
         given = {name.lower(): value for name, value in options.items() if name.lower() not in GIVEN_BY_SPARK}
+        written = {name.lower(): name for name in options}
         values = {name: given.pop(name.lower()) for name in DESCRIBED_OF_SINK if name.lower() in given}
         kafka = {name.removeprefix("kafka."): value for name, value in given.items() if is_kafka(name)}
         translation = translation_of(kafka, writes=True)
-        problems = list(unusable_names((name for name in given if not is_kafka(name)), DESCRIBED_OF_SINK))
+        problems = list(unusable_names((written[name] for name in given if not is_kafka(name)), DESCRIBED_OF_SINK))
         if not kafka.keys() & {"bootstrap.servers", "metadata.broker.list"}:
             problems.append(SERVERS_MISSING)
         problems += translation.problems

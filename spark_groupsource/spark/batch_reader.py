@@ -11,6 +11,8 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from spark_groupsource.fetch.choice import warn_on_driver
 from spark_groupsource.options.model import Options
 from spark_groupsource.query.batch_plan import plan_batch
+from spark_groupsource.spark.group_name import warn_of_blanks
+from spark_groupsource.spark.short_errors import shown_alone
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, in_task
 from spark_groupsource.subject import work_for
@@ -31,11 +33,13 @@ class GroupKafkaBatchReader(DataSourceReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return in_task, (self.task_reader(),)
 
+    @shown_alone()
     def partitions(self) -> Sequence[InputPartition]:
         """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
         work_for(group=self._options.group_id)
         log_to_stderr()
         warn_on_driver()
+        warn_of_blanks(self._options.group_id)
         return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]
 
     def task_reader(self) -> BatchTaskReader:

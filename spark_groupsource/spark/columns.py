@@ -87,6 +87,11 @@ def _allowed(name: str) -> str:
 
 
 def _ddl(kind: DataType) -> str:
+    """Return the type as one writes it: types in capitals, names as they are."""
+    if isinstance(kind, ArrayType):
+        return f"ARRAY<{_ddl(kind.elementType)}>"
+    if isinstance(kind, StructType):
+        return f"STRUCT<{', '.join(f'{part.name}: {_ddl(part.dataType)}' for part in kind)}>"
     return _DDL.get(_text(kind), kind.simpleString().upper())
 
 

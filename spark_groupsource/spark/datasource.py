@@ -14,11 +14,14 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
+from spark_groupsource.spark.short_errors import shown_alone
+
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
     from spark_groupsource.sink.settings import SinkSettings
     from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
+    from spark_groupsource.spark.refused_reader import RefusedReader
     from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,7 @@ class GroupKafkaDataSource(DataSource):
         """Return the name for `format`."""
         return "groupkafka"
 
+    @shown_alone()
     def schema(self) -> StructType:
         """Return the schema of Spark's own Kafka source. Spark calls this in `load()`, unless the user gives a schema.
 
@@ -46,6 +50,7 @@ class GroupKafkaDataSource(DataSource):
 
         return default_schema(Options.parse(self.options).include_headers)
 
+    @shown_alone()
     def reader(self, schema: StructType) -> GroupKafkaBatchReader:
         """Return a reader for batch queries. It asks no broker before an action plans one.
 
@@ -60,6 +65,7 @@ class GroupKafkaDataSource(DataSource):
         options = Options.parse(self.options, "batch")
         return GroupKafkaBatchReader(options, requested(schema, options.include_headers))
 
+    @shown_alone()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Return the writer of a batch write, which is at least once.
 
@@ -75,6 +81,7 @@ class GroupKafkaDataSource(DataSource):
             raise OptionError("mode('overwrite') is not possible: Kafka only appends. Write mode('append').")
         return batch_writer(self._sink_settings(schema, "batch"), schema)
 
+    @shown_alone()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """Return the writer of one micro-batch.
 
@@ -102,18 +109,22 @@ class GroupKafkaDataSource(DataSource):
         refuse_missing(settings, settings.topic)
         return settings
 
-    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader:
+    def streamReader(self, schema: StructType) -> GroupKafkaStreamReader | RefusedReader:
         """Return a reader for one run of one query. It has not joined the group yet.
 
-        Raises:
-            OptionError: An option is wrong.
-            SchemaError: A column of the schema cannot be read.
+        If an option or a column of the schema is wrong, the reader raises the OptionError or SchemaError at Spark's first call.
         """
+        from spark_groupsource.errors import OptionError, SchemaError
         from spark_groupsource.options.model import Options
         from spark_groupsource.spark.columns import requested
 
-        options = Options.parse(self.options, "stream")
-        columns = requested(schema, options.include_headers)
+        try:
+            options = Options.parse(self.options, "stream")
+            columns = requested(schema, options.include_headers)
+        except (OptionError, SchemaError) as wrong:
+            from spark_groupsource.spark.refused_reader import RefusedReader
+
+            return RefusedReader(wrong)
         if ADMISSION_CONTROL:
             from spark_groupsource.spark.admission_reader import AdmissionControlReader
 
@@ -129,10 +140,21 @@ def register(spark: SparkSession) -> None:
     A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
     listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
     the reader's option `checkpointLocation` does the same. It can be called everywhere, and again.
+
+    Raises:
+        WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
+            With any other master that is logged as a warning.
     """
     from spark_groupsource.spark.durable_listener import listen
+    from spark_groupsource.spark.found_source import is_found
+    from spark_groupsource.spark.worker_python import refuse_unsuitable
 
+    here = not type(spark).__module__.startswith("pyspark.sql.connect")
+    if here:
+        refuse_unsuitable(spark.sparkContext)
     listen(spark)
+    if here and is_found(spark, GroupKafkaDataSource.name()):
+        return
     try:
         spark.dataSource.register(GroupKafkaDataSource)
     except AnalysisException as refused:

@@ -21,7 +21,9 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
+from spark_groupsource.spark.group_name import warn_of_blanks
 from spark_groupsource.spark.query_id import query_of_checkpoint
+from spark_groupsource.spark.short_errors import shown_alone
 from spark_groupsource.spark.stderr_log import log_to_stderr
 from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
@@ -54,6 +56,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
     def __reduce__(self) -> tuple[Any, ...]:
         return in_task, (self.task_reader(),)
 
+    @shown_alone()
     def initialOffset(self) -> dict[str, Any]:
         """Return the offset before the first plan. It decides nothing, because Spark also calls this on a restart of batch 0."""
         return self._running().first().to_json()
@@ -101,6 +104,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         if self._metrics is not None:
             self._metrics.close()
 
+    @shown_alone()
     def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
         """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
         since = PlanOffset.parse(start, self._options.group_id)
@@ -135,6 +139,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
             if self._options.checkpoint_location is not None:  # its file system may hang
                 threading.Thread(target=self._look_up_query, name="groupkafka-query-id", daemon=True).start()
             warn_on_driver()
+            warn_of_blanks(self._options.group_id)
             collect_rarely()
             self._cycle = Cycle(self._options, observer=self._metered())
             leave_on_sigterm(self._cycle)

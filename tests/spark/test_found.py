@@ -133,6 +133,7 @@ def test_a_broken_client_library_fails_no_other_format(tmp_path: Path) -> None:
 
 
 OTHER_PYTHON = """
+import os
 from pyspark.sql import SparkSession
 from spark_groupsource import register
 
@@ -140,15 +141,15 @@ local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.
 spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
 options = {"kafka.bootstrap.servers": "SERVERS", "kafka.group.id": "TOPIC", "subscribe": "TOPIC"}
 print("found:", len(spark.read.format("groupkafka").options(**options).load().collect()))
-register(spark)
 try:
-    spark.read.format("groupkafka").options(**options).load().collect()
+    register(spark)
 except Exception as error:
-    print("registered:", " ".join(str(error).split()))
+    print("register:", type(error).__name__, error)
+os._exit(0)  # without Spark's own stop
 """
 
 
-def test_tasks_of_a_found_source_run_with_the_python_that_found_it(
+def test_tasks_of_a_found_source_run_with_the_python_that_found_it_and_register_names_a_wrong_one(
     cluster: Cluster, topic: MakeTopic, produce: Produce, tmp_path: Path
 ) -> None:
     name = topic()
@@ -159,5 +160,39 @@ def test_tasks_of_a_found_source_run_with_the_python_that_found_it(
     with running("program", tmp_path, [sys.executable, str(program)], pythons) as process:
         log = process.finish()
     assert "found: 2" in log
-    if ADMISSION_CONTROL:  # Spark 4.0 keeps the source that it has found
-        assert re.search(r"registered: .*/no/such/python", log)
+    said = "register: WorkersPythonUnsuitable Spark starts /no/such/python for its Python workers, and there is no such program"
+    assert said in log
+
+
+REGISTERED = """
+from pyspark.sql import SparkSession
+from spark_groupsource import register
+
+local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+register(spark)
+register(spark)
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
+print("columns:", len(spark.read.format("groupkafka").options(**options).load().columns))
+sources = spark._jsparkSession.sessionState().dataSourceManager()
+print("tasks:", sources.lookupDataSource("groupkafka").dataSourceCls().pythonExec())
+"""
+
+
+@pytest.mark.parametrize("found_by", ["PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"])
+def test_register_leaves_a_found_source_alone_unless_another_python_found_it(tmp_path: Path, found_by: str) -> None:
+    """Spark warns at each query of a registered source that takes the place of a found one."""
+    other = tmp_path / "python"
+    other.symlink_to(sys.executable)
+    program = tmp_path / "program.py"
+    program.write_text(REGISTERED)
+    pythons = {"PYSPARK_PYTHON": str(other), found_by: sys.executable}
+    same = len(set(pythons.values())) == 1
+    if not same and not ADMISSION_CONTROL:
+        pytest.skip("Spark 4.0 keeps the source that it has found")
+    where = os.pathsep.join([str(ROOT), *(path for path in sys.path if path.endswith("site-packages"))])
+    with running("program", tmp_path, [sys.executable, str(program)], {**pythons, "PYTHONPATH": where}) as process:
+        log = process.finish()
+    assert "columns: 7" in log
+    assert f"tasks: {pythons['PYSPARK_PYTHON']}" in log
+    assert ("replaced a statically registered data source" in log) == (not same)

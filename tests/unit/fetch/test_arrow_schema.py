@@ -34,7 +34,7 @@ TIME = {"timestamp": "timestamp", "timestampType": "integer"}
 SPARK_SCHEMAS = {False: columns(**RECORD, **TIME), True: columns(**RECORD, **TIME, headers=ArrayType(HEADER))}
 ALL = (
     "A schema may have these columns, in any order: key BINARY or STRING, value BINARY or STRING, topic STRING, partition INT, "
-    "offset LONG, timestamp TIMESTAMP_LTZ, timestampType INT, headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>."
+    "offset LONG, timestamp TIMESTAMP_LTZ, timestampType INT, headers ARRAY<STRUCT<key: STRING, value: BINARY>>."
 )
 
 
@@ -88,7 +88,7 @@ def test_columns_that_are_asked_for_come_as_pyspark_expects_them(schema: StructT
         (columns(timestamp="timestamp_ntz"), "timestamp cannot be TIMESTAMP_NTZ: write timestamp TIMESTAMP_LTZ."),
         (
             columns(headers=ArrayType(StringType())),
-            "headers cannot be ARRAY<STRING>: write headers ARRAY<STRUCT<KEY:STRING,VALUE:BINARY>>.",
+            "headers cannot be ARRAY<STRING>: write headers ARRAY<STRUCT<key: STRING, value: BINARY>>.",
         ),
         (columns(value="string", VALUE="binary"), "The schema has value more than once (names are not case-sensitive)."),
         (columns(), "The schema has no column: name at least one, for example offset LONG."),
@@ -104,9 +104,9 @@ def test_anything_else_is_an_error_that_lists_what_there_is(schema: StructType, 
 
 def test_headers_that_are_asked_for_by_the_option_and_not_by_the_schema_are_an_error() -> None:
     source = GroupKafkaDataSource({**BASE, "includeHeaders": "true"})
-    for reader in (source.reader, source.streamReader):
+    for read in (source.reader, lambda schema: source.streamReader(schema).initialOffset()):
         with pytest.raises(SchemaError, match="includeHeaders is true, and the schema has no headers"):
-            reader(columns(value="string"))
+            read(columns(value="string"))
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.options.model import DESCRIBED, Options
+from spark_groupsource.options.sink_model import SinkOptions
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse, refusal
 from tests.unit.kafka_settings.test_secrets import SECRETS
 
@@ -35,6 +36,10 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "a pattern as a topic": ({**BASE, "subscribe": "^orders.*"}, ("subscribe = '^orders.*'", "subscribePattern")),
     "a blank pattern": ({**NEEDED, "subscribePattern": " "}, ("subscribePattern = ' '", "regular expression")),
     "without its prefix": ({**BASE, "group.id": "g"}, ("group.id", "Did you mean kafka.group.id?")),
+    "the name of another connector": (
+        {**NEEDED, "topic": "orders"},
+        ("topic: there is no option of this name. Did you mean subscribe?",),
+    ),
     "unheard of": ({**BASE, "zzz": "1"}, ("zzz", "The options are assignmentTimeout,")),
     "a path": ({**BASE, "path": "/data"}, ("path: there is no option of this name",)),
     "no partitions": ({**BASE, "minPartitions": "0"}, ("minPartitions = '0'", "whole number from 1")),
@@ -169,6 +174,20 @@ def test_all_mistakes_are_in_one_error() -> None:
     )
     assert message.startswith("5 options are wrong:")
     assert message.count("\n  - ") == 5
+
+
+def test_a_misspelt_name_is_shown_as_it_was_written_although_spark_makes_it_lower_case() -> None:
+    for name in ("startingOffset", "maxOffsetPerTrigger", "fail_on_data_loss", "handoff.drainTimeouts"):
+        for passed_on in (name, name.lower()):
+            assert refusal({**BASE, passed_on: "1"}).startswith(f"{name}: there is no option of this name. Did you mean ")
+    with pytest.raises(OptionError, match=r"^deliveryGuarante: .*Did you mean deliveryGuarantee\?$"):
+        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "deliveryguarante": "at-least-once"}, "stream")
+
+
+def test_the_topics_of_a_sink_and_of_a_source_are_not_mixed_up() -> None:
+    assert refusal({**NEEDED, "topic": "orders"}) == "topic: there is no option of this name. Did you mean subscribe?"
+    with pytest.raises(OptionError, match=r"^subscribe: there is no option of this name\. Did you mean topic\?$"):
+        SinkOptions.parse({"kafka.bootstrap.servers": "a:1", "subscribe": "orders"}, "stream")
 
 
 def test_secrets_reach_the_clients_and_no_text() -> None:

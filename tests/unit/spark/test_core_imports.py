@@ -46,7 +46,7 @@ IN_A_WORKER = {
     "native": {"client", "functions", "libraries", "structs", "tokens"},
     "partition": set(),
     "patience": set(),
-    "spark": {"datasource", "query_id", "stderr_log", "task", "worker_garbage", "worker_socket"},
+    "spark": {"datasource", "query_id", "short_errors", "stderr_log", "task", "worker_garbage", "worker_socket"},
     "subject": set(),
     "timeouts": set(),
     "version": set(),

@@ -1,4 +1,4 @@
-"""Spark's own 10 s for a query's Python process: what docs/operations.md says of the error, and what to do, is so."""
+"""Spark's own 10 s for a query's Python process: what docs/errors.md says of the error, and what to do, is so."""
 
 from __future__ import annotations
 

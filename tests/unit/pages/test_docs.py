@@ -22,7 +22,7 @@ from spark_groupsource.cli.main import main
 ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "spark_groupsource"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
-OPERATIONS = ROOT / "docs" / "operations.md"
+ERRORS = ROOT / "docs" / "errors.md"
 DESIGN = ROOT / "docs" / "design.md"
 
 
@@ -157,20 +157,42 @@ def warnings() -> set[str]:
     return found
 
 
+PARTS = ("What happened.", "Your data.", "What to do.")
+"""What each entry of docs/errors.md says, in this order."""
+
+BASES = frozenset({"GroupKafkaError", "CommitError", "HandoffError"})
+"""Errors that are never raised themselves: one sentence is enough for them."""
+
+
+@functools.cache
+def entries() -> dict[str, dict[str, str]]:
+    """The sections of docs/errors.md, each with its entries: the text of each by its heading, without back quotes."""
+    page = ERRORS.read_text(encoding="utf-8")
+    _, *sections = re.split(r"^## (.+)\n", page, flags=re.MULTILINE)
+    return {
+        section: {heading.strip("`"): text for heading, text in re.findall(r"^### (.+)\n((?:(?!###).*\n)*)", text, re.MULTILINE)}
+        for section, text in zip(sections[::2], sections[1::2], strict=True)
+    }
+
+
 def test_every_error_has_an_entry_and_nothing_else_has() -> None:
-    page = OPERATIONS.read_text(encoding="utf-8")
-    entries = set(re.findall(r"^#+ `?([A-Z]\w+)`?$", page, re.MULTILINE)) - {"Operations", "Errors", "Warnings"}
     assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= exceptions()
-    assert entries == exceptions()
+    of_spark = {heading for heading in entries()["Errors"] if heading.startswith("Spark's own: ")}
+    assert entries()["Errors"].keys() - of_spark == exceptions()
 
 
 def test_every_warning_has_an_entry_and_nothing_else_has() -> None:
-    page = OPERATIONS.read_text(encoding="utf-8").partition("\n## Warnings\n")[2]
-    entries = set(re.findall(r"^### `(.+)`$", page, re.MULTILINE))
-    assert len(entries) > 10
+    found = entries()["Warnings"]
+    assert len(found) > 10
     # Of a long one its beginning is enough.
-    assert [text for text in sorted(warnings()) if not any(text.startswith(entry) for entry in entries)] == []
-    assert [entry for entry in sorted(entries) if not any(text.startswith(entry) for text in warnings())] == []
+    assert [text for text in sorted(warnings()) if not any(text.startswith(entry) for entry in found)] == []
+    assert [entry for entry in sorted(found) if not any(text.startswith(entry) for text in warnings())] == []
+
+
+def test_each_entry_says_what_happened_what_it_means_for_the_data_and_what_to_do() -> None:
+    texts = {**entries()["Errors"], **entries()["Warnings"]}
+    parts = {heading: tuple(re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)) for heading, text in texts.items()}
+    assert [heading for heading, found in parts.items() if found[:3] != PARTS and heading not in BASES] == []
 
 
 def test_the_tree_of_errors_has_every_class_of_its_module() -> None:

@@ -57,14 +57,14 @@ class SinkOptions(BaseModel):
     topic: Annotated[str | None, BeforeValidator(_one_topic)] = option(
         "topic",
         section=WRITING,
-        meaning="The topic of every row. It takes the place of the column `topic`.",
+        meaning="The topic to which every row is written. With this option the column `topic` is not looked at.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
         "includeHeaders",
         "false",
         section=WRITING,
-        meaning="Has no effect, as in Spark's own sink: the column `headers` is written if there is one.",
+        meaning="It has no effect, as in Spark's own sink. The column `headers` is written whenever the rows have it.",
     )
 
     delivery_guarantee: Annotated[Guarantee | None, BeforeValidator(choice("exactly-once", "at-least-once"))] = option(
@@ -73,8 +73,9 @@ class SinkOptions(BaseModel):
         only_here=True,
         shown_default="streams `exactly-once`, batch `at-least-once`",
         meaning=(
-            "`exactly-once`: each task writes in a transaction, and readers with `isolation.level=read_committed` see each row "
-            "once. `at-least-once`: a micro-batch that Spark runs again is written again. A batch write is at least once."
+            "With `exactly-once` each task writes in a transaction, and readers with `isolation.level=read_committed` see each "
+            "row once. With `at-least-once` a micro-batch that Spark runs again is written again. A batch write is always at "
+            "least once."
         ),
     )
 
@@ -85,8 +86,8 @@ class SinkOptions(BaseModel):
         only_here=True,
         shown_default=f"`{DEFAULT_PREFIX}`",
         meaning=(
-            "What the transactional ids and the groups of the query begin with; ACLs are granted for this prefix. The query's id "
-            "follows it, so queries may share a prefix. Change it while the query waits for data."
+            "The transactional ids and the groups of the query begin with this text, so ACLs are granted for it as a prefix. The "
+            "query's id follows it, so several queries may share a prefix. Change it only while the query waits for data."
         ),
     )
 
@@ -96,8 +97,8 @@ class SinkOptions(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it: all its rows are written, but for those of tasks that have "
-            "written just the same. No row is missing then, and rows may be there twice."
+            "The number of one micro-batch, as an error names it. Each task writes all its rows of it, unless it has written "
+            "exactly these rows before. No row is missing then, and some may be there twice."
         ),
     )
 
@@ -107,8 +108,8 @@ class SinkOptions(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "The number of one micro-batch, as an error names it: nothing more of it is written, and what is there stays. No row "
-            "is there twice then, and rows may be missing."
+            "The number of one micro-batch, as an error names it. No task writes anything more of it, and what is there stays. "
+            "No row is there twice because of it, and some may be missing."
         ),
     )
 

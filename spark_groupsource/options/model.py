@@ -68,13 +68,13 @@ class Options(BaseModel):
     subscribe: Annotated[tuple[str, ...] | None, BeforeValidator(topic_names)] = option(
         "subscribe",
         section=TOPICS,
-        meaning="Topics, separated by commas.",
+        meaning="The topics to read, separated by commas.",
     )
 
     topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = option(
         "subscribePattern",
         section=TOPICS,
-        meaning="A regular expression. It has to match the whole topic name.",
+        meaning="A regular expression: every topic is read whose whole name it matches.",
     )
 
     starting_offsets: Annotated[
@@ -85,8 +85,8 @@ class Options(BaseModel):
         section=START,
         shown_default="streams `latest`, batch `earliest`",
         meaning=(
-            '`earliest`, `latest`, or JSON with an offset for every partition, such as `{"orders":{"0":23,"1":-2}}` (-2 is '
-            "earliest, -1 is latest). Batch reads also take `committed`, and do not take `latest`."
+            '`earliest`, `latest`, or JSON with an offset for every partition, such as `{"orders":{"0":23,"1":-2}}`, where -2 is '
+            "earliest and -1 is latest. A batch read takes no `latest`. It also takes `committed`: where the group has stopped."
         ),
     )
     """One word, or the offsets; see `stream_start` and `batch_start`."""
@@ -96,7 +96,7 @@ class Options(BaseModel):
         section=START,
         meaning=(
             "JSON with a time for every partition, in milliseconds since 1970. Reading starts at the first record that is not "
-            "older. Overrides `startingOffsets`."
+            "older than that. This option overrides `startingOffsets`."
         ),
     )
 
@@ -104,7 +104,7 @@ class Options(BaseModel):
         "startingTimestamp",
         section=START,
         meaning=(
-            "One time for all partitions, in milliseconds since 1970. Overrides `startingOffsetsByTimestamp` and "
+            "One time for all partitions, in milliseconds since 1970. This option overrides `startingOffsetsByTimestamp` and "
             "`startingOffsets`."
         ),
     )
@@ -114,7 +114,9 @@ class Options(BaseModel):
             "startingOffsetsByTimestampStrategy",
             "error",
             section=START,
-            meaning="What to do in a partition without a record at or after the time: `error`, or `latest` to start at its end.",
+            meaning=(
+                "What happens if a partition has no record at or after the time: an `error`, or with `latest` a start at its end."
+            ),
         )
     )
 
@@ -124,8 +126,8 @@ class Options(BaseModel):
         section=END,
         refused_by_streams="a stream has no end",
         meaning=(
-            "`latest` is the end of each partition at the first action on the DataFrame. Or JSON as for `startingOffsets` (-1 "
-            "is latest). The offset itself is not read (exclusive)."
+            "`latest` is the end that each partition has at the first action on the DataFrame. Or JSON as for `startingOffsets` "
+            "(-1 is latest). The record at that offset is not read (exclusive)."
         ),
     )
 
@@ -134,8 +136,8 @@ class Options(BaseModel):
         section=END,
         refused_by_streams="a stream has no end",
         meaning=(
-            "JSON with a time for every partition. Reading ends before the first record that is not older. A partition "
-            "without such a record is read to its end."
+            "JSON with a time for every partition, in milliseconds since 1970. Reading ends before the first record that is not "
+            "older than that. A partition without such a record is read to its end."
         ),
     )
 
@@ -143,7 +145,10 @@ class Options(BaseModel):
         "endingTimestamp",
         section=END,
         refused_by_streams="a stream has no end",
-        meaning="One time for all partitions. Overrides `endingOffsetsByTimestamp` and `endingOffsets`.",
+        meaning=(
+            "One time for all partitions, in milliseconds since 1970. This option overrides `endingOffsetsByTimestamp` and "
+            "`endingOffsets`."
+        ),
     )
 
     commit_offsets: Annotated[bool, BeforeValidator(boolean)] = option(
@@ -151,7 +156,9 @@ class Options(BaseModel):
         "false",
         section=END,
         refused_by_streams="a stream commits after each micro-batch",
-        meaning="Commits to the group what was read ([Batch reads](guide.md#batch-reads)).",
+        meaning=(
+            "With `true` what was read is committed to the group, so the next read goes on there ([how](guide.md#batch-reads))."
+        ),
     )
 
     fail_on_data_loss: Annotated[bool, BeforeValidator(boolean)] = option(
@@ -159,8 +166,8 @@ class Options(BaseModel):
         "true",
         section=READING,
         meaning=(
-            "What to do when records were deleted from Kafka before they were read. `true`: the query stops with an error. "
-            "`false`: it logs a warning and continues ([Data loss](operations.md#data-loss))."
+            "What happens when records are deleted from Kafka before they are read. With `true` the query ends with an error. "
+            "With `false` it logs a warning and goes on ([what to do](operations.md#data-loss))."
         ),
     )
 
@@ -170,9 +177,9 @@ class Options(BaseModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "The highest number of offsets in a micro-batch. It is divided among the partitions in proportion to their lag. "
-            "The limit is for each query, not for the group. A range that is reread is read whole, even above it "
-            "([handoff.md](handoff.md#a-stream-that-does-not-come-back-outstandingclaims))."
+            "The highest number of offsets in a micro-batch of this query. (Other queries of the group have limits of their "
+            "own.) It is divided among the partitions in proportion to their lag. A range that is "
+            "[reread](handoff.md#a-stream-that-does-not-come-back-outstandingclaims) is read whole, even above the limit."
         ),
     )
 
@@ -182,8 +189,8 @@ class Options(BaseModel):
         use="streams",
         warned_of=True,
         meaning=(
-            "A micro-batch waits until this many offsets are available, or until `maxTriggerDelay` is over. The first one of a "
-            "run does not wait, nor does any with `availableNow`."
+            "A micro-batch waits until so many offsets are available, or until `maxTriggerDelay` is over. The first one of a run "
+            "does not wait, and with `availableNow` none does."
         ),
     )
 
@@ -193,23 +200,23 @@ class Options(BaseModel):
         section=AMOUNT,
         use="streams",
         warned_of=True,
-        meaning="How long after the last micro-batch `minOffsetsPerTrigger` delays the next one.",
+        meaning="How long `minOffsetsPerTrigger` delays the next micro-batch, from the last one on.",
     )
 
     min_partitions: Annotated[int | None, BeforeValidator(whole_number(1, MAX_INT))] = option(
         "minPartitions",
         section=AMOUNT,
         meaning=(
-            "The lowest number of tasks. Large ranges are split, so that several tasks read one partition. In streams, small "
-            "ranges of several partitions share tasks. No fewer tasks than this number are left, and no fewer than one for every "
-            "100 offsets (4 to 16)."
+            "The lowest number of tasks. Large ranges are split for it, so that several tasks read one partition. In a stream "
+            "small ranges of several partitions share a task, but never so that fewer tasks are left than this number, or than "
+            "one for every 100 offsets (4 to 16)."
         ),
     )
 
     max_records_per_partition: Annotated[int | None, BeforeValidator(whole_number(1, MAX_LONG))] = option(
         "maxRecordsPerPartition",
         section=AMOUNT,
-        meaning="The highest number of offsets in one task.",
+        meaning="The highest number of offsets in one task. Larger ranges are split.",
     )
 
     include_headers: Annotated[bool, BeforeValidator(boolean)] = option(
@@ -226,7 +233,8 @@ class Options(BaseModel):
         "120000",
         section=READING,
         meaning=(
-            "How long a task waits for the next record, and a query for the silent leader of a partition that it owns, in ms."
+            "How long a task waits for the next record, in ms. A query waits as long for the leader of one of its partitions "
+            "that does not answer."
         ),
     )
 
@@ -236,8 +244,8 @@ class Options(BaseModel):
         section=READING,
         only_here=True,
         meaning=(
-            "The highest number of bytes of records in a task's memory at a time. A larger single record, or a response that "
-            "decompresses to more, can exceed it. The lowest value is 1048576."
+            "The highest number of bytes of records that a task has in memory at a time. A single record that is larger, or a "
+            "response that decompresses to more, can exceed it. The lowest value is 1048576."
         ),
     )
 
@@ -247,9 +255,9 @@ class Options(BaseModel):
         section=READING,
         use="streams",
         meaning=(
-            "A log may report an end below one that is already known. This is how often to ask again at once. Then the "
-            "partition is left out of the plans, and the end is believed after 12 s, or after `kafkaConsumer.pollTimeoutMs` "
-            "if that is less."
+            "After its leader was replaced, a partition may report an end that is too low. This is how often the query asks "
+            "again at once. Then it leaves the partition out of its micro-batches. It believes the end after 12 s, or after "
+            "`kafkaConsumer.pollTimeoutMs` if that is less."
         ),
     )
 
@@ -258,7 +266,7 @@ class Options(BaseModel):
         "10",
         section=READING,
         use="streams",
-        meaning="The pause between those attempts, in ms.",
+        meaning="The pause between these questions, in ms.",
     )
 
     handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = option(
@@ -268,7 +276,8 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "`drain`: a revoked partition is released when its micro-batch is confirmed. `immediate`: it is released at once."
+            "What happens when the group asks for a partition back. With `drain` the query first finishes and confirms its "
+            "micro-batch. With `immediate` it releases the partition at once, and its range in flight stays claimed."
         ),
     )
 
@@ -279,9 +288,9 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long to drain. After that the partition is released anyway. Has to be below `kafka.max.poll.interval.ms` and "
-            "`assignmentTimeout`. Choose it longer than a micro-batch (and the trigger, if nothing [reports finished "
-            "micro-batches](#checkpointlocation))."
+            "How long `drain` waits. Then the partition is released all the same. The value has to be below "
+            "`kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes; and longer than "
+            "the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -292,8 +301,8 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long to wait for an assignment, for a transient broker error to end, or for another member to take a "
-            "partition over."
+            "How long the query waits for an assignment, for a passing error of the brokers to end, or for another member to "
+            "take over a partition. Then it ends with an error."
         ),
     )
 
@@ -303,10 +312,10 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "What to do with ranges that another query claimed and never confirmed. `hold`: leave them to that query's "
-            "restart (exactly once). `reread`: read them here once that query is dead (at least once). `reread-after 10m`: "
-            "read them here when that query has been dead for this long (at least once). A query counts as dead when it owns "
-            "no partition any more. Without a value it is `hold`. A new query warns at its start if it leaves such ranges."
+            "What this query does with ranges that another query has claimed, and not confirmed before it stopped. With `hold` "
+            "it leaves them to that query's restart (exactly once). With `reread` it reads them once that query is dead, with "
+            "`reread-after 10m` once it has been dead for so long (both at least once). A query counts as dead when it owns no "
+            "partition any more. Without a value it is `hold`, and a new query warns at its start if it leaves such ranges."
         ),
     )
     """`hold`, or after how many ms to read; see `outstanding`."""
@@ -317,9 +326,9 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long a query whose checkpoint is new and empty waits for ranges that were claimed before it came. Then it stops "
-            "once, with an error that lists them. Without a value it goes on. Has an effect only if `outstandingClaims` is not "
-            "set."
+            "For how long a query with a new, empty checkpoint waits until ranges are confirmed that were claimed before it "
+            "came. If they are not by then, it ends once, with an error that lists them. Without a value it goes on. The option "
+            "has an effect only if `outstandingClaims` is not set."
         ),
     )
 
@@ -331,7 +340,8 @@ class Options(BaseModel):
         warned_of=True,
         private=True,
         meaning=(
-            "The same text as the writer's `checkpointLocation`. The driver looks there whether Spark has finished a micro-batch."
+            "The same text as the writer's `checkpointLocation`. The driver looks there to see whether Spark has finished a "
+            "micro-batch."
         ),
     )
 
@@ -341,7 +351,7 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         warned_of=True,
-        meaning="The driver serves metrics for Prometheus on this port. 0 selects a free port.",
+        meaning="The port on which the driver serves metrics for Prometheus. With 0 it selects a free one.",
     )
 
     metrics_host: Annotated[str, BeforeValidator(host)] = option(
@@ -351,14 +361,14 @@ class Options(BaseModel):
         use="streams",
         only_here=True,
         warned_of=True,
-        meaning="The driver's address to listen on.",
+        meaning="The address of the driver on which it listens for that.",
     )
 
     exclude_internal_topics: Annotated[bool, BeforeValidator(boolean)] = option(
         "kafka.exclude.internal.topics",
         "true",
         section=TOPICS,
-        meaning="Whether a pattern leaves out Kafka's own topics, such as `__consumer_offsets`.",
+        meaning="Whether `subscribePattern` leaves out Kafka's own topics, such as `__consumer_offsets`.",
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)

@@ -309,7 +309,7 @@ class Ledger:
         The same commit confirms the previous plan. Calling it again changes nothing. Empty ranges need no claim.
 
         Raises:
-            CheckpointBehindGroup, CommitRecordTooNew: see rules.claim.
+            CheckpointBehindGroup, CommitRecordUnreadable: see rules.claim.
         """
         # 1. From here on no report counts until all claims are made. One that comes so early is of another copy of the
         #    checkpoint: it would close claims whose rows no sink has.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pyspark
 
-from benchmarks.downloads import downloaded
 from devtools.broker.ivy import Dependency, run_ivy
 from devtools.broker.java import find_java
+from devtools.downloads import downloaded
 
 SPARK = "4.2.0"
 """The newest version in Maven Central; it runs on 4.3.0 too."""

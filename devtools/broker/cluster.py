@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 from devtools.broker.addresses import Identity, choose_identity, read_identity, write_identity
 from devtools.broker.config import HOST, listeners, rack_of_node
 from devtools.broker.ivy import Progress
-from devtools.broker.jars import KafkaJars, kafka_jars
+from devtools.broker.jars import KAFKA_VERSION, KafkaJars, kafka_jars
 from devtools.broker.java import find_java
 from devtools.broker.node import JVM_OPTIONS, Node
 from devtools.broker.ports import free_ports
@@ -60,7 +60,7 @@ class Cluster:
     def __init__(
         self,
         nodes: int = 1,
-        version: str | None = None,
+        version: str | None = KAFKA_VERSION,
         data_dir: str | Path | None = None,
         config: Mapping[str, str] | None = None,
         progress: Progress | None = None,

@@ -1,4 +1,4 @@
-"""One run of PySpark's own Ivy, which downloads jars and what they depend on into a folder."""
+"""One run of Ivy, which downloads jars and what they depend on into a folder. Ivy is PySpark's, or else downloaded by jgo."""
 
 from __future__ import annotations
 
@@ -20,6 +20,9 @@ Progress = Callable[[str], None]
 
 SILENCE_LIMIT_S = 180.0
 """How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
+
+IVY_VERSION = "2.5.3"
+"""Of the Ivy that is downloaded, 1.4 MB, if there is no PySpark: `make broker` does not need its 456 MB. It is that of PySpark 4.3."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")
@@ -47,11 +50,11 @@ class IvyAnswer:
     missing_in_repository: bool
 
 
-def find_ivy() -> Path:
-    """Return the path of the Ivy jar of PySpark, or of SPARK_HOME if PySpark is not installed.
+def find_ivy(cache: Path) -> Path:
+    """Return the path of an Ivy jar: of PySpark, of SPARK_HOME, or else downloaded into `cache`.
 
     Raises:
-        BrokerStartError: There is no Ivy jar.
+        BrokerStartError: There is none, and it cannot be downloaded.
     """
     spec = importlib.util.find_spec("pyspark")
     homes = [Path(home) for home in (spec.submodule_search_locations or [])] if spec else []
@@ -60,10 +63,24 @@ def find_ivy() -> Path:
     for home in homes:
         for jar in sorted((home / "jars").glob("ivy-*.jar"), reverse=True):
             return jar
-    raise BrokerStartError(
-        "The broker's jars are downloaded with the Ivy of PySpark, and no PySpark with jars/ivy-*.jar is installed. "
-        f"Install it: {with_extra('spark')}"
-    )
+    return _downloaded_ivy(cache)
+
+
+def _downloaded_ivy(cache: Path) -> Path:
+    try:
+        from jgo.maven import MavenContext
+    except ImportError:
+        raise BrokerStartError(
+            "The broker's jars are downloaded with Apache Ivy. No PySpark with jars/ivy-*.jar is installed, SPARK_HOME names no "
+            f"Spark, and jgo, which would download it, is missing. Install it: {with_extra('broker')}"
+        ) from None
+    try:
+        return MavenContext(repo_cache=cache).project("org.apache.ivy", "ivy").at_version(IVY_VERSION).artifact().resolve()
+    except (OSError, RuntimeError) as error:
+        raise BrokerStartError(
+            f"Apache Kafka is downloaded with Apache Ivy {IVY_VERSION}, and that cannot be had from Maven: {error}. Without access "
+            "to a repository, set SPARK_HOME to an Apache Spark, which has an Ivy, or install PySpark into this environment."
+        ) from error
 
 
 def run_ivy(
@@ -77,17 +94,17 @@ def run_ivy(
     Args:
         java: the path of `java`.
         dependencies: what to resolve.
-        folder: the folder for Ivy's own files.
+        folder: the folder for Ivy's own files. If Ivy itself has to be downloaded, its jar is kept beside this folder.
         retrieve: the folder for the jars; `None` to resolve only.
         log: everything that Ivy prints is written to this file.
         progress: called with a line of text at each step.
 
     Raises:
-        BrokerStartError: Ivy prints nothing for three minutes.
+        BrokerStartError: There is no Ivy, or it prints nothing for three minutes.
     """
     ivy_file = folder / "ivy.xml"
     ivy_file.write_text(_ivy_file(dependencies), encoding="utf-8")
-    argv = [java, f"-Divy.default.ivy.user.dir={folder / 'home'}", "-jar", str(find_ivy())]
+    argv = [java, f"-Divy.default.ivy.user.dir={folder / 'home'}", "-jar", str(find_ivy(folder.parent))]
     argv += ["-cache", str(folder / "cache"), "-ivy", str(ivy_file), "-confs", "default"]
     if retrieve is None:
         argv += ["-types", "none"]

@@ -31,6 +31,9 @@ from devtools.broker.ivy import Dependency, IvyAnswer, Progress, run_ivy
 from devtools.broker.storage import make_template
 from devtools.errors import BrokerStartError
 
+KAFKA_VERSION = "4.4.0"
+"""The version that is started unless another is named, and with which the tests run: docs/running.md names it."""
+
 KAFKA = "org.apache.kafka"
 """The organisation of Apache Kafka's modules in the Maven repository."""
 

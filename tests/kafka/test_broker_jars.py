@@ -9,11 +9,14 @@ import signal
 import subprocess
 import sys
 import textwrap
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import devtools.broker.ivy as ivy_module
 from devtools.broker import BrokerStartError, Cluster
+from devtools.broker.ivy import find_ivy
 from devtools.broker.jars import default_cache, kafka_jars
 from devtools.broker.java import find_java
 from tests.support.waiting import until
@@ -254,6 +257,31 @@ class TestWhereTheCacheIs:
         monkeypatch.setenv("XDG_CACHE_HOME", value)
         monkeypatch.setenv("HOME", str(tmp_path))
         assert default_cache() == tmp_path / ".cache" / "spark_groupsource" / "kafka"
+
+
+class TestIvy:
+    @pytest.fixture(autouse=True)
+    def no_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SPARK_HOME", raising=False)
+        monkeypatch.setattr(ivy_module.importlib.util, "find_spec", lambda _name: None)
+
+    def test_it_is_downloaded_where_there_is_no_pyspark(self, tmp_path: Path) -> None:
+        jar = find_ivy(tmp_path)
+        assert tmp_path in jar.parents
+        with zipfile.ZipFile(jar) as opened:
+            assert "org/apache/ivy/Main.class" in opened.namelist()
+
+    def test_a_repository_that_does_not_have_it_is_an_error_that_says_what_to_do(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ivy_module, "IVY_VERSION", "0.0.0")
+        with pytest.raises(BrokerStartError, match=r"Ivy 0\.0\.0, .* not found in .*set SPARK_HOME"):
+            find_ivy(tmp_path)
+
+    def test_a_missing_downloader_is_named_with_its_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jgo.maven", None)
+        with pytest.raises(BrokerStartError, match=r"jgo, which would download it, is missing.*\[broker\]"):
+            find_ivy(tmp_path)
 
 
 @pytest.mark.versions

@@ -73,9 +73,9 @@ class DemoRecorder(View):
     def __exit__(self, *_error: object) -> None:
         """Nothing was started."""
 
-    def event(self, text: str) -> None:
+    def event(self, text: str, *, turn: bool = False) -> None:
         """Tell it on the recorded terminal, and on stderr for whoever waits for the picture."""
-        super().event(text)
+        super().event(text, turn=turn)
         print(text, file=sys.stderr)
 
     def progress(self, text: str) -> None:

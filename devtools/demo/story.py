@@ -129,7 +129,7 @@ class Story:
         assert self._producer is not None  # noqa: S101 -- made by the first chapter
         self._producer.start()
         self._until(self._both_share, what)
-        self._view.event(f"{what}: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}")
+        self._view.event(f"{what}: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}", turn=True)
 
     def _both_share(self) -> bool:
         shares = {len(query.partitions) for query in (self.a, self.b)}
@@ -137,7 +137,7 @@ class Story:
 
     def _stop_b(self) -> None:
         asked = time.time()
-        self._view.event("stopping query B in the middle of its work")
+        self._view.event("stopping query B in the middle of its work", turn=True)
         self.b.process.stop()
         self._until(lambda: self.b.has_stopped, "B stops")
         self._view.event("query B stopped")
@@ -145,7 +145,8 @@ class Story:
         self._until(lambda: len(self.a.partitions) == PARTITIONS, "A takes over")
         self._view.event(
             f"A took over {self.a.planned_at - asked:.1f} s after B was asked to stop: "
-            "its first micro-batch with all six partitions began"
+            "its first micro-batch with all six partitions began",
+            turn=True,
         )
         self._look()
         held = self._held_for_b()
@@ -160,7 +161,7 @@ class Story:
 
     def _bring_b_back(self, options: Callable[[Query], dict[str, str]]) -> None:
         held, generation = self._held_for_b(), self.a.generation or 0
-        self._view.event("starting query B again on its checkpoint")
+        self._view.event("starting query B again on its checkpoint", turn=True)
         self.b.process.begin(options(self.b))
         # A plan that is in its progress was complete: only the confirmation is missing.
         for plan in {claim.plan for claim in held.values()} - self.b.rows_of_plan.keys():
@@ -170,7 +171,7 @@ class Story:
                 f"B read the micro-batch that was interrupted: {self.b.rows_of_plan[plan]} records; {owed} were held for it"
             )
         self._until(lambda: self._both_share() and (self.b.generation or 0) > generation, "A and B share the topic again")
-        self._view.event(f"both share again: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}")
+        self._view.event(f"both share again: A reads {listed(self.a.partitions)}, B reads {listed(self.b.partitions)}", turn=True)
 
     def _finish(self) -> Count:
         assert self._producer is not None  # noqa: S101

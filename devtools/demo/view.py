@@ -78,10 +78,11 @@ class View:
         if self._live is not None:
             self._live.stop()
 
-    def event(self, text: str) -> None:
-        """Print an event. It stays on the screen."""
+    def event(self, text: str, *, turn: bool = False) -> None:
+        """Print an event. It stays on the screen. The turns of the story stand out."""
         self._progress = ""
-        self._console.print(Text(f"[{self._elapsed():5.1f} s] {printable(text)}", style="bold"), soft_wrap=True)
+        time_s = (f"[{self._elapsed():5.1f} s] ", "dim")
+        self._console.print(Text.assemble(time_s, (printable(text), "bold" if turn else "")), soft_wrap=True)
 
     def progress(self, text: str) -> None:
         """Show the progress of something that takes long."""

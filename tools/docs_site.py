@@ -1,7 +1,8 @@
 """Hook of MkDocs: gives the site the layout of the repository, so that each link works on a Git host and in the site.
 
 MkDocs reads one folder, docs/. This hook adds the pages of the root and of conf/, and the files that a page links to, such as
-conf/orders.py. Each gets its path in the repository. MkDocs itself then checks every link.
+conf/orders.py. Each gets its path in the repository. A notebook is also a page, to which the links of the other pages lead.
+MkDocs itself then checks every link.
 """
 
 from __future__ import annotations
@@ -13,8 +14,14 @@ from markdown import Extension, Markdown
 from markdown.blockprocessors import build_block_parser
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
+from tools.notebook_pages import notebook_page
+
+SITE = "tools/site"
+"""The site's own style and script."""
 LINK = re.compile(r"\]\(([^)#\s]+)")
+NOTEBOOK_LINK = re.compile(r"(\]\([^)#\s]+)\.ipynb\b")
 ITEM = re.compile(r"([-*]|\d+\.) ")
 FENCE = "```"
 
@@ -40,12 +47,19 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     folders = [Path(config.docs_dir), root / "conf", root / "benchmarks" / "results"]
     pages = [*root.glob("*.md"), *(page for folder in folders for page in folder.rglob("*.md"))]
     found = sorted({*pages, *(file for page in pages for file in _linked_files(page, root))})
+    found += sorted((root / SITE).iterdir())
     of_theme = [file for file in files if file.src_dir != config.docs_dir]
-    return Files([*of_theme, *(_file(path.relative_to(root).as_posix(), root, config) for path in found)])
+    notebooks = [file for path in found if path.suffix == ".ipynb" for file in _notebook(path, root, config)]
+    return Files([*of_theme, *(_file(path.relative_to(root).as_posix(), root, config) for path in found), *notebooks])
 
 
-def on_page_markdown(markdown: str, **_: object) -> str:
-    """Return the page with an empty line before each item that follows a block inside a list: Python-Markdown needs it."""
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Return the page with an empty line before each item that follows a block inside a list: Python-Markdown needs it.
+
+    Links to a notebook lead to its page, but for the one on that page.
+    """
+    if not page.file.src_uri.startswith("notebooks/"):
+        markdown = NOTEBOOK_LINK.sub(r"\1.md", markdown)
     lines: list[str] = []
     in_fence = in_block_of_item = False
     for line in markdown.splitlines():
@@ -65,6 +79,14 @@ def _linked_files(page: Path, root: Path) -> list[Path]:
     """Return the files of the repository that a page links to and that are no pages."""
     targets = [(page.parent / link).resolve() for link in LINK.findall(page.read_text(encoding="utf-8"))]
     return [target for target in targets if target.is_file() and target.suffix != ".md" and target.is_relative_to(root)]
+
+
+def _notebook(path: Path, root: Path, config: MkDocsConfig) -> list[File]:
+    """Return a notebook's page, and its pictures."""
+    page = notebook_page(path)
+    folder = path.parent.relative_to(root)
+    contents: dict[str, str | bytes] = {f"{path.stem}.md": page.markdown, **page.pictures}
+    return [File.generated(config, (folder / name).as_posix(), content=content) for name, content in contents.items()]
 
 
 def _file(path: str, root: Path, config: MkDocsConfig) -> File:

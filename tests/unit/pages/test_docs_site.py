@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,7 +16,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[3]
 PARTS = (
     "mkdocs.yml",
-    "tools/docs_site.py",
+    "tools",
     "docs",
     "conf",
     "notebooks",
@@ -70,6 +71,27 @@ def test_the_site_needs_nothing_from_another_server(site: Path) -> None:
     assert loaded == []
     styles = "".join(path.read_text(encoding="utf-8") for path in site.rglob("*.css"))
     assert re.findall(r"(?:url\(|@import )[\"']?(?:https?:)?//", styles) == []
+
+
+def test_the_search_works_from_the_disk_and_code_can_be_copied(site: Path) -> None:
+    """A browser starts no worker in a page from the disk, and fetches no JSON there."""
+    assert (site / "search" / "search_index.js").read_text(encoding="utf-8").startswith("var __index = {")
+    page = (site / "docs" / "guide.html").read_text(encoding="utf-8")
+    assert '<script src="../tools/site/iframe-worker.js">' in page
+    assert "content.code.copy" in page
+    assert (site / "tools" / "site" / "site.css").is_file()
+
+
+@pytest.mark.parametrize("notebook", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda notebook: notebook.stem)
+def test_a_notebook_is_a_page_with_its_texts_its_code_and_its_pictures(notebook: Path, site: Path) -> None:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    page = (site / "notebooks" / f"{notebook.stem}.html").read_text(encoding="utf-8")
+    assert page.count("language-python") == sum(cell["cell_type"] == "code" for cell in cells)
+    pictures = [output for cell in cells for output in cell.get("outputs", ()) if "image/png" in output.get("data", {})]
+    assert len(list((site / "notebooks").glob(f"{notebook.stem}-*.png"))) == len(pictures)
+    linking = (site / "index.html").read_text(encoding="utf-8")
+    assert f'href="notebooks/{notebook.stem}.html"' in linking
+    assert f'href="notebooks/{notebook.stem}.ipynb"' not in linking
 
 
 BROKEN = {

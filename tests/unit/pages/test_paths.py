@@ -30,7 +30,7 @@ _TARGET = re.compile(r"(?:`|^|^\t@?|run: |^ *- |&& )make\s+((?:PYTHON=\S+ )?[a-z
 def paths(text: str) -> Iterator[str]:
     for found in _PATH.findall(text):
         if not found.startswith(MADE):
-            yield found
+            yield re.sub(r"^(notebooks/\w+)\.md$", r"\1.ipynb", found)  # its page on the site
 
 
 def modules(text: str) -> Iterator[str]:

@@ -51,6 +51,7 @@ LONGER_S = {
     # Workers of a cluster, an environment that pip fills, a copy that is killed again and again.
     "tests/spark/test_submit.py": 600,
     "tests/spark/test_package.py": 600,
+    "tests/spark/test_page_programs.py": 900,
     "tests/spark/test_copy_topic.py": 600,
     "tests/spark/test_pipelines.py": 600,
     # All orders of steps, and thousands of histories.
@@ -70,7 +71,10 @@ KINDS = (("tests/spark/", "tests/simulation/"), ("tests/kafka/",), ("",))
 """How the paths begin of tests that take the processor all the time, that mostly wait for a broker, and of the others."""
 
 LONG_FILES = (
-    *(f"tests/spark/test_{name}.py" for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics")),
+    *(
+        f"tests/spark/test_{name}.py"
+        for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics", "page_programs")
+    ),
     *(f"tests/kafka/test_{name}.py" for name in ("reconnecting", "broker_down")),
     *("tests/kafka/sink/test_coordinators.py", "tests/simulation/test_histories.py"),
 )

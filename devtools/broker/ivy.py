@@ -22,7 +22,7 @@ SILENCE_LIMIT_S = 180.0
 """How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
 
 IVY_VERSION = "2.5.3"
-"""Of the Ivy that is downloaded, 1.4 MB, if there is no PySpark: `make broker` does not need its 456 MB. It is that of PySpark 4.3."""
+"""Of the Ivy that is downloaded (1.4 MB) if there is no PySpark, whose 456 MB `make broker` does not need. PySpark 4.3 has the same."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")
@@ -78,7 +78,7 @@ def _downloaded_ivy(cache: Path) -> Path:
         return MavenContext(repo_cache=cache).project("org.apache.ivy", "ivy").at_version(IVY_VERSION).artifact().resolve()
     except (OSError, RuntimeError) as error:
         raise BrokerStartError(
-            f"Apache Kafka is downloaded with Apache Ivy {IVY_VERSION}, and that cannot be had from Maven: {error}. Without access "
+            f"Apache Kafka is downloaded with Apache Ivy {IVY_VERSION}, which cannot be had from Maven: {error}. Without access "
             "to a repository, set SPARK_HOME to an Apache Spark, which has an Ivy, or install PySpark into this environment."
         ) from error
 

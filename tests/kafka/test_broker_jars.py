@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import importlib.util
 import json
 import os
 import signal
@@ -263,7 +264,7 @@ class TestIvy:
     @pytest.fixture(autouse=True)
     def no_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SPARK_HOME", raising=False)
-        monkeypatch.setattr(ivy_module.importlib.util, "find_spec", lambda _name: None)
+        monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
 
     def test_it_is_downloaded_where_there_is_no_pyspark(self, tmp_path: Path) -> None:
         jar = find_ivy(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -24,6 +23,7 @@ from devtools.broker import Cluster
 from spark_groupsource import __version__
 from tests.conftest import MakeTopic, Produce
 from tests.harness.classes import OPTIONS
+from tests.support.fresh import copied_source
 from tests.support.spark_process import JVM_OPTIONS, ROOT
 
 FOUND = "spark_groupsource/top_level/pyspark_groupkafka.py"
@@ -62,8 +62,7 @@ def run(argv: Sequence[str], folder: Path, **more: str) -> subprocess.CompletedP
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the sdist, and the wheel that was built from it; each in an isolated environment."""
     folder = tmp_path_factory.mktemp("built")
-    left_out = shutil.ignore_patterns(".*", "build", "dist", "*.egg-info", "__pycache__", "spark-warehouse")
-    source = shutil.copytree(ROOT, folder / "source", ignore=left_out)
+    source = copied_source(folder / "source")
     # What docs/databricks.md has people build there.
     (source / "conf" / "databricks" / "dist").mkdir()
     (source / "conf" / "databricks" / "dist" / f"{NAME}-py3-none-manylinux_2_17_x86_64.whl").touch()

@@ -1,4 +1,4 @@
-"""Every command and every line of code in README.md does what it says, and so does the program of docs/api.md.
+"""The make targets that README.md names, and the programs of docs/api.md and docs/handoff.md.
 
 tests/unit/pages/test_page_commands.py lists which test runs which command.
 """
@@ -6,24 +6,20 @@ tests/unit/pages/test_page_commands.py lists which test runs which command.
 from __future__ import annotations
 
 import re
-import shlex
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import Produce
 from tests.support.page_programs import ROOT, blocks, program, replaced
 from tests.support.queries import Queries
 from tests.support.waiting import until
-
-GROUPKAFKA = str(Path(sys.executable).with_name("groupkafka"))
 
 
 def make(*target: str) -> str:
@@ -36,8 +32,14 @@ def test_make_demo_runs_the_demo() -> None:
     assert ".venv/bin/python -m devtools.demo" in make("demo")
 
 
-def test_make_broker_runs_the_broker() -> None:
-    assert ".venv/bin/python -m devtools.broker" in make("broker")
+def test_make_broker_runs_the_broker_without_pyspark() -> None:
+    commands = make("-B", "broker")
+    assert "devtools/install.py .venv -e '.[cli]'" in commands
+    assert ".venv/bin/python -m devtools.broker --port 9092" in commands
+
+
+def test_make_records_writes_records() -> None:
+    assert ".venv/bin/python -m devtools.records" in make("records")
 
 
 def test_make_test_runs_the_whole_suite() -> None:
@@ -52,33 +54,6 @@ def test_make_test_with_a_test_runs_it_alone() -> None:
     name = one.rpartition("::")[2]
     assert f".venv/bin/python -m pytest  {one}\n" in make("test", f"TESTS={one}")
     assert f"def {name}(" in (ROOT / one.partition("::")[0]).read_text()
-
-
-def test_the_lines_of_the_readme_read_a_topic(spark: SparkSession, cluster: Cluster, produce: Produce, tmp_path: Path) -> None:
-    cluster.create_topic("orders", 3)
-    produce("orders", [(b"key", b"value")] * 30)
-    (code,) = blocks("README.md", "python")
-    earliest = {'"subscribe", "orders")': '"subscribe", "orders").option("startingOffsets", "earliest")'}
-    session = spark.newSession()  # which keeps the listener that `register` adds
-    names: dict[str, object] = {"spark": session}
-    exec(replaced(code, {"localhost:9092": cluster.bootstrap_servers, **earliest}), names)  # noqa: S102
-    orders = names["orders"]
-    assert isinstance(orders, DataFrame)
-    query = (
-        orders.writeStream.trigger(availableNow=True)
-        .option("checkpointLocation", str(tmp_path))
-        .format("memory")
-        .queryName("orders_of_the_readme")
-        .start()
-    )
-    query.awaitTermination()
-    assert session.table("orders_of_the_readme").count() == 30
-    (command,) = (line for block in blocks("README.md", "sh") for line in block.splitlines() if "describe" in line)
-    argv = [GROUPKAFKA, *shlex.split(command)[1:]]
-    argv[argv.index("localhost:9092")] = cluster.bootstrap_servers
-    described = subprocess.run(argv, check=True, capture_output=True, text=True, timeout=120).stdout
-    assert "billing" in described
-    assert described.count("orders") >= 3
 
 
 @pytest.mark.usefixtures("spark")  # after the test it has no listener any more

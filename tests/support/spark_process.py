@@ -76,8 +76,15 @@ class SparkProcess:
 
     def terminate(self) -> None:
         """Send SIGTERM to the program, and to none of the processes that it has started."""
+        os.kill(self._pid(), signal.SIGTERM)
+
+    def interrupt(self) -> None:
+        """Send SIGINT to the program and to all that it has started, as a terminal does for Ctrl-C."""
+        os.killpg(self._pid(), signal.SIGINT)
+
+    def _pid(self) -> int:
         assert self._watcher.stdout is not None
-        os.kill(int(self._watcher.stdout.readline()), signal.SIGTERM)
+        return int(self._watcher.stdout.readline())
 
     def finish(self, limit_s: float = START_LIMIT_S) -> str:
         """Wait until it has ended, fail if it failed, and return its log."""

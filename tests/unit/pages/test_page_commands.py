@@ -11,6 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[3]
 PAGES = ("README.md", "docs/running.md")
 
+SHARED = "tests/spark/test_page_programs.py::test_the_program_of_the_readme_shows_rows_and_two_of_it_share_the_topic"
+CLUSTER = "tests/spark/test_submit.py::test_a_submitted_job_reads_each_record_once_on_two_workers"
+
 RUN_BY: Mapping[str, tuple[str, ...]] = {
     "make demo": (
         "tests/spark/test_readme.py::test_make_demo_runs_the_demo",
@@ -20,29 +23,33 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     "make test TESTS=tests/kafka/test_cycle.py::test_a_stream_starts_at_a_time": (
         "tests/spark/test_readme.py::test_make_test_with_a_test_runs_it_alone",
     ),
-    "pip install '.[cli]'": (
-        "tests/spark/test_package.py::test_a_stream_reads_with_either_reader_in_an_empty_environment",
-        "tests/spark/test_package.py::test_the_command_line_is_an_extra",
-    ),
-    "make broker BROKER='--port 9092'": (
-        "tests/spark/test_readme.py::test_make_broker_runs_the_broker",
+    "make broker": (
+        "tests/spark/test_readme.py::test_make_broker_runs_the_broker_without_pyspark",
         "tests/kafka/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
+        "tests/kafka/test_broker_jars.py::test_an_ivy_is_downloaded_where_there_is_no_pyspark",
     ),
+    "make records": (
+        "tests/spark/test_readme.py::test_make_records_writes_records",
+        SHARED,
+    ),
+    "python3 -m venv ../first/.venv": (SHARED,),
+    "../first/.venv/bin/pip install '.[spark,cli]'": (SHARED,),
+    "cd ../first": (SHARED,),
+    ".venv/bin/python pipeline.py": (SHARED,),
+    ".venv/bin/python pipeline.py second": (SHARED,),
+    ".venv/bin/groupkafka describe --bootstrap-server localhost:9092 --group billing": (SHARED,),
+    ".venv/bin/groupkafka claims --bootstrap-server localhost:9092 --group billing": (SHARED,),
     "groupkafka check --conf conf/orders.properties": (
         "tests/kafka/check/test_source.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
     "groupkafka top --bootstrap-server localhost:9092 --group billing": (
         "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",
     ),
-    "groupkafka claims --bootstrap-server localhost:9092 --group billing": (
-        "tests/kafka/test_claims.py::test_each_claimed_range_is_listed_with_its_stream_and_since_when",
-    ),
-    "groupkafka describe --bootstrap-server localhost:9092 --group billing": (
-        "tests/spark/test_readme.py::test_the_lines_of_the_readme_read_a_topic",
-    ),
-    "spark-submit --master spark://localhost:7077 job.py": (
-        "tests/spark/test_submit.py::test_a_submitted_job_reads_each_record_once_on_two_workers",
-    ),
+    "pip install '.[spark,cli]'": (SHARED,),
+    "pip install 'pyspark[connect]'": ("tests/spark/test_connect.py::test_a_client_reads_a_batch_and_a_stream",),
+    "$SPARK_HOME/bin/spark-class org.apache.spark.deploy.master.Master --host localhost --port 7077": (CLUSTER,),
+    "$SPARK_HOME/bin/spark-class org.apache.spark.deploy.worker.Worker spark://localhost:7077": (CLUSTER,),
+    "spark-submit --master spark://localhost:7077 job.py": (CLUSTER,),
     "$SPARK_HOME/sbin/start-connect-server.sh --wait --master local[2]": (
         "tests/spark/test_connect.py::test_a_client_reads_a_batch_and_a_stream",
     ),

@@ -22,7 +22,7 @@ SILENCE_LIMIT_S = 180.0
 """How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
 
 IVY_VERSION = "2.5.3"
-"""Of the Ivy that is downloaded (1.4 MB) if there is no PySpark, whose 456 MB `make broker` does not need. PySpark 4.3 has the same."""
+"""Of the Ivy that is downloaded (1.4 MB) if there is no PySpark, whose 456 MB `make broker` does not need. It is PySpark 4.3's."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")

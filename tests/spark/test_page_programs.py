@@ -201,10 +201,11 @@ def test_the_program_of_the_sink_page_copies_each_record_once(
     newcomer: Newcomer, broker: Cluster, live: subprocess.Popen[str]
 ) -> None:
     newcomer.save(here(complete("docs/sink.md")["copy.py"], broker))
-    broker.create_topic("invoices", 2)
-    newcomer.run(".venv/bin/python copy.py")
+    newcomer.run(here(command("docs/sink.md", "result()'"), broker))
+    copy = command("docs/sink.md", "python copy.py")
+    newcomer.run(copy)
     sent = stop(live)
-    newcomer.run(".venv/bin/python copy.py")
+    newcomer.run(copy)
     assert read_committed(broker, "invoices") == sorted(f"ORDER {number}" for number in range(sent))
 
 

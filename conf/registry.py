@@ -166,11 +166,11 @@ def behind(prefix: bytes) -> Column:
 def varints(numbers: list[int]) -> Iterator[int]:
     """Yield the bytes of numbers as the wire format writes a message's index: zigzag, 7 bits in each byte, the lowest first."""
     for number in numbers:
-        rest = number * 2
-        while rest >= 128:
-            yield rest % 128 + 128
-            rest //= 128
-        yield rest
+        left = number * 2
+        while left >= 128:
+            yield left % 128 + 128
+            left //= 128
+        yield left
 
 
 def references(client: SchemaRegistryClient, schema: Schema) -> dict[str, Schema]:
@@ -178,8 +178,8 @@ def references(client: SchemaRegistryClient, schema: Schema) -> dict[str, Schema
     found: dict[str, Schema] = {}
     left = list(schema.references or [])
     while left:
-        one = left.pop()
-        name, subject, version = str(one.name), str(one.subject), one.version
+        reference = left.pop()
+        name, subject, version = str(reference.name), str(reference.subject), reference.version
         if name not in found:
             found[name] = client.get_version(subject, version or "latest").schema
             left += found[name].references or []
@@ -188,14 +188,14 @@ def references(client: SchemaRegistryClient, schema: Schema) -> dict[str, Schema
 
 def inlined(client: SchemaRegistryClient, schema: Schema) -> str:
     """Return an Avro schema that refers to no other one: the first use of a name is replaced by its definition."""
-    texts = {name: one.schema_str or "" for name, one in references(client, schema).items()}
+    texts = {name: referred.schema_str or "" for name, referred in references(client, schema).items()}
 
     def replaced(node: Any, namespace: str) -> Any:
         if isinstance(node, str):
             name = node if node in texts else f"{namespace}.{node}"
             return replaced(json.loads(texts.pop(name)), "") if name in texts else node
         if isinstance(node, list):
-            return [replaced(one, namespace) for one in node]
+            return [replaced(branch, namespace) for branch in node]
         if not isinstance(node, dict):
             return node
         if node.get("type") in ("record", "error", "enum", "fixed"):
@@ -222,8 +222,8 @@ def compiled(client: SchemaRegistryClient, schema: Schema) -> tuple[bytes, dict[
         given.file.append(FileDescriptorProto.FromString(module.DESCRIPTOR.serialized_pb))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name).resolve()
-        for file, one in {**references(client, schema), "schema.proto": schema}.items():
-            text = one.schema_str or ""
+        for file, imported in {**references(client, schema), "schema.proto": schema}.items():
+            text = imported.schema_str or ""
             if re.fullmatch(r"[A-Za-z0-9+/]+=*", text):
                 given.file.append(FileDescriptorProto.FromString(base64.b64decode(text)))
                 given.file[-1].name = file

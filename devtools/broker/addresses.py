@@ -24,7 +24,7 @@ class Identity:
     @property
     def bootstrap_servers(self) -> str:
         """The addresses for clients, separated by commas."""
-        return ",".join(f"{HOST}:{one.port}" for one in self.nodes)
+        return ",".join(f"{HOST}:{node.port}" for node in self.nodes)
 
 
 def choose_identity(count: int, port: int | None, earlier: Identity | None) -> Identity:
@@ -73,7 +73,7 @@ def read_identity(folder: Path) -> Identity | None:
 
 def write_identity(folder: Path, identity: Identity) -> None:
     """Keep the identity in the folder."""
-    value = {"cluster_id": identity.cluster_id, "ports": [[one.port, one.controller_port] for one in identity.nodes]}
+    value = {"cluster_id": identity.cluster_id, "ports": [[node.port, node.controller_port] for node in identity.nodes]}
     partial = folder / f"{_FILE}.partial"
     partial.write_text(json.dumps(value), encoding="utf-8")
     partial.rename(folder / _FILE)

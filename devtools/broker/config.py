@@ -53,7 +53,7 @@ def server_properties(
     properties = {
         "process.roles": "broker,controller",
         "node.id": str(node.id),
-        "controller.quorum.voters": ",".join(f"{one.id}@{HOST}:{one.controller_port}" for one in all_nodes),
+        "controller.quorum.voters": ",".join(f"{voter.id}@{HOST}:{voter.controller_port}" for voter in all_nodes),
         **listeners(node, {}),
         "controller.listener.names": "CONTROLLER",
         "inter.broker.listener.name": "PLAINTEXT",

@@ -22,7 +22,7 @@ SILENCE_LIMIT_S = 180.0
 """How long Ivy may print nothing. Ivy itself waits without end for a server that does not answer."""
 
 IVY_VERSION = "2.5.3"
-"""Of the Ivy that is downloaded (1.4 MB) if there is no PySpark, whose 456 MB `make broker` does not need. It is PySpark 4.3's."""
+"""Of the Ivy that is downloaded, 1.4 MB, if there is no PySpark, whose 456 MB `make broker` does not need. PySpark 4.3 has it."""
 
 _RANGE_CHOICE = re.compile(r"^\s*\[(?P<version>[^\]]+)\] (?P<organisation>[^#\s]+)#(?P<module>[^;\s]+);[\[\]]")
 _DOWNLOADING = re.compile(r"^downloading \S*/([^/\s]+) \.\.\.")
@@ -125,9 +125,9 @@ def run_ivy(
 
 def _ivy_file(dependencies: Sequence[Dependency]) -> str:
     lines = [
-        f"<dependency org={quoteattr(one.organisation)} name={quoteattr(one.module)} rev={quoteattr(one.version)} "
-        f'conf="default->default" transitive="{str(one.transitive).lower()}"/>'
-        for one in dependencies
+        f"<dependency org={quoteattr(needed.organisation)} name={quoteattr(needed.module)} rev={quoteattr(needed.version)} "
+        f'conf="default->default" transitive="{str(needed.transitive).lower()}"/>'
+        for needed in dependencies
     ]
     info = '<info organisation="spark_groupsource" module="broker"/>'
     return f'<ivy-module version="2.0">{info}<dependencies>{"".join(lines)}</dependencies></ivy-module>\n'

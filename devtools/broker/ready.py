@@ -61,7 +61,7 @@ def knows_leaders(node: NodeAddress, topic: str, partitions: int) -> bool:
     if answer is None or topic not in answer.topics:
         return False
     known = answer.topics[topic].partitions
-    return len(known) == partitions and all(one.leader >= 0 for one in known.values())
+    return len(known) == partitions and all(partition.leader >= 0 for partition in known.values())
 
 
 def wait_for_coordinator(bootstrap_servers: str, check: Callable[[], None]) -> None:

@@ -157,7 +157,9 @@ class Story:
 
     def _held_for_b(self) -> dict[TopicPartition, OwedRange]:
         partitions = self._group.partitions if self._group is not None else ()
-        return {one.partition: claim for one in partitions for claim in one.open + one.owed if claim.stream == self.b.stream}
+        return {
+            view.partition: claim for view in partitions for claim in view.open + view.owed if claim.stream == self.b.stream
+        }
 
     def _bring_b_back(self, options: Callable[[Query], dict[str, str]]) -> None:
         held, generation = self._held_for_b(), self.a.generation or 0
@@ -189,7 +191,7 @@ class Story:
         group = self._group
         if group is None or len(group.partitions) < PARTITIONS:
             return False
-        return all(one.lag == 0 and not one.open + one.owed for one in group.partitions)
+        return all(view.lag == 0 and not view.open + view.owed for view in group.partitions)
 
     # Watching.
 

@@ -121,6 +121,10 @@ class Cycle:
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
         joined = self._membership.joined
+        if not joined.positions:
+            # An earlier run of this driver, just stopped, closes this plan's claims too: it reads the same report. Adopting then
+            # would take the checkpoint, of which this member knows only the replay, for an older one.
+            self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
         self._assignment_wait.await_partitions(joined, stream, topics_exist=self._topics_exist)
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read

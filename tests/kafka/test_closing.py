@@ -100,3 +100,23 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     watch.conclude = report_then_conclude  # type: ignore[method-assign]
     one.cycle.stop()
     assert settled(record_of, name, 1)()
+
+
+def test_a_run_that_was_just_stopped_may_close_what_the_next_run_has_finished(
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, protocol: str
+) -> None:
+    """A program stops a query in a micro-batch and starts it again. Both runs see the report of the plan that was run again."""
+    name = filled()
+    stopped, again = (query(name, **{"kafka.group.protocol": protocol}) for _ in range(2))
+    until(stopped.plan, "something to read")
+    assert stopped.claim() == {0: (0, 10)}
+    again.done, again.logged = stopped.done, stopped.logged
+    assert again.claim() == {0: (0, 10)}
+    again.finish()
+    stopped.joined.report_durable(stopped.logged.stream, stopped.logged.plan)
+    until(settled(record_of, name, 1), "the run that was stopped has closed the claim")
+    leaving = in_background(stopped.cycle.stop)
+    assert not again.plan(), "nothing new, and no error"
+    leaving.join()
+    produce(name, [(None, b"y")] * 5)
+    assert again.run_batch() == {0: (10, 15)}

@@ -36,10 +36,6 @@ ABORT_S = 10.0
 CONNECT_S = 5.0
 """How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
 
-PARTITIONS_KNOWN_S = 30.0
-"""How long a task of the sink writes its rows again since a broker does not know a partition that another one has named. Brokers
-learn of added partitions within seconds; one that is cut off is replaced after its session (9 s)."""
-
 # Trying again.
 
 RETRY_INTERVAL_S = 0.1
@@ -52,63 +48,18 @@ A leader that was replaced answers for up to a broker's session (`broker.session
 not know that. A new leader may return an end that is too low until its followers have fetched from it.
 """
 
-CLOSE_AGAIN_AFTER_S = 1.0
-"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
-
-TROUBLE_INTERVAL_S = 30.0
-"""How often the same error of the brokers is logged while it lasts."""
-
 # Membership and the hand-off.
-
-POLL_INTERVAL_S = 0.05
-"""Longest time between two polls when no command comes. Commands are served at once."""
 
 JOIN_INTERVAL_S = 0.005
 """The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
 
-MEMBER_LIVES_EVERY_S = 0.5
-"""How often a caller that waits for the consumer's thread asks whether that still lives."""
-
 LEAVE_S = 10.0
 """How long a member that is closed may take to leave its group. The process ends afterwards, and its session runs out."""
 
-CALLBACK_AFTER_S = 2.0
-"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
-
-DISAGREES_S = 20.0
-"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end that, and brokers want
-one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
-
-BLOCKED_AFTER_S = 2.0
-"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
-
-ADOPTED_WITHIN_S = 60.0
-"""How long the record of a member that has left the group still shows its stream as alive. A query that was restarted writes its
-records anew within that time."""
-
 # Looking: how often something is asked that nobody reports.
-
-COMPARE_EVERY_S = 30.0
-"""How often the coordinator is asked what it has assigned to this member. With `DISAGREES_S` that is less than a minute."""
-
-COMPARE_AGAIN_S = 5.0
-"""The same while the two disagree, and the wait after a request that timed out: librdkafka first connects again."""
-
-WATCH_STEP_S = 0.5
-"""How often the thread that asks looks whether the member has left, or a request has timed out."""
-
-SETTLE_INTERVAL_S = 2.0
-"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
 
 SETTLE_BETWEEN_TRIGGERS_S = 10.0
 """The same between two triggers: the next one may be an hour away."""
-
-LOOK_FOR_DELETED_EVERY_S = 1.0
-"""How often it is checked whether the topic of a partition that was deleted is there again."""
-
-LOOK_ELSEWHERE_EVERY_S = 30.0
-"""How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
-a query that was stopped may stay owed for days."""
 
 # Learning that Spark has finished a micro-batch.
 

@@ -31,7 +31,8 @@ from spark_groupsource.errors import (
     WriterFenced,
 )
 from spark_groupsource.sink.failures import PURGED, TASK_ERRORS, UNREACHED
-from spark_groupsource.timeouts import GROUP_OFFSETS_S, PARTITIONS_KNOWN_S, REQUEST_TIMEOUT_S, TRANSACTION_S
+from spark_groupsource.sink.writing import PARTITIONS_KNOWN_S
+from spark_groupsource.timeouts import GROUP_OFFSETS_S, REQUEST_TIMEOUT_S, TRANSACTION_S
 
 
 class Handling(NamedTuple):

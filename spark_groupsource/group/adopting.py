@@ -16,9 +16,11 @@ from spark_groupsource.handoff.losses import refuse
 from spark_groupsource.handoff.rules import Evidence, Stream, adopt
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Failures
-from spark_groupsource.timeouts import LOOK_FOR_DELETED_EVERY_S
 
 log = logging.getLogger(__name__)
+
+LOOK_FOR_DELETED_EVERY_S = 1.0
+"""How often it is checked whether the topic of a partition that was deleted is there again."""
 
 Fetch = Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]]
 """Returns what the group holds for partitions."""

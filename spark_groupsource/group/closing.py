@@ -11,7 +11,9 @@ from dataclasses import replace
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Retries
-from spark_groupsource.timeouts import CLOSE_AGAIN_AFTER_S
+
+CLOSE_AGAIN_AFTER_S = 1.0
+"""Seconds between two attempts to close the claims of a plan that is reported as durable."""
 
 Report = tuple[str, int]
 """A stream, and a plan of it that Spark is said to have in its commit log."""

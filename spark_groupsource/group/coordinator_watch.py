@@ -19,9 +19,17 @@ from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.disagreement import Disagreement, kept, missing
 from spark_groupsource.group.member import Member, State
 from spark_groupsource.partition import TopicPartition, listed
-from spark_groupsource.timeouts import COMPARE_AGAIN_S, COMPARE_EVERY_S, WATCH_STEP_S
 
 log = logging.getLogger(__name__)
+
+COMPARE_EVERY_S = 30.0
+"""How often the coordinator is asked what it has assigned to this member. With `DISAGREES_S` that is less than a minute."""
+
+COMPARE_AGAIN_S = 5.0
+"""The same while the two disagree, and the wait after a request that timed out: librdkafka first connects again."""
+
+WATCH_STEP_S = 0.5
+"""How often the thread that asks looks whether the member has left, or a request has timed out."""
 
 _OVER = frozenset({State.LEAVING, State.LEFT, State.FAILED})
 

@@ -17,7 +17,10 @@ from types import MappingProxyType
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import DISAGREES_S
+
+DISAGREES_S = 20.0
+"""How long the coordinator and a member may disagree about its partitions. Its next heartbeat should end that, and brokers want
+one at least every 15 s (`group.consumer.max.heartbeat.interval.ms`)."""
 
 
 def kept(own: Assignment, member: GroupMember) -> frozenset[TopicPartition]:

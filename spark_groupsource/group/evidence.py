@@ -21,9 +21,16 @@ from spark_groupsource.group.questions import Questions
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
 from spark_groupsource.handoff.rules import Stream, alive, evidence
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
 
 log = logging.getLogger(__name__)
+
+ADOPTED_WITHIN_S = 60.0
+"""How long the record of a member that has left the group still shows its stream as alive. A query that was restarted writes its
+records anew within that time."""
+
+LOOK_ELSEWHERE_EVERY_S = 30.0
+"""How often the partitions of other topics are asked for. The request names every partition of the cluster, and what is owed to
+a query that was stopped may stay owed for days."""
 
 
 class StreamPlan(NamedTuple):

@@ -41,9 +41,15 @@ from spark_groupsource.handoff.rules import (
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-from spark_groupsource.timeouts import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S, SETTLE_INTERVAL_S
+from spark_groupsource.timeouts import SETTLE_BETWEEN_TRIGGERS_S
 
 log = logging.getLogger(__name__)
+
+BLOCKED_AFTER_S = 2.0
+"""How long a claim may wait for another member to adopt a partition before this member stops draining others."""
+
+SETTLE_INTERVAL_S = 2.0
+"""How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
 
 Records = Mapping[TopicPartition, CommitRecord]
 

@@ -32,16 +32,21 @@ from spark_groupsource.group.commands import Commands
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import (
-    CALLBACK_AFTER_S,
-    JOIN_INTERVAL_S,
-    LEAVE_S,
-    MEMBER_LIVES_EVERY_S,
-    POLL_INTERVAL_S,
-    TROUBLE_INTERVAL_S,
-)
+from spark_groupsource.timeouts import JOIN_INTERVAL_S, LEAVE_S
 
 log = logging.getLogger(__name__)
+
+TROUBLE_INTERVAL_S = 30.0
+"""How often the same error of the brokers is logged while it lasts."""
+
+POLL_INTERVAL_S = 0.05
+"""Longest time between two polls when no command comes. Commands are served at once."""
+
+MEMBER_LIVES_EVERY_S = 0.5
+"""How often a caller that waits for the consumer's thread asks whether that still lives."""
+
+CALLBACK_AFTER_S = 2.0
+"""KIP-848: how long after its epoch is known a new member waits for the callback with its partitions."""
 
 T = TypeVar("T")
 

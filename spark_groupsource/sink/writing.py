@@ -25,9 +25,13 @@ from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
-from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, PARTITIONS_KNOWN_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
+
+PARTITIONS_KNOWN_S = 30.0
+"""How long a task of the sink writes its rows again since a broker does not know a partition that another one has named. Brokers
+learn of added partitions within seconds; one that is cut off is replaced after its session (9 s)."""
 
 PARTITIONS_KNOWN_INTERVAL_S = 0.5
 """Between two of these tries."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from spark_groupsource.group.closing import Closing, Report, believed
+from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S, Closing, Report, believed
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import CLOSE_AGAIN_AFTER_S
 
 CLAIMED = Stream("me", logged=4, durable=3)
 

@@ -11,10 +11,10 @@ import pytest
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
 from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.coordinator_watch import CoordinatorWatch, sentence
+from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S, WATCH_STEP_S, CoordinatorWatch, sentence
+from spark_groupsource.group.disagreement import DISAGREES_S
 from spark_groupsource.group.member import Member, State
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S, WATCH_STEP_S
 
 
 def some(*numbers: int) -> frozenset[TopicPartition]:

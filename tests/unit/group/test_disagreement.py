@@ -6,9 +6,9 @@ import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.disagreement import Disagreement
+from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S
+from spark_groupsource.group.disagreement import DISAGREES_S, Disagreement
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.timeouts import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S
 
 LAST_S = DISAGREES_S
 

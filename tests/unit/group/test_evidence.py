@@ -9,11 +9,18 @@ from typing import TypeVar
 import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuthorized
-from spark_groupsource.group.evidence import Answer, ConfirmedPlans, Question, find_out, record_that_shows
+from spark_groupsource.group.evidence import (
+    ADOPTED_WITHIN_S,
+    LOOK_ELSEWHERE_EVERY_S,
+    Answer,
+    ConfirmedPlans,
+    Question,
+    find_out,
+    record_that_shows,
+)
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat, OwedRange, mark_of
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.timeouts import ADOPTED_WITHIN_S, LOOK_ELSEWHERE_EVERY_S
 from tests.support.held_questions import HeldQuestions
 
 T = TypeVar("T")

@@ -52,7 +52,7 @@ def test_every_complete_program_of_these_pages_is_run_here() -> None:
     assert named == {
         "README.md": ["pipeline.py"],
         "docs/guide.md": ["pipeline.py", "produce.py", "typed.py"],
-        "docs/sink.md": ["copy.py"],
+        "docs/sink.md": ["invoices.py"],
         REGISTRY: ["produce_avro.py"],
     }
 
@@ -200,9 +200,9 @@ def test_the_typed_program_of_the_guide_has_each_record_in_one_of_its_outputs(ne
 def test_the_program_of_the_sink_page_copies_each_record_once(
     newcomer: Newcomer, broker: Cluster, live: subprocess.Popen[str]
 ) -> None:
-    newcomer.save(here(complete("docs/sink.md")["copy.py"], broker))
+    newcomer.save(here(complete("docs/sink.md")["invoices.py"], broker))
     newcomer.run(here(command("docs/sink.md", "result()'"), broker))
-    copy = command("docs/sink.md", "python copy.py")
+    copy = command("docs/sink.md", "python invoices.py")
     newcomer.run(copy)
     sent = stop(live)
     newcomer.run(copy)

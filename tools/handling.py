@@ -1,4 +1,4 @@
-"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/operations.md say it."""
+"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/errors.md say it."""
 
 from __future__ import annotations
 

@@ -157,9 +157,7 @@ class Story:
 
     def _held_for_b(self) -> dict[TopicPartition, OwedRange]:
         partitions = self._group.partitions if self._group is not None else ()
-        return {
-            view.partition: claim for view in partitions for claim in view.open + view.owed if claim.stream == self.b.stream
-        }
+        return {view.partition: claim for view in partitions for claim in view.open + view.owed if claim.stream == self.b.stream}
 
     def _bring_b_back(self, options: Callable[[Query], dict[str, str]]) -> None:
         held, generation = self._held_for_b(), self.a.generation or 0

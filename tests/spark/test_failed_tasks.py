@@ -15,7 +15,7 @@ from tests.conftest import MakeTopic, Produce
 from tests.support.queries import Queries
 
 
-def test_a_query_whose_task_fails_keeps_its_ranges_while_another_reads_on_and_reads_them_after_its_restart(
+def test_a_query_whose_task_fails_keeps_its_ranges_for_its_restart_while_another_reads_on(
     queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
 ) -> None:
     name, broken = topic(partitions=2), tmp_path / "broken"

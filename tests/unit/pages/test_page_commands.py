@@ -26,7 +26,7 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     "make broker": (
         "tests/spark/test_readme.py::test_make_broker_runs_the_broker_without_pyspark",
         "tests/kafka/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
-        "tests/kafka/test_broker_jars.py::test_an_ivy_is_downloaded_where_there_is_no_pyspark",
+        "tests/kafka/test_broker_jars.py::test_it_is_downloaded_where_there_is_no_pyspark",
     ),
     "make records": (
         "tests/spark/test_readme.py::test_make_records_writes_records",

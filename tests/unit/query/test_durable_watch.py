@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -98,8 +98,17 @@ def reports(tmp_path: Path) -> Counted:
 
 
 @pytest.fixture
-def watched(checkpoint: Checkpoint, reports: Counted) -> Watch:
-    return lambda way: Watched(checkpoint.folder if way == "checkpoint" else None, reports)
+def watched(checkpoint: Checkpoint, reports: Counted) -> Iterator[Watch]:
+    runs: list[Watched] = []
+
+    def make(way: str) -> Watched:
+        runs.append(Watched(checkpoint.folder if way == "checkpoint" else None, reports))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        # Its threads outlive the test, and could warn in a later one.
+        run.watch._claim = run.watch._suspected = None
 
 
 @pytest.mark.parametrize("way", ["report", "checkpoint"])

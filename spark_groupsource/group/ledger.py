@@ -260,13 +260,12 @@ class Ledger:
         if self._draining:
             self._write(self._confirmed(self._draining))
 
-    def begin_plan(self, plan: int) -> Opened:
-        """Begin the plan that follows `plan`, which Spark has in its commit log. Return what it is made of.
+    def begin_plan(self) -> Opened:
+        """Begin the plan that follows the newest durable one. Return what it is made of.
 
         Raises:
             ClaimsOutstanding: see `to_reread`.
         """
-        self.durable(plan)
         self.ask_what_is_settled()
         return self.opened()
 

@@ -9,12 +9,21 @@ CLIENT_ID = "groupkafka"
 
 
 def named(settings: Mapping[str, str], query: str) -> dict[str, str]:
-    """Return the settings of a client with `groupkafka-<query>` as its `client.id`, unless the user has set another one.
+    """Return the settings of a client that brokers know by the query; see `name_clients`."""
+    settings_of_query = dict(settings)
+    name_clients(query, settings_of_query)
+    return settings_of_query
+
+
+def name_clients(query: str, *clients: dict[str, str]) -> None:
+    """Set `groupkafka-<query>` as the `client.id` of these settings, unless the user has set another one.
 
     The host is left out: brokers see and show it by themselves, and a quota for a `client.id` would be one for each host.
 
     Args:
-        settings: Finished settings.
         query: A name that tells queries apart and stays over restarts: of a stream or of a query, from letters, digits and `-`.
+        clients: Finished settings.
     """
-    return {**settings, "client.id": f"{CLIENT_ID}-{query}"} if settings.get("client.id") == CLIENT_ID else {**settings}
+    for settings in clients:
+        if settings.get("client.id") == CLIENT_ID:
+            settings["client.id"] = f"{CLIENT_ID}-{query}"

@@ -121,10 +121,10 @@ class Cycle:
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
         joined = self._membership.joined
-        if not joined.positions:
-            # An earlier run of this driver, just stopped, closes this plan's claims too: it reads the same report. Adopting then
-            # would take the checkpoint, of which this member knows only the replay, for an older one.
-            self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
+        # Before anything is waited for. A partition that drains is confirmed with it, and its next owner waits for that. And an
+        # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
+        # without knowing that the plan is durable would take its checkpoint for an older one.
+        self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
         self._assignment_wait.await_partitions(joined, stream, topics_exist=self._topics_exist)
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
@@ -144,9 +144,8 @@ class Cycle:
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         began = self._clock()
-        # 1. Confirm what Spark has finished. This comes first: a partition that drains waits for it, and so does its next owner,
-        #    while the questions below may take long.
-        opened = self._steps.carry_out(lambda ledger: ledger.begin_plan(start.plan))
+        # 1. Take what the group has now, and ask which ranges of others are done: the answer comes while the logs are asked.
+        opened = self._steps.carry_out(Ledger.begin_plan)
         # 2. Compare with the logs before anything is proposed, and go on behind what is lost. A plan from the old position would
         #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
         while True:

@@ -30,7 +30,7 @@ from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.kafka_settings.client_id import named
+from spark_groupsource.kafka_settings.client_id import name_clients
 from spark_groupsource.observer import Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import refuse_unknown
@@ -128,14 +128,15 @@ class Joining:
 
     def _join_once(self, stream: Stream, deadline: Deadline) -> Joined:
         options = self._options
-        client_settings = named(options.client_settings(), stream.name)
+        self._observer.joining(stream.name)
+        client_settings, member_settings = options.client_settings(), options.member_settings()
+        name_clients(stream.name, client_settings, member_settings)
         self._member = member = Member(
-            named(options.member_settings(), stream.name),
+            member_settings,
             options.subscription(),
             drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
             observer=self._observer,
         )
-        self._observer.joining(stream.name)
         cluster_id = writable_cluster_id(self._topics.cluster_id())
         commits = FencedCommits(member.consumer, options.group_id, cluster_id=cluster_id, observer=self._observer)
         ledger = Ledger(

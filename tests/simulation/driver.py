@@ -207,7 +207,8 @@ class Driver(Membership):
     def do_durable(self) -> bool:
         """latestOffset(start): `start` is in the commit log."""
         self.reports = self.reports._replace(claimed=None)
-        self._reads_again(self.ledger.begin_plan(self.plan.plan).again)
+        self.ledger.durable(self.plan.plan)
+        self._reads_again(self.ledger.begin_plan().again)
         self.stage = "plan"
         return False
 

@@ -155,12 +155,12 @@ class GroupView:
         members = {mark_of(member.member_id): member for member in self.members}
         targets = {partition: member for member in self.members for partition in member.target or ()}
         found = []
-        for one in self.partitions:
-            mark = one.commit.member if isinstance(one.commit, CommitRecord) else None
+        for view in self.partitions:
+            mark = view.commit.member if isinstance(view.commit, CommitRecord) else None
             writer = members.get(mark or "")
-            target = targets.get(one.partition, one.member if one.member is None or one.member.target is None else None)
-            if target != one.member or (mark is not None and writer != one.member):
-                found.append(Difference(one.partition, one.member, target, writer))
+            target = targets.get(view.partition, view.member if view.member is None or view.member.target is None else None)
+            if target != view.member or (mark is not None and writer != view.member):
+                found.append(Difference(view.partition, view.member, target, writer))
         return tuple(found)
 
     @property

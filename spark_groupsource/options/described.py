@@ -82,9 +82,9 @@ def wrong_values(error: ValidationError, values: Mapping[str, str]) -> Iterator[
         error: What the model raised.
         values: What the user gave, by the names of the options.
     """
-    for one in error.errors(include_url=False, include_input=False):
-        name = str(one["loc"][0])
-        yield f"{name} = {shown(name, values[name])}: {one.get('ctx', {}).get('error', one['msg'])}."
+    for mistake in error.errors(include_url=False, include_input=False):
+        name = str(mistake["loc"][0])
+        yield f"{name} = {shown(name, values[name])}: {mistake.get('ctx', {}).get('error', mistake['msg'])}."
 
 
 def _about(field: FieldInfo) -> About | None:

@@ -86,7 +86,7 @@ def _class(text: str) -> str:
     if not ranges and not characters:
         raise ValueError("an empty class [] cannot be used")
     # A hyphen is a character only at the end, and ^ only after the beginning. Python warns of duplicates such as -- and ||.
-    listed = "".join(sorted(set(characters), key=lambda one: (one == "-", one == "^", one)))
+    listed = "".join(sorted(set(characters), key=lambda character: (character == "-", character == "^", character)))
     if listed.startswith("^") and not ranges and not negated:
         listed = listed[1:] + "^" if listed[1:2] != "-" else "-^"
     if not ranges and not negated and listed == "^":

@@ -167,7 +167,7 @@ class LagListener(DurableListener):
         self._latest = MappingProxyType({**self._latest, progress["id"]: found})
         if self._counters is not None:
             query = found[0].query_name or found[0].query_id
-            self._counters.add(query, ((one.group, one.rows) for one in found), found[0].observed)
+            self._counters.add(query, ((snapshot.group, snapshot.rows) for snapshot in found), found[0].observed)
         for snapshot in found:
             self._warn(snapshot, before)
             if self._callback is not None:
@@ -199,7 +199,7 @@ class LagListener(DurableListener):
             self._counters.add_written(progress.get("name") or query, report)
 
     def _warn(self, snapshot: LagSnapshot, before: tuple[LagSnapshot, ...]) -> None:
-        if not self._is_high(snapshot) or any(self._is_high(one) for one in before if _same_source(one, snapshot)):
+        if not self._is_high(snapshot) or any(self._is_high(earlier) for earlier in before if _same_source(earlier, snapshot)):
             return
         log.warning(
             "query %s (group %s): %s offsets behind after micro-batch %d, more than %s",
@@ -214,8 +214,8 @@ class LagListener(DurableListener):
         return self._warn_above is not None and (snapshot.total_lag or 0) > self._warn_above
 
 
-def _same_source(one: LagSnapshot, other: LagSnapshot) -> bool:
-    return (one.group, one.stream) == (other.group, other.stream)
+def _same_source(earlier: LagSnapshot, other: LagSnapshot) -> bool:
+    return (earlier.group, earlier.stream) == (other.group, other.stream)
 
 
 def _behind(plan: PlanOffset, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:

@@ -132,8 +132,8 @@ class _StreamWriter(_Writer):
         """
         done = [message for message in messages if isinstance(message, Done)]
         self._speak_for(done[0].query if done else None)
-        written, skipped = sum(one.written for one in done), sum(one.skipped for one in done)
-        left = sum(one.left for one in done)
+        written, skipped = sum(report.written for report in done), sum(report.skipped for report in done)
+        left = sum(report.left for report in done)
         if self._settings.exactly_once and done:
             from spark_groupsource.sink.finishing import Tasks, finish
 
@@ -141,12 +141,12 @@ class _StreamWriter(_Writer):
                 len(messages),
                 written + skipped,
                 _topics_of(done),
-                wrote=frozenset(one.task for one in done if one.written or one.skipped),
-                empty=frozenset(one.task for one in done if not one.written and not one.skipped and not one.left),
-                retried=frozenset(one.task for one in done if one.retried),
+                wrote=frozenset(report.task for report in done if report.written or report.skipped),
+                empty=frozenset(report.task for report in done if not report.written and not report.skipped and not report.left),
+                retried=frozenset(report.task for report in done if report.retried),
             )
             finish(self._settings, self._settings.names(done[0].query), batchId, done[0].run, tasks)
-        commit_ms = round(1000 * max((one.commit_s for one in done), default=0.0))
+        commit_ms = round(1000 * max((report.commit_s for report in done), default=0.0))
         if done:
             _report(BatchReport(done[0].run, batchId, written, skipped, commit_ms))
         if left:
@@ -168,7 +168,7 @@ class _StreamWriter(_Writer):
         if not self._settings.exactly_once:
             return
         done = [message for message in messages if isinstance(message, Done)]
-        unfinished = set(range(len(messages))) - {one.task for one in done}
+        unfinished = set(range(len(messages))) - {report.task for report in done}
         # Spark does not say which query this is. A task that has written does, and so does the checkpoint, where it can be read.
         query = done[0].query if done else query_of_checkpoint(self._checkpoint)
         self._speak_for(query)
@@ -182,7 +182,7 @@ class _StreamWriter(_Writer):
 
 
 def _topics_of(done: Sequence[Done]) -> tuple[str, ...]:
-    return tuple(sorted({topic for one in done for topic in one.topics}))
+    return tuple(sorted({topic for report in done for topic in report.topics}))
 
 
 class RowStreamWriter(_StreamWriter, DataSourceStreamWriter):
@@ -272,5 +272,5 @@ def _chunks(rows: Iterator[Any]) -> Iterator[list[Any]]:
 def _plain(value: Any) -> Any:
     """Return a value of a row of Spark as Arrow takes it."""
     if isinstance(value, list):
-        return [one.asDict() if isinstance(one, Row) else one for one in value]
+        return [element.asDict() if isinstance(element, Row) else element for element in value]
     return bytes(value) if isinstance(value, bytearray) else value

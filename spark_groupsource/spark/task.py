@@ -88,9 +88,9 @@ class TaskReader(PromptlyAcknowledged):
 
         if len(ranges) == 1:
             return fetch(ranges[0], self._settings)
-        if len({(one.topic, one.partition) for one in ranges}) == len(ranges):
+        if len({(offsets.topic, offsets.partition) for offsets in ranges}) == len(ranges):
             return fetch_shared(ranges, self._settings)
-        return chain.from_iterable(fetch(one, self._settings) for one in ranges)
+        return chain.from_iterable(fetch(offsets, self._settings) for offsets in ranges)
 
 
 class BatchTaskReader(PromptlyAcknowledged):

@@ -57,7 +57,7 @@ class Story:
         self._folder = folder
         self._cleanup = ExitStack()
         self._producer: LiveProducer | None = None
-        self._group_look: GroupAdminProcess | None = None
+        self._group_admin: GroupAdminProcess | None = None
         self._group: GroupView | None = None
         self._look_at = 0.0
         self._sent = 0
@@ -102,7 +102,7 @@ class Story:
         self._view.event(
             f"Apache Kafka {cluster.version} at {cluster.bootstrap_servers}, topic {TOPIC} with {PARTITIONS} partitions"
         )
-        self._group_look = self._cleanup.enter_context(
+        self._group_admin = self._cleanup.enter_context(
             GroupAdminProcess({"bootstrap.servers": cluster.bootstrap_servers, "client.id": "demo"})
         )
         self.bootstrap_servers = cluster.bootstrap_servers
@@ -227,7 +227,7 @@ class Story:
     def _look(self) -> None:
         """Look at the group, as `groupkafka describe` does."""
         self._look_at = time.monotonic() + LOOK_AT_GROUP_EVERY_S
-        if self._group_look is not None:
+        if self._group_admin is not None:
             # There is no group yet, or its coordinator is busy. The next look is soon.
             with suppress(BrokerError):
-                self._group = self._group_look.describe(GROUP)
+                self._group = self._group_admin.describe(GROUP)

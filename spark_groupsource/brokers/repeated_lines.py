@@ -68,7 +68,7 @@ class RepeatFilter(logging.Filter):
         # threads write a line twice, or a number is too small.
         written = self._written.get(kind)
         if written is None or now - written.since >= WRITTEN_EVERY_S:
-            if len(self._written) >= MOST_KINDS:
+            if written is None and len(self._written) >= MOST_KINDS:
                 self._written = {}
             self._written[kind] = _Written(now, {line})
             if written is not None and written.left_out:

@@ -1,6 +1,6 @@
 """Ranges that are claimed and not confirmed, in the two states that matter to a user. Pure.
 
-- in flight: the query that has claimed the range has the partition, and processes the range in its micro-batch.
+- in flight: the query that has claimed the range has the partition, or drains it, and processes the range in its micro-batch.
 - held: the query that has claimed the range does not have the partition. It has stopped, or has lost the partition, before the
   range was confirmed. No other query reads the range.
 """
@@ -53,7 +53,8 @@ def claimed_in(group: GroupView) -> tuple[Claimed, ...]:
 
 def claimed_of(group: GroupView, seen: PartitionView) -> list[Claimed]:
     """Return the ranges of one partition of the group, sorted by offset."""
-    of_writer: Kind = "in flight" if _writer_has_it(group, seen) else "held"
+    writer = _writer(group, seen)
+    of_writer: Kind = "in flight" if _is_processed(group, seen, writer) else "held"
     back = seen.held_back
     both = [(of_writer, claim) for claim in seen.open] + [("held", claim) for claim in seen.owed]
     return [
@@ -61,19 +62,27 @@ def claimed_of(group: GroupView, seen: PartitionView) -> list[Claimed]:
             seen.partition,
             kind,
             claim,
-            seen.member if kind == "in flight" else None,
+            writer if kind == "in flight" else None,
             back.finished_lag if back is not None and back.claim == claim else None,
         )
         for kind, claim in sorted(both, key=lambda each: each[1].start)
     ]
 
 
-def _writer_has_it(group: GroupView, seen: PartitionView) -> bool:
-    """Return whether the query that has written the partition's record still has the partition."""
-    if group.state in HIDING:
-        return bool(group.members)  # its coordinator returns no owners for now: nobody has lost anything yet
-    writer = seen.commit.member if isinstance(seen.commit, CommitRecord) else None
-    return seen.member is not None and writer in (None, mark_of(seen.member.member_id))
+def _writer(group: GroupView, seen: PartitionView) -> GroupMember | None:
+    """Return the member that has written the partition's record; if the record does not say it, the owner."""
+    mark = seen.commit.member if isinstance(seen.commit, CommitRecord) else None
+    if mark is None:
+        return seen.member
+    return next((member for member in group.members if mark_of(member.member_id) == mark), None)
+
+
+def _is_processed(group: GroupView, seen: PartitionView, writer: GroupMember | None) -> bool:
+    """Return whether the query that has written the partition's record still processes what it has claimed there."""
+    if group.state in HIDING and isinstance(seen.commit, CommitRecord) and seen.commit.member is None:
+        return bool(group.members)  # the coordinator returns no owners for now, and the record does not say whose it is
+    # A partition that its member drains has no owner at the coordinator. Its member is still at work.
+    return writer is not None and seen.member in (None, writer)
 
 
 def total(ranges: Iterable[Claimed]) -> Total:

@@ -7,7 +7,6 @@ from here, and there a wrong program fails every query.
 
 from __future__ import annotations
 
-import functools
 import json
 import logging
 import os
@@ -51,14 +50,14 @@ def refuse_unsuitable(context: SparkContext) -> None:
     """Refuse a Python in which the source cannot run.
 
     Raises:
-        WorkersPythonUnsuitable: The master is local. With any other one it is logged as a warning: a platform may start its
-            workers in a way of its own.
+        WorkersPythonUnsuitable: The master is local. With any other one, and on Databricks, it is logged as a warning: a platform
+            may start its workers in a way of its own.
     """
     root, archives = SparkFiles.getRootDirectory(), context._python_includes or ()
     trouble = trouble_with(context.pythonExec, [root, *(os.path.join(root, name) for name in archives)], context.environment)
     if trouble is None:
         return
-    if (context.master or "").startswith("local"):
+    if (context.master or "").startswith("local") and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
         raise WorkersPythonUnsuitable(trouble)
     log.warning("queries of this session will probably fail: %s", trouble)
 
@@ -78,7 +77,8 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
         return f"Spark starts {python} for its Python workers, and there is no such program on this machine. {instead}."
     if os.path.abspath(program) == sys.executable:
         return None
-    added = (*path, *filter(None, [variables.get("PYTHONPATH")]))
+    # Spark joins them: a variable of the workers does not replace that of this process.
+    added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
     answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
     return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
 
@@ -98,7 +98,6 @@ def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
     return None
 
 
-@functools.cache
 def _ask(program: str, environment: tuple[tuple[str, str], ...]) -> Answer | None:
     """Return what a Python says; `None` if it does not say so in time: it may be slow, and wait for a network's file system."""
     try:

@@ -18,7 +18,9 @@ from spark_groupsource.errors import GroupActive, OffsetsInTheWay
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange, mark_of
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import MakeTopic, Produce
+from tests.kafka.conftest import Filled, MakeQuery
 from tests.support.consumers import commit, commit_as_another_client, joined
+from tests.support.waiting import in_background, until
 
 Run = Callable[..., Result]
 
@@ -108,6 +110,22 @@ def test_what_the_member_with_the_partition_has_claimed_is_in_flight(topic: Make
         ("held", None),
         ("in flight", member.member_id),
     ]
+
+
+def test_a_range_of_a_partition_that_drains_is_in_flight(filled: Filled, query: MakeQuery, run: Run) -> None:
+    """The coordinator names no owner of it then. Advice to restart its query would start a second one."""
+    name = filled(partitions=2)
+    first, second = query(name, **{"handoff.drainTimeout": "60s"}), query(name)
+    first.until_planning(2)
+    assert first.plan()
+    first.claim()
+    asked = in_background(lambda: second.until_planning(1))
+    until(lambda: first.joined.assignment.draining, "a partition drains")
+    until(lambda: json.loads(run("claims", name, "--json").output)["state"] == "stable", "the rebalance has ended")
+    shown = json.loads(run("claims", name, "--json").output)
+    assert (shown["in_flight"], shown["held"]) == (20, 0)
+    first.finish()
+    asked.join()
 
 
 def test_a_reset_is_shown_first_and_done_only_on_execute(stopped: Callable[..., str], run: Run) -> None:

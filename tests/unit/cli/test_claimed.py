@@ -39,14 +39,22 @@ def test_without_members_nothing_is_in_flight() -> None:
 
 def test_a_range_of_a_query_that_has_lost_the_partition_is_held() -> None:
     assert kinds(view(A, commits={0: record("another-1")})) == ["held"]
-    assert kinds(view(A, commits={1: record(A.member_id)})) == ["held"]
+    assert kinds(view(A, member("b", 1), commits={1: record(A.member_id)})) == ["held"]
     owed = CommitRecord(stream="me", logged=3, done=2, next=20, open=(OpenRange(10, 20),), owed=(OwedRange("b", 1, 5, 7),))
     assert kinds(view(A, commits={0: owed})) == ["held", "in flight"]
 
 
+def test_a_partition_that_drains_has_no_owner_and_its_range_is_in_flight() -> None:
+    (claimed,) = claimed_in(view(member("a"), member("b", 1), commits={0: record(A.member_id)}))
+    assert (claimed.kind, claimed.member and claimed.member.member_id) == ("in flight", A.member_id)
+    assert kinds(view(member("b", 1), commits={0: record(A.member_id)})) == ["held"], "its query is no member any more"
+
+
 def test_while_a_classic_group_rebalances_nothing_is_lost_yet() -> None:
     """Its coordinator then returns no assignment."""
-    assert kinds(view(member("a"), commits={0: record(A.member_id)}, state="preparing rebalancing")) == ["in flight"]
+    for writer in (A.member_id, None):
+        assert kinds(view(member("a"), commits={0: record(writer)}, state="preparing rebalancing")) == ["in flight"]
+    assert kinds(view(member("b"), commits={0: record(A.member_id)}, state="preparing rebalancing")) == ["held"]
 
 
 def test_a_range_at_which_the_committed_offset_stays_says_what_is_finished_above_it() -> None:

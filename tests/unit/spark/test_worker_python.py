@@ -52,10 +52,17 @@ def test_a_python_without_the_package_is_named_and_what_to_set(bare: str) -> Non
     assert by_name.startswith(f"Spark's workers use python ({bare}), which lacks spark_groupsource,")
 
 
+def test_a_python_that_was_mended_is_asked_again(bare: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "there"))
+    assert trouble_with(bare) is not None
+    installed(tmp_path / "there", __version__)
+    assert trouble_with(bare, environment={"PYTHONPATH": "/extra"}) is None
+
+
 @pytest.mark.parametrize("way", ["path", "environment"])
 def test_what_spark_adds_to_the_path_of_a_worker_counts(bare: str, tmp_path: Path, way: str) -> None:
     there = installed(tmp_path / "there", __version__)
-    given: Mapping[str, str] = {"PYTHONPATH": there} if way == "environment" else {}
+    given: Mapping[str, str] = {"PYTHONPATH": there} if way == "environment" else {"PYTHONPATH": "/extra"}
     assert trouble_with(bare, [there] if way == "path" else [], given) is None
 
 

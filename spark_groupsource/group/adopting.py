@@ -127,8 +127,12 @@ class Adopting:
                 refuse(found.losses)
             yield found
 
-    def try_again(self, error: GroupKafkaError) -> bool:
+    def try_again(self, error: GroupKafkaError, *, passing: bool = False) -> bool:
         """Note that the partitions that are tried now have failed.
+
+        Args:
+            error: why.
+            passing: whether the error passes here, although it mostly does not.
 
         Returns:
             Whether they are tried again: the error passes, and has not lasted for longer than the patience.
@@ -137,7 +141,7 @@ class Adopting:
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
         # The group asks a deleted topic back, or the topic is created again.
-        passing = error.passing or isinstance(error, MemberUnknown | TopicNotFound)
+        passing = passing or error.passing or isinstance(error, MemberUnknown | TopicNotFound)
         if at_end or not passing:
             return False
         log.info("the adoption of %d partitions failed and is tried again: %s", len(failed), error)

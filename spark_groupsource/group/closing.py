@@ -22,8 +22,8 @@ Report = tuple[str, int]
 def believed(report: Report | None, stream: Stream, claimed: int | None) -> bool:
     """Return whether a report says that the newest claimed plan is durable, and the stream does not know that yet.
 
-    A report of any other plan is of another stream, or of another copy of the checkpoint. Believed, it would close claims whose
-    rows no sink has: they would be lost.
+    A report of an earlier plan comes late, and closes nothing more. Any other is of another stream, or of another copy of the
+    checkpoint. Believed, it would close claims whose rows no sink has: they would be lost.
 
     Args:
         report: the newest report.
@@ -76,6 +76,10 @@ class Closing:
         self._unclosed = True
         self._retries.make_due()
         return replace(stream, durable=self._claimed)
+
+    def is_open(self, stream: Stream) -> bool:
+        """Whether this run has made all claims of the stream's newest plan, and does not know yet whether it is durable."""
+        return self._claimed == stream.logged > stream.durable
 
     @property
     def due(self) -> bool:

@@ -24,7 +24,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from spark_groupsource.partition import OffsetRange
 
 # Not 1: development versions before 0.1.0 wrote other shapes under 1 and 2, and may still be members of the group. With a higher
-# number, neither side takes the other's record for a plain offset, which would read what is claimed a second time.
+# number, this version takes none of their records for one of its own, and the last of them take none of ours for a plain offset.
 VERSION = 4
 """The only format so far that a release has written. Later versions read it permanently, and every later format keeps the fields
 `v`, `s` and `done`."""

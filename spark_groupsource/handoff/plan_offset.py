@@ -264,11 +264,11 @@ def refuse_another_format(offset: Mapping[str, Any]) -> None:
     if type(version) is int and 0 < version < VERSION:
         raise OffsetError(
             "The checkpoint was written by a development version of spark_groupsource before 0.1.0 (offset format "
-            f"{version}; this one reads {VERSION}). Run that version on this checkpoint until `groupkafka claims` lists "
-            "nothing for its stream, and stop the query. Then start it with a new checkpoint and this version: it goes on at "
-            "the group's commits, and no record is lost or duplicated, unless its sink takes the new batch ids, which begin "
-            "at 0, for old ones. These commits are in an earlier format, too. So the query stops once more, with "
-            "CommitRecordUnreadable, which says how to keep their offsets."
+            f"{version}; this one reads {VERSION}). Run that version on this checkpoint, stop the query while it waits for data, "
+            "and see that `groupkafka claims` lists nothing for its stream. Then start it with a new checkpoint and this "
+            "version: it goes on at the group's commits, and no record is lost or duplicated, unless its sink takes the new "
+            "batch ids, which begin at 0, for old ones. These commits are in an earlier format, too. So the query stops once "
+            "more, with CommitRecordUnreadable, which says how to keep their offsets."
         )
 
 

@@ -349,12 +349,13 @@ _FROM_A_LATER_FORMAT = (
 )
 _FROM_AN_EARLIER_FORMAT = (
     "Do this:\n"
-    "  1. Run the queries of the group with the version that wrote it, until its `groupkafka claims` lists nothing.\n"
-    "  2. Stop every query of the group. Keep the committed offsets without their records, with Kafka's own tool: "
+    "  1. Stop every query of the group. If `groupkafka claims` of the version that wrote it lists something then, start that "
+    "stream's query once more with that version, stop it while it waits for data, and look again.\n"
+    "  2. Keep the committed offsets without their records, with Kafka's own tool: "
     "`kafka-consumer-groups.sh --bootstrap-server SERVERS --group GROUP --all-topics --reset-offsets --to-current --execute`.\n"
     "  3. Start every query with this version, a new checkpoint, and a sink that does not take the new batch ids, which begin at "
-    "0, for old ones. It goes on at these offsets: no record is lost or duplicated. If claims were left in step 1, no record is "
-    "lost, and those from the lowest claimed offset on may be duplicated."
+    "0, for old ones. It goes on at these offsets: no record is lost or duplicated. If claims were left after step 1, no record "
+    "is lost, and those from the lowest claimed offset on may be duplicated."
 )
 
 
@@ -363,7 +364,8 @@ def advice_on_format(version: int) -> str:
     if version > VERSION:
         return "written by a newer version; upgrade this command"
     return (
-        "written by a development version before 0.1.0; let it finish its claims, and stop every query; then keep the offsets "
+        "written by a development version before 0.1.0; stop every query, and let that version finish its claims; then keep the "
+        "offsets "
         "without these records (kafka-consumer-groups.sh --reset-offsets --to-current)"
     )
 

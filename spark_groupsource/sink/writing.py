@@ -93,8 +93,9 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
     # Half of kafka.buffer.memory: the producer keeps up to twice as much as that.
     remembered = Remembered(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
 
-    def write() -> Report:
-        nonlocal client
+    # Its time begins with the first such failure: before that, Spark may have taken longer to give the rows.
+    deadline: Deadline | None = None
+    while True:
         try:
             return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
         except OptionError:
@@ -102,23 +103,13 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
                 raise
             # The brokers allow less than they do by default. No row has been read yet.
             client = settings.producer
-            return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
-
-    def passes(error: Exception) -> bool:
-        # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for final
-        # when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
-        return isinstance(error, _NotKnownYet) and remembered.whole
-
-    try:
-        try:
-            return write()
         except _NotKnownYet as error:
-            if not passes(error):
-                raise
-            # Its time begins here: with the first try, Spark may have taken longer than that to give the rows.
-            return Deadline(PARTITIONS_KNOWN_S).retry(write, passes, PARTITIONS_KNOWN_INTERVAL_S)
-    except _NotKnownYet as error:
-        raise TopicNotFound(str(error)) from None
+            # The failed transaction is aborted, so the rows may be written again. librdkafka asks once: it takes the answer for
+            # final when the coordinator refuses other partitions along with the one that it does not know (AddPartitionsToTxn).
+            deadline = deadline or Deadline(PARTITIONS_KNOWN_S)
+            if not remembered.whole or deadline.over:
+                raise TopicNotFound(str(error)) from None
+            deadline.pause_after(error, PARTITIONS_KNOWN_INTERVAL_S)
 
 
 def _write_as(

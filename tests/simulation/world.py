@@ -207,9 +207,9 @@ class World:
             if driver.checkpoint.put_aside is not None:
                 driver.checkpoint.put_back()
             return driver.do_crash()
-        except CommitRecordUnreadable as too_new:
+        except CommitRecordUnreadable as unreadable:
             if driver.newer or not self.newer:
-                raise Violation("a record is called too new", str(too_new)) from too_new
+                raise Violation("a record is called too new", str(unreadable)) from unreadable
             self.refused.append(driver.name)
             return driver.do_crash()
 

@@ -157,6 +157,24 @@ class TestAReportThatAPlanIsDurable:
         group.ledger.idle()
         assert group.record(ORDERS).open == ()
 
+    def test_is_waited_for_if_an_earlier_run_has_closed_the_claims_already(self, group: GroupInMemory) -> None:
+        """The query was stopped in this plan, and started again at once: the earlier run reads the same report."""
+        group.ledger.lost(frozenset({ORDERS}))
+        group.commits[ORDERS] = CommitRecord(stream=ME, logged=0, done=0, next=9)
+        group.acquire(ORDERS)
+        assert group.ledger.positions == {}
+        group.ledger.report_durable(ME, 0)
+        group.pass_time(1)
+        assert group.ledger.positions == {ORDERS: 9}
+
+    def test_that_never_comes_does_not_hide_a_second_driver(self, group: GroupInMemory) -> None:
+        group.ledger.lost(frozenset({ORDERS}))
+        group.commits[ORDERS] = CommitRecord(stream=ME, logged=0, done=0, next=9)
+        group.acquire(ORDERS)
+        group.now += 1000
+        with pytest.raises(CheckpointBehindGroup):
+            group.pass_time(1)
+
     def test_drops_also_what_is_owed_to_this_stream_for_that_plan(self, group: GroupInMemory) -> None:
         """The partition was with another stream meanwhile."""
         group.ledger.lost(frozenset({ORDERS}))

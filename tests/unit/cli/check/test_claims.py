@@ -47,7 +47,7 @@ def test_no_claims() -> None:
     assert only(list_claims(source())) == ok("claims", "nothing is claimed")
 
 
-@pytest.mark.parametrize(("version", "advice"), [(5, "upgrade this command"), (2, "let it finish its claims")])
+@pytest.mark.parametrize(("version", "advice"), [(5, "upgrade this command"), (2, "let that version finish its claims")])
 def test_commit_records_of_another_version(version: int, advice: str) -> None:
     seen = (PartitionView(ZERO, None, OtherFormat(10, version), 50), PartitionView(OTHER, None, OtherFormat(1, 6), 50))
     of_others = source(group("classic", "range", partitions=seen))

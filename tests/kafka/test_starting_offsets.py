@@ -82,7 +82,7 @@ class TestAPartitionThatAnIdleConsumerHolds:
             produce(name, [(None, b"y")] * 5, mine)
             a.run_batch()
             stored_offset = a.done.to_json()
-            assert (stored_offset["v"], stored_offset["starts"]) == (2, {name: {str(1 - mine): [10]}})
+            assert stored_offset["starts"] == {name: {str(1 - mine): [10]}}
             assert stored_offset["topics"][name]
         a.until_planning(2)
         produce(name, [(None, b"y")] * 5, mine)

@@ -34,7 +34,7 @@ def test_make_demo_runs_the_demo() -> None:
 
 def test_make_broker_runs_the_broker_without_pyspark() -> None:
     commands = make("-B", "broker")
-    assert "devtools/install.py .venv -e '.[cli]'" in commands
+    assert "devtools/install.py .venv -e '.[broker]'" in commands
     assert ".venv/bin/python -m devtools.broker --port 9092" in commands
 
 

@@ -218,6 +218,8 @@ class DurableWatch:
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
         """
+        # The run ends. A warning that its claims stay open would come when nobody can act on it any more.
+        self._suspected = None
         claim = self._claim
         if claim is None or not claim.made or self._closed(claim.plan):
             return

@@ -60,6 +60,8 @@ def test_a_listener_is_told_what_each_micro_batch_left_behind_and_passes_over_qu
         assert [
             re.findall(r"(\d+) offsets behind after micro-batch (\d+), more than 10", record.getMessage())
             for record in caplog.records
+            # Threads of other tests' queries warn of what is theirs.
+            if record.name == "spark_groupsource.spark.lag_listener"
         ] == [[("16", "0")]]
     else:
         assert {one.total_lag for one in batches} == {None}

@@ -39,10 +39,10 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     ".venv/bin/python pipeline.py second": (SHARED,),
     ".venv/bin/groupkafka describe --bootstrap-server localhost:9092 --group billing": (SHARED,),
     ".venv/bin/groupkafka claims --bootstrap-server localhost:9092 --group billing": (SHARED,),
-    "groupkafka check --conf conf/orders.properties": (
+    "../first/.venv/bin/groupkafka check --conf conf/orders.properties": (
         "tests/kafka/check/test_source.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
-    "groupkafka top --bootstrap-server localhost:9092 --group billing": (
+    "../first/.venv/bin/groupkafka top --bootstrap-server localhost:9092 --group billing": (
         "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",
     ),
     "pip install '.[spark,cli]'": (SHARED,),

@@ -31,23 +31,7 @@ from spark_groupsource.sink.token import (
     Token,
     Written,
 )
-
-RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
-
-
-QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
-
-
-ROWS = Written(10, 0xABC)
-
-
-def token(batch: int) -> Token:
-    return Token(QUERY, batch, ROWS, RUN)
-
-
-def driver(batch: int) -> BatchToken:
-    return BatchToken(QUERY, batch, 2, 20, RUN)
-
+from tests.support.sink_tokens import QUERY, ROWS, RUN, driver, token
 
 HAD_ROWS = driver(7)._replace(wrote=frozenset({0}))
 

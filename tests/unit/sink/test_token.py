@@ -17,28 +17,11 @@ from spark_groupsource.sink.token import (
     Mark,
     Opener,
     Token,
-    Written,
     mark_in,
     newest_batch_token,
     newest_token,
 )
-
-RUN = "0b5dc8e3-9e4f-4c51-a8f6-000000000000"
-
-
-QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
-
-
-ROWS = Written(10, 0xABC)
-
-
-def token(batch: int) -> Token:
-    return Token(QUERY, batch, ROWS, RUN)
-
-
-def driver(batch: int) -> BatchToken:
-    return BatchToken(QUERY, batch, 2, 20, RUN)
-
+from tests.support.sink_tokens import QUERY, RUN, driver, token
 
 MARK = Mark(QUERY, RUN, Opener(1_700_000_000, "host-1.example", 4711))
 

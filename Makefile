@@ -65,6 +65,9 @@ registry: $(BROKER_STAMP)
 
 # What has a target of its own.
 SUITE := -m 'not versions and not wheels and not notebooks'
+# Each file in one process. A process that dies ends the run with its test's name: xdist would give its files to another, in a
+# way that leaves some of them waiting for ever.
+IN_FILES := --dist loadfile --no-loadscope-reorder --max-worker-restart=0
 
 # Without TESTS lint, docs and all tests that have no target of their own below. `make test TESTS=tests/unit/handoff/test_planner.py`
 # runs a file, a folder or, with `::name` after the path, one test.
@@ -72,7 +75,7 @@ SUITE := -m 'not versions and not wheels and not notebooks'
 ifeq ($(strip $(TESTS)),)
 test: $(STAMP)
 	@$(MAKE) --no-print-directory -j3 lint docs archives
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(SUITE)
+	$(BIN)/python -m pytest -n 3 $(IN_FILES) $(SUITE)
 else
 test: $(STAMP)
 	$(BIN)/python -m pytest $(if $(findstring ::,$(TESTS)),,$(SUITE)) $(TESTS)
@@ -84,7 +87,7 @@ archives: $(STAMP)
 
 # The tests that need no broker, no Java and no Spark session, with few random histories and no exhaustive search; in two processes.
 unit: $(STAMP)
-	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
+	HANDOFF_HISTORIES=200 $(BIN)/python -m pytest -q -n 2 $(IN_FILES) tests/unit tests/harness tests/chaos tests/soak tests/simulation -k 'not every_order and not exhaustive'
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker.config import HOST, NodeAddress
+from spark_groupsource.brokers.droppable import droppable
 
 if TYPE_CHECKING:
     from confluent_kafka.admin._metadata import ClusterMetadata
@@ -21,7 +22,8 @@ _QUIET: Mapping[str, Any] = {"log_level": 0, "error_cb": lambda _error: None}
 
 def quiet_client(bootstrap_servers: str) -> AdminClient:
     """Return an AdminClient that prints nothing: a node that does not answer yet is expected."""
-    return AdminClient({"bootstrap.servers": bootstrap_servers, **_QUIET})
+    client: AdminClient = droppable(AdminClient)({"bootstrap.servers": bootstrap_servers, **_QUIET})
+    return client
 
 
 def wait_until_answers(node: NodeAddress, brokers: set[int], check: Callable[[], None]) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.oauth_callback import TokenCallback
 from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
 from spark_groupsource.errors import OptionError
@@ -59,7 +60,7 @@ UNANSWERED = frozenset(
 
 
 def make_client(
-    kind: Callable[..., Client],
+    kind: type[Client],
     settings: Mapping[str, Any],
     on_error: Callable[[KafkaError], None],
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
@@ -87,7 +88,7 @@ def make_client(
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
     try:
-        client = kind(given, logger=logger)
+        client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
         raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None

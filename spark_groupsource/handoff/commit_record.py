@@ -19,9 +19,10 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Annotated, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from spark_groupsource.partition import OffsetRange
+from spark_groupsource.plain_model import PlainModel
 
 # Not 1: development versions before 0.1.0 wrote other shapes under 1 and 2, and may still be members of the group. With a higher
 # number, this version takes none of their records for one of its own, and the last of them take none of ours for a plain offset.
@@ -127,7 +128,7 @@ _ALWAYS_FIT = 16
 """Number of ranges that fit into any record, whatever their numbers and names, even when they are owed."""
 
 
-class CommitRecord(BaseModel):
+class CommitRecord(PlainModel):
     """The commit record of one partition."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid", populate_by_name=True)
@@ -330,7 +331,7 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
     return record if record.offset == offset else Foreign(offset)
 
 
-class _OfEveryFormat(BaseModel):
+class _OfEveryFormat(PlainModel):
     """The fields of every format: its version, the stream that wrote it, and that stream's newest plan that is done."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="ignore")

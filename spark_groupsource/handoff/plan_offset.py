@@ -33,12 +33,13 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.plain_model import PlainModel
 
 # Not 1: development versions before 0.1.0 wrote other shapes under 1, 2 and 3. With a higher number, none of their offsets is
 # taken for one of this format, and they refuse ours as that of a newer version.
@@ -69,7 +70,7 @@ Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | No
 Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
 
-class PlanOffset(BaseModel):
+class PlanOffset(PlainModel):
     """One plan of one stream. `plan` counts from 0, and -1 is the offset before the first plan."""
 
     model_config = ConfigDict(strict=True, frozen=True, extra="forbid")

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, PlainValidator, ValidationError
 
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
@@ -45,6 +45,7 @@ from spark_groupsource.options.values import (
     whole_number,
 )
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.plain_model import PlainModel
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +61,7 @@ METRICS = "Metrics"
 """The headings of docs/options.md."""
 
 
-class Options(BaseModel):
+class Options(PlainModel):
     """What the user asked for. `parse` makes it, and nothing changes it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

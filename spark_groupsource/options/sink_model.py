@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
+from pydantic import BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
 from spark_groupsource.kafka_settings.secrets import Settings
 from spark_groupsource.kafka_settings.translation import option_error, translation_of
@@ -22,6 +22,7 @@ from spark_groupsource.options.client_settings import (
 from spark_groupsource.options.described import described, option, wrong_values
 from spark_groupsource.options.names import SERVERS_MISSING, is_kafka, unusable_names
 from spark_groupsource.options.values import MAX_LONG, boolean, choice, topic_names, whole_number
+from spark_groupsource.plain_model import PlainModel
 from spark_groupsource.sink.names import DEFAULT_PREFIX
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
@@ -49,7 +50,7 @@ def _prefix(text: str) -> str:
     return text.strip()
 
 
-class SinkOptions(BaseModel):
+class SinkOptions(PlainModel):
     """What the user asked for. `parse` makes it, and nothing changes it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)

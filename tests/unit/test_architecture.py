@@ -20,6 +20,7 @@ DESIGN = ROOT / "docs" / "design.md"
 ORDER = [
     ("version", "number"),
     ("install", "installing"),
+    ("plain_model", "models"),
     ("errors", "raised"),
     ("partition", "coordinates"),
     ("subject", "whose log lines"),

@@ -45,6 +45,7 @@ class NativeConsumer(NativeClient):
         super().__init__(CONSUMER, client)
         self.answered: set[TopicPartition] = set()
         self._assigned = False
+        self._connected = False
         # A call that asks for records also serves the callbacks.
         self._kafka.poll_set_consumer(self._handle)
         self._queue = self._kafka.queue_get_consumer(self._handle)
@@ -53,6 +54,10 @@ class NativeConsumer(NativeClient):
         """See `FetchConsumer`."""
         low, high = ctypes.c_int64(), ctypes.c_int64()
         topic = partition.topic.encode()
+        if not self._connected:
+            # Half of the time is left for the request itself, which says what is wrong.
+            self.connect(timeout_s / 2)
+            self._connected = True
         self._raise_for(
             self._kafka.query_watermark_offsets(
                 self._handle, topic, partition.partition, ctypes.byref(low), ctypes.byref(high), int(timeout_s * 1000)

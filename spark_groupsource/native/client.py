@@ -59,6 +59,23 @@ class NativeClient:
         self._handle = self._new(kind, client)
         self._kafka.set_log_queue(self._handle, None)
 
+    def connect(self, timeout_s: float) -> None:
+        """Wait for a connection to a broker, best effort: other calls would wait longer for it.
+
+        librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
+        bootstrap server, as soon as it knows the brokers. A request to one certain broker connects to it at once. Whatever its
+        answer is: then there is a connection.
+
+        Args:
+            timeout_s: How long to wait, in seconds.
+        """
+        queue = self._kafka.queue_new(self._handle)
+        self._kafka.DescribeCluster(self._handle, None, queue)
+        event = self._kafka.queue_poll(queue, int(timeout_s * 1000))
+        if event is not None:
+            self._kafka.event_destroy(event)
+        self._kafka.queue_destroy(queue)
+
     def abandon(self) -> None:
         """Forget the client in a forked child. There is nothing to do: Python frees none of it by itself."""
 

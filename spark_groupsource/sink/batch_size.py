@@ -60,6 +60,11 @@ def with_batch_size(client: Mapping[str, str], topics: Collection[str]) -> dict[
     return {**client, SETTING: str(fitting(wanted, topic_limits(client, topics).values()))}
 
 
+def without_producers(client: Mapping[str, str]) -> dict[str, str]:
+    """Return a producer's settings for a client that only asks."""
+    return {name: value for name, value in client.items() if name not in PRODUCER_NAMES and name != "transactional.id"}
+
+
 def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str, int | None]:
     """Return the `max.message.bytes` of each topic; `None` if the brokers do not say it.
 
@@ -72,7 +77,7 @@ def topic_limits(client: Mapping[str, str], topics: Collection[str]) -> dict[str
     Raises:
         OptionError, AuthenticationFailed: See `make_client`.
     """
-    settings = {name: value for name, value in client.items() if name not in PRODUCER_NAMES and name != "transactional.id"}
+    settings = without_producers(client)
     whose = tuple(sorted(settings.items()))
     now = time.monotonic()
     for old in [key for key, (_, until) in _kept.items() if until <= now]:

@@ -155,20 +155,6 @@ class NativeProducer(NativeClient):
             self._kafka.topic_destroy(handle)
         self._kafka.destroy(self._handle)
 
-    def connect(self, timeout_s: float) -> None:
-        """See `Producer`.
-
-        librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
-        bootstrap server, as soon as it knows the brokers. A request to one certain broker connects to it at once. Whatever its
-        answer is: then there is a connection.
-        """
-        queue = self._kafka.queue_new(self._handle)
-        self._kafka.DescribeCluster(self._handle, None, queue)
-        event = self._kafka.queue_poll(queue, _ms(timeout_s))
-        if event is not None:
-            self._kafka.event_destroy(event)
-        self._kafka.queue_destroy(queue)
-
     def _prepare(self, conf: int) -> None:
         self._kafka.conf_set_opaque(conf, ctypes.addressof(self._outlet))
         self._kafka.conf_set_dr_msg_cb(conf, ctypes.cast(self._ours.delivered, c_void_p))

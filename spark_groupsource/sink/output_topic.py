@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import time
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import TOPIC_ERRORS
-from spark_groupsource.brokers.client import librdkafka_log, make_client
+from spark_groupsource.brokers.client import LastError
 from spark_groupsource.errors import TopicNotFound
 from spark_groupsource.patience import Deadline
+from spark_groupsource.sink.batch_size import without_producers
 from spark_groupsource.sink.settings import SinkSettings
 
 TOPIC_APPEARS_S = 3.0
@@ -46,12 +48,16 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
     place = settings.producer.get("bootstrap.servers"), topic or ""
     if topic is None or time.monotonic() - _FOUND.get(place, -TOPIC_KNOWN_S) < TOPIC_KNOWN_S:
         return
-    # A producer, since a consumer asks the brokers not to create it.
-    ours = {name: value for name, value in settings.producer.items() if name != "transaction.timeout.ms"}
-    producer = make_client(Producer, {**ours, "delivery.report.only.error": True}, lambda _: None, librdkafka_log)
+    # To librdkafka this is a producer. A consumer would ask the brokers not to create the topic.
+    admin = make_admin_client(without_producers(settings.producer), LastError())
+    try:
+        # Connect first: a question that goes to the bootstrap server may be lost, and is sent again after 500 ms.
+        admin.describe_cluster(request_timeout=TOPIC_TRY_S).result()
+    except KafkaException:
+        return
     for _ in Deadline(TOPIC_APPEARS_S).attempts():
         try:
-            error = producer.list_topics(topic, timeout=TOPIC_TRY_S).topics[topic].error
+            error = admin.list_topics(topic, timeout=TOPIC_TRY_S).topics[topic].error
         except KafkaException:
             return
         if error is None:

@@ -81,6 +81,13 @@ class Producer(Protocol):
     def topics(self) -> frozenset[str]:
         """The topics of the rows that were counted."""
 
+    def refuse_undelivered(self) -> None:
+        """Look whether a row has been refused by now.
+
+        Raises:
+            NotDelivered: A row was not delivered.
+        """
+
     def flush(self) -> None:
         """Wait until every row is delivered.
 

@@ -53,7 +53,7 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         ReplayDiffers, WrittenElsewhere, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
-    tokens = Tokens(settings.requests, names, settings.topic)
+    tokens = _kept_tokens(settings, names, run)
     try:
         # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.of_driver()
@@ -73,8 +73,47 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         #    Those of this run stay, because a worker relies on the mark that it has left.
         others = [number for number, mark in left.items() if number >= tasks.number or mark.run != run]
         tokens.unmark(others, run, tasks.topics)
-    finally:
+    except BaseException:
         tokens.close()
+        raise
+    _keep(settings, names, run, tokens)
+
+
+def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> Tokens:
+    """Return the tokens of the micro-batch before, which are connected, if the same run of the query has kept them.
+
+    A new run never takes those of an earlier one: the coordinator that a client has found first may be cut off from the others,
+    and not know of what the earlier run has written since.
+    """
+    kept = _kept.pop(names, None)
+    if kept is None:
+        return Tokens(settings.requests, names, settings.topic)
+    whose, tokens = kept
+    if whose == (run, settings.requests, settings.topic):
+        return tokens
+    tokens.close()
+    return Tokens(settings.requests, names, settings.topic)
+
+
+def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens) -> None:
+    if not run:
+        tokens.close()
+        return
+    _kept[names] = (run, settings.requests, settings.topic), tokens
+    while len(_kept) > _MOST_KEPT:
+        _kept.pop(next(iter(_kept)))[1].close()
+
+
+def forget() -> None:
+    """Close all tokens that are kept."""
+    while _kept:
+        _kept.popitem()[1][1].close()
+
+
+_kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], Tokens]] = {}
+"""The tokens of the last micro-batch of each query, and whose they are. A process finishes micro-batches one after the other."""
+
+_MOST_KEPT = 8
 
 
 def _left_by_earlier_tries(

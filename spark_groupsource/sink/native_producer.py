@@ -111,6 +111,11 @@ class NativeProducer(NativeClient):
         """See `Producer`."""
         return frozenset(self._used)
 
+    def refuse_undelivered(self) -> None:
+        """See `Producer`."""
+        self._kafka.poll(self._handle, 0)
+        self._refuse_undelivered()
+
     def flush(self) -> None:
         """See `Producer`."""
         waits = doubled(*FLUSH_S)

@@ -108,6 +108,11 @@ class PureProducer:
         """See `Producer`."""
         return frozenset(self._used)
 
+    def refuse_undelivered(self) -> None:
+        """See `Producer`."""
+        self._producer.poll(0)
+        self._refuse_undelivered()
+
     def flush(self) -> None:
         """See `Producer`."""
         waits = doubled(*FLUSH_S)

@@ -67,6 +67,15 @@ class Tokens:
         self._of_driver: list[str] = []
         self._marked = _MARKED
 
+    def connect(self, task: int) -> None:
+        """Begin to look for the coordinator of a task's group, and wait for nothing.
+
+        Raises:
+            OptionError, AuthenticationFailed: See `make_client`.
+        """
+        if self._topic is not None:
+            self._group(self._names.task(task))
+
     def of_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
 

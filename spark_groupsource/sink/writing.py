@@ -121,22 +121,24 @@ def _write_as(
     rows: Iterator[pa.RecordBatch],
 ) -> Report:
     name = names.task(attempt.task)
-    producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
     tokens = Tokens(settings.requests, names, settings.topic)
-    writer = _Writer(settings, client, attempt, name, producer)
     try:
-        return writer.write(tokens, topics, rows)
-    except KafkaException as failed:
-        raise writer.failed(failed.args[0]) from None
-    except NotDelivered as failed:
-        raise writer.undelivered(failed.undelivered) from None
-    finally:
+        # Its client finds the group's coordinator while the producer connects. It asks for the token after the fence, as ever.
+        tokens.connect(attempt.task)
+        producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
+        writer = _Writer(settings, client, attempt, name, producer)
         try:
-            writer.close()
+            return writer.write(tokens, topics, rows)
+        except KafkaException as failed:
+            raise writer.failed(failed.args[0]) from None
+        except NotDelivered as failed:
+            raise writer.undelivered(failed.undelivered) from None
         finally:
-            tokens.close()
+            writer.close()
             if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
+    finally:
+        tokens.close()
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
@@ -289,17 +291,23 @@ class _Writer:
             producer.write(each)
         # The rows have come to their end here: the iterator has raised an error if they were cut off.
         ended = time.monotonic()
-        # 2. Every row is delivered before the token counts it. A row that is refused raises here, and `close` aborts.
-        producer.flush()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
         self.doing = f"committing as {self._id}"
-        # 3. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
-        #    next try would write them again. On each topic: one of them may be deleted later, and its offsets with it.
-        for topic in topics:
-            self._send(topic, token)
+        # 2. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
+        #    next try would write them again. On each topic: one of them may be deleted later, and its offsets with it. The last
+        #    rows are delivered meanwhile.
+        try:
+            for topic in topics:
+                self._send(topic, token)
+        except KafkaException:
+            # A row that was refused says more than the failure of its transaction.
+            producer.refuse_undelivered()
+            raise
+        # 3. Every row is delivered before the commit. A row that is refused raises here, and `close` aborts, the token as well.
+        producer.flush()
         # 4. Both become visible at once. Without an answer the outcome is not known, so the step is repeated until there is one.
         self._retried(producer.commit_transaction)
         self._open = False

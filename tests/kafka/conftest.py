@@ -18,6 +18,7 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.joined import Joined
+from spark_groupsource.sink import finishing
 from tests.conftest import MakeTopic, Produce
 from tests.support.waiting import until
 
@@ -98,6 +99,13 @@ class Query:
         """The driver is gone, and a new one starts on the same checkpoint."""
         self.cycle.stop()
         self.cycle = Cycle(self._options)
+
+
+@pytest.fixture(autouse=True)
+def no_tokens_are_kept() -> Iterator[None]:
+    """Close the clients that a driver's process keeps from one micro-batch to the next: a test's broker may end before them."""
+    yield
+    finishing.forget()
 
 
 @pytest.fixture

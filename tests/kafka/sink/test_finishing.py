@@ -13,8 +13,9 @@ from confluent_kafka import Producer
 
 from devtools.broker import Cluster
 from spark_groupsource.errors import OptionError, ReplayDiffers, WriterFenced
-from spark_groupsource.sink import writing
+from spark_groupsource.sink import finishing, writing
 from spark_groupsource.sink.finishing import Tasks, abort, finish
+from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Attempt, write_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -134,3 +135,31 @@ def test_brokers_that_allow_less_than_that_are_asked_for_the_default(query: Quer
         )
     assert write_once(settings, query.names, Attempt(0, 0, LATER_RUN, query.names.query, 1), iter(rows)).written == 1
     assert read_committed(query.cluster, query.topic) == ["a"]
+
+
+def test_the_micro_batches_of_a_run_share_a_client_and_a_later_run_makes_its_own(query: Query) -> None:
+    """What a client knows of the coordinator may be from before an earlier run wrote."""
+
+    def kept() -> Tokens | None:
+        return finishing._kept[query.names][1] if query.names in finishing._kept else None
+
+    query.run(0, [["a"]], run=RUN)
+    of_first = kept()
+    query.run(1, [["b"]], run=RUN)
+    assert of_first is not None
+    assert kept() is of_first
+    query.run(2, [["c"]], run=LATER_RUN)
+    assert kept() not in (None, of_first)
+    with pytest.raises(ReplayDiffers):
+        query.finish(2, 1, 5, run=LATER_RUN)
+    assert kept() is None, "after an error nothing is relied on"
+    query.finish(2, 1, 1, run="")
+    assert kept() is None, "a platform that does not name its runs"
+    assert read_committed(query.cluster, query.topic) == ["a", "b", "c"]
+
+
+def test_no_more_clients_are_kept_than_those_of_the_last_queries(cluster: Cluster, topic: MakeTopic) -> None:
+    queries = [Query(cluster, topic()) for _ in range(finishing._MOST_KEPT + 1)]
+    for each in queries:
+        each.finish(0, 1, 0, empty=(0,))
+    assert [*finishing._kept] == [each.names for each in queries[1:]]

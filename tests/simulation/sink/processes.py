@@ -45,7 +45,7 @@ class FakeProducer:
     def connect(self, timeout_s: float = 0) -> None:
         """It needs no time, and neither do these."""
 
-    note_errors = flush = close = connect
+    note_errors = refuse_undelivered = flush = close = connect
 
     def init_transactions(self, timeout_s: float) -> None:  # noqa: ARG002
         owner = Steps.here.steps

@@ -120,6 +120,7 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.broker = Broker()
+        finishing.forget()  # clients of an earlier world's broker
         self.all = [Query(number) for number in range(self.queries)]
         self.drivers: list[Driver] = []
         self.orphans: list[Steps] = []

@@ -20,11 +20,12 @@ from typing import NamedTuple
 DEFAULT_PREFIX = "groupkafka"
 """What `transactionalIdPrefix` is if it is not set."""
 
-FIRST_REACH = 16
-"""A driver looks at the marks of so many tasks without asking. Most queries have no more, and need no mark of their reach."""
+FIRST_REACH = 4
+"""A driver looks at the marks of so many tasks without asking. A query with no more tasks needs no mark of their reach, and looks
+at none that it has no task for."""
 
-REACHES = tuple(FIRST_REACH * 2**power for power in range(1, 17))
-"""Exclusive ends of task numbers that have a mark of their own: 32, 64, ... Spark has no more tasks than the last."""
+REACHES = tuple(FIRST_REACH * 2**power for power in range(1, 19))
+"""Exclusive ends of task numbers that have a mark of their own: 8, 16, ... Spark has no more tasks than the last."""
 
 _QUERY = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _NAME = re.compile(rf"(?P<prefix>.+)-(?P<query>{_QUERY})(?:-(?P<topic>[0-9a-f]{{8}}))?(?:-(?P<task>0|[1-9][0-9]{{0,5}}))?")

@@ -67,14 +67,24 @@ class Tokens:
         self._of_driver: list[str] = []
         self._marked = _MARKED
 
-    def connect(self, task: int) -> None:
-        """Begin to look for the coordinator of a task's group, and wait for nothing.
+    def connect(self, task: int, run: str) -> None:
+        """Begin to look for the coordinators of the groups that a task will ask for, and wait for nothing.
+
+        Args:
+            task: The task's number.
+            run: The run of the query; empty if it is not known.
 
         Raises:
             OptionError, AuthenticationFailed: See `make_client`.
         """
+        opened = self._names.open(task)
         if self._topic is not None:
             self._group(self._names.task(task))
+        if not self._has_marked(opened, run):
+            # Probably the first micro-batch of the run.
+            self._group(opened)
+            if self._topic is not None:
+                self._group(self._names.driver)
 
     def of_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
@@ -126,10 +136,12 @@ class Tokens:
         mark = Mark(self._names.query, run, Opener(int(time.time()), host, os.getpid()))
         # The reaches first: a mark that nobody looks for is none.
         for group in (*map(self._names.reach, reaches_of(task)), self._names.open(task)):
-            marked = self._marked.get((group, run))
-            if not run or marked is None or time.monotonic() - marked > MARK_AGAIN_S:
+            if not self._has_marked(group, run):
                 self._group(group).commit(topic, mark.offset, mark.metadata())
                 self._marked[group, run] = time.monotonic()
+
+    def _has_marked(self, group: str, run: str) -> bool:
+        return bool(run) and time.monotonic() - self._marked.get((group, run), -MARK_AGAIN_S) < MARK_AGAIN_S
 
     def unmark(self, tasks: Iterable[int], run: str, topics: Collection[str]) -> None:
         """Make it known that these tasks have no transaction open any more, best effort: a mark that stays costs time only."""

@@ -123,8 +123,8 @@ def _write_as(
     name = names.task(attempt.task)
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
-        # Its client finds the group's coordinator while the producer connects. It asks for the token after the fence, as ever.
-        tokens.connect(attempt.task)
+        # Its clients find the groups' coordinators while the producer connects. They ask for tokens after the fence, as ever.
+        tokens.connect(attempt.task, attempt.run)
         producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
         writer = _Writer(settings, client, attempt, name, producer)
         try:

@@ -63,10 +63,10 @@ def test_other_names_are_of_no_token(group: str) -> None:
 
 
 def test_names_of_reaches_cover_every_task_without_a_gap() -> None:
-    assert reaches_of(15) == ()
-    assert reaches_of(16) == reaches_of(31) == (32,)
-    assert reaches_of(32) == (32, 64)
-    for number in (16, 127, 128, 200, 1023, 1024, 999_999):
+    assert reaches_of(3) == ()
+    assert reaches_of(4) == reaches_of(7) == (8,)
+    assert reaches_of(8) == (8, 16)
+    for number in (4, 127, 128, 200, 1023, 1024, 999_999):
         *below, last = reaches_of(number)
         assert number < last <= 2 * number
         assert below == list(REACHES[: len(below)])

@@ -28,11 +28,11 @@ from devtools.broker import Cluster
 
 PARTITIONS = 4
 SPARK, AT_LEAST_ONCE, EXACTLY_ONCE = "Spark's", "at least once", "exactly once"
-READ_ONLY = "read only"
+TOPIC, READ_ONLY = "into a topic", "read only"
 WAYS: Mapping[tuple[str, str], tuple[str, str, Mapping[str, str]]] = {
-    ("into a topic", SPARK): ("kafka", "kafka", {}),
-    ("into a topic", EXACTLY_ONCE): ("groupkafka", "groupkafka", {}),
-    ("into a topic", AT_LEAST_ONCE): ("groupkafka", "groupkafka", {"deliveryGuarantee": "at-least-once"}),
+    (TOPIC, SPARK): ("kafka", "kafka", {}),
+    (TOPIC, EXACTLY_ONCE): ("groupkafka", "groupkafka", {}),
+    (TOPIC, AT_LEAST_ONCE): ("groupkafka", "groupkafka", {"deliveryGuarantee": "at-least-once"}),
     (READ_ONLY, SPARK): ("kafka", "noop", {}),
     (READ_ONLY, "ours"): ("groupkafka", "noop", {}),
 }
@@ -90,13 +90,16 @@ class Jobs:
 
 @click.command()
 @click.option("--rounds", default=5, show_default=True, help="Measured jobs of each kind; unmeasured ones come first.")
+@click.option(
+    "--into", "chosen", multiple=True, type=click.Choice([TOPIC, READ_ONLY]), default=(TOPIC, READ_ONLY), show_default=True
+)
 @click.option("--rebalance-delay", default=0, show_default=True, help="The brokers' group.initial.rebalance.delay.ms.")
 @click.option("--option", "options", multiple=True, metavar="KEY=VALUE", help="An option of this source.")
 @click.option("--json", "output", type=click.Path(path_type=Path), default=Path("build/bench-runs.json"), show_default=True)
-def main(rounds: int, rebalance_delay: int, options: Sequence[str], output: Path) -> None:
+def main(rounds: int, chosen: Sequence[str], rebalance_delay: int, options: Sequence[str], output: Path) -> None:
     """Print medians in seconds, and the ratio to Spark's own source and sink in the same rounds."""
     console = Console(width=120)
-    taken: dict[tuple[str, str], list[dict[str, float]]] = {way: [] for way in WAYS}
+    taken: dict[tuple[str, str], list[dict[str, float]]] = {way: [] for way in WAYS if way[0] in chosen}
     config = {"group.initial.rebalance.delay.ms": str(rebalance_delay), "log.segment.delete.delay.ms": "0"}
     given = {key: value for key, _, value in (option.partition("=") for option in options)}
     with tempfile.TemporaryDirectory() as name, Cluster(config=config, jvm_options=STOCK_FLAGS) as cluster:

@@ -53,8 +53,11 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         ReplayDiffers, WrittenElsewhere, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
-    tokens = _kept_tokens(settings, names, run)
+    kept = _kept_tokens(settings, names, run)
+    tokens = kept or Tokens(settings.requests, names, settings.topic)
     try:
+        if kept is None:
+            tokens.connect_driver()
         # 1. Read the driver's token: is this the first micro-batch of a run, which may be a replay?
         before = tokens.of_driver()
         first = may_be_a_replay(before, run)
@@ -79,20 +82,17 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     _keep(settings, names, run, tokens)
 
 
-def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> Tokens:
+def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> Tokens | None:
     """Return the tokens of the micro-batch before, which are connected, if the same run of the query has kept them.
 
     A new run never takes those of an earlier one: the coordinator that a client has found first may be cut off from the others,
     and not know of what the earlier run has written since.
     """
-    kept = _kept.pop(names, None)
-    if kept is None:
-        return Tokens(settings.requests, names, settings.topic)
-    whose, tokens = kept
-    if whose == (run, settings.requests, settings.topic):
+    whose, tokens = _kept.pop(names, (None, None))
+    if tokens is None or whose == (run, settings.requests, settings.topic):
         return tokens
     tokens.close()
-    return Tokens(settings.requests, names, settings.topic)
+    return None
 
 
 def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens) -> None:

@@ -86,6 +86,12 @@ class Tokens:
             if self._topic is not None:
                 self._group(self._names.driver)
 
+    def connect_driver(self) -> None:
+        """Do what `connect` does, for the groups that a driver asks for in the first micro-batch of a run."""
+        if self._topic is not None:
+            self._group(self._names.driver)
+            self._group(self._names.reach(REACHES[0]))
+
     def of_task(self, task: int, topics: Collection[str] = ()) -> Token | None:
         """Return what a task has written last. Waits for the end of its transaction.
 

@@ -161,9 +161,16 @@ class GroupOffsets:
 
         self._tried(commit)
 
-    def close(self) -> None:
-        """End the connections, and do not wait for that: it takes up to 30 ms."""
-        threading.Thread(target=self._consumer.close, name="closing a group's client").start()
+    def close(self, *, wait: bool = False) -> None:
+        """End the connections.
+
+        Args:
+            wait: Whether to return when they have ended, which takes up to 30 ms. A process that ends must wait.
+        """
+        if wait:
+            self._consumer.close()
+        else:
+            threading.Thread(target=self._consumer.close, name="closing a group's client").start()
 
     def _tried(self, step: Callable[[float], T]) -> T:
         """Take a step that can be repeated until it succeeds, or is refused, or time is up."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import logging
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
@@ -105,15 +106,18 @@ def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens) -> Non
 
 
 def forget() -> None:
-    """Close all tokens that are kept."""
+    """Close all tokens that are kept, and wait for that."""
     while _kept:
-        _kept.popitem()[1][1].close()
+        _kept.popitem()[1][1].close(wait=True)
 
 
 _kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], Tokens]] = {}
 """The tokens of the last micro-batch of each query, and whose they are. A process finishes micro-batches one after the other."""
 
 _MOST_KEPT = 8
+
+# Otherwise their threads would still run while the process unloads the libraries that they use.
+atexit.register(forget)
 
 
 def _left_by_earlier_tries(

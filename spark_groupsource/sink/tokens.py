@@ -256,10 +256,10 @@ class Tokens:
         if refused is not None:
             raise refused
 
-    def close(self) -> None:
-        """End the connections."""
+    def close(self, *, wait: bool = False) -> None:
+        """End the connections. `wait` as in `GroupOffsets.close`."""
         for group in list(self._groups):
-            self._close(group)
+            self._groups.pop(group).close(wait=wait)
 
     def _close(self, group: str) -> None:
         if group in self._groups:

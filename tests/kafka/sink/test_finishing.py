@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -21,6 +24,8 @@ from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, RUN, Query
 from tests.support.spark_sinks import hidden
+
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture
@@ -163,3 +168,21 @@ def test_no_more_clients_are_kept_than_those_of_the_last_queries(cluster: Cluste
     for each in queries:
         each.finish(0, 1, 0, empty=(0,))
     assert [*finishing._kept] == [each.names for each in queries[1:]]
+
+
+ENDING = """
+import sys
+from types import SimpleNamespace
+from tests.support.sink_queries import Query
+
+query = Query(SimpleNamespace(bootstrap_servers=sys.argv[1]), sys.argv[2])
+for batch in range(2):
+    query.finish(batch, 1, 0, empty=(0,))
+print("ends")
+"""
+
+
+def test_a_process_that_keeps_clients_ends(cluster: Cluster, topic: MakeTopic) -> None:
+    arguments = [sys.executable, "-c", ENDING, cluster.bootstrap_servers, topic()]
+    done = subprocess.run(arguments, cwd=ROOT, capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "ends\n"), done.stderr

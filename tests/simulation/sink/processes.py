@@ -102,7 +102,7 @@ class FakeOffsets:
     def commit(self, topic: str, offset: int, metadata: str) -> None:
         _asked(lambda: self._broker.commit(self._group, topic, Committed(offset, metadata)))
 
-    def close(self) -> None:
+    def close(self, *, wait: bool = False) -> None:
         pass
 
 

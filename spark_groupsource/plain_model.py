@@ -17,14 +17,14 @@ _DISABLE = "PYDANTIC_DISABLE_PLUGINS"
 
 class _WithoutPlugins(ModelMetaclass):
     def __new__(cls, *args: Any, **more: Any) -> Any:
-        """Make a model. Other models of this process, made before or after, have their plugins."""
+        """Make a model. Other models of this process have their plugins, unless another thread makes one in the same ms."""
         before = os.environ.get(_DISABLE)
         os.environ[_DISABLE] = "__all__"
         try:
             return super().__new__(cls, *args, **more)
         finally:
             if before is None:
-                del os.environ[_DISABLE]
+                os.environ.pop(_DISABLE, None)
             else:
                 os.environ[_DISABLE] = before
 

@@ -16,6 +16,8 @@ import time
 from typing import Any
 
 _LOOK_AGAIN_S = 0.01
+_LOOKS = 1000
+"""A client whose callback leads back to its owner is never alone. It was closed by its owner, or the process ends with it."""
 
 
 @functools.cache
@@ -41,6 +43,8 @@ def _destroy(held: list[_Droppable]) -> None:
     """Drop the client that a list holds, on this thread."""
     # The collector may still be clearing what refers to the client. If the list's reference went first, the client would be
     # destroyed over there all the same. The two references are the list's and the call's.
-    while sys.getrefcount(held[0]) > 2:
+    for _ in range(_LOOKS):
+        if sys.getrefcount(held[0]) <= 2:
+            break
         time.sleep(_LOOK_AGAIN_S)
     held.clear()

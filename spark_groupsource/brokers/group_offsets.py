@@ -6,6 +6,7 @@ ends its process when that one answers that it is no coordinator any more (librd
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from typing import Any, TypeVar
@@ -24,6 +25,8 @@ from spark_groupsource.timeouts import GROUP_OFFSETS_S
 
 GROUP_OFFSETS_TRY_S = 5.0
 """How long one such request may take. Between two of them a refusal is noticed."""
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -97,7 +100,7 @@ def _reported(consumer: Consumer) -> Iterator[KafkaError]:
 
 
 class GroupOffsets:
-    """The offsets of one group that has no members. To be used by one thread, and closed."""
+    """The offsets of one group that has no members. To be used by one thread at a time, and closed."""
 
     def __init__(
         self,
@@ -165,12 +168,15 @@ class GroupOffsets:
         """End the connections.
 
         Args:
-            wait: Whether to return when they have ended, which takes up to 30 ms. A process that ends must wait.
+            wait: Whether to return when they have ended, which takes up to 30 ms. At a process's exit no thread can be started.
         """
-        if wait:
-            self._consumer.close()
-        else:
-            threading.Thread(target=self._consumer.close, name="closing a group's client").start()
+        try:
+            if not wait:
+                threading.Thread(target=self._consumer.close, name="closing a group's client").start()
+                return
+        except RuntimeError as none_left:
+            log.info("no thread to close a client of group %s: %s", self._group, none_left)
+        self._consumer.close()
 
     def _tried(self, step: Callable[[float], T]) -> T:
         """Take a step that can be repeated until it succeeds, or is refused, or time is up."""

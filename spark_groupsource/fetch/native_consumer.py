@@ -56,7 +56,8 @@ class NativeConsumer(NativeClient):
         topic = partition.topic.encode()
         if not self._connected:
             # Half of the time is left for the request itself, which says what is wrong.
-            self.connect(timeout_s / 2)
+            timeout_s /= 2
+            self.connect(timeout_s)
             self._connected = True
         self._raise_for(
             self._kafka.query_watermark_offsets(

@@ -59,7 +59,7 @@ class NativeClient:
         self._handle = self._new(kind, client)
         self._kafka.set_log_queue(self._handle, None)
 
-    def connect(self, timeout_s: float) -> None:
+    def connect(self, timeout_s: float) -> bool:
         """Wait for a connection to a broker, best effort: other calls would wait longer for it.
 
         librdkafka looks for a coordinator or a leader every 500 ms only, and a new client drops its first connection, to the
@@ -68,6 +68,9 @@ class NativeClient:
 
         Args:
             timeout_s: How long to wait, in seconds.
+
+        Returns:
+            Whether a broker was found in time.
         """
         queue = self._kafka.queue_new(self._handle)
         self._kafka.DescribeCluster(self._handle, None, queue)
@@ -75,6 +78,7 @@ class NativeClient:
         if event is not None:
             self._kafka.event_destroy(event)
         self._kafka.queue_destroy(queue)
+        return event is not None
 
     def abandon(self) -> None:
         """Forget the client in a forked child. There is nothing to do: Python frees none of it by itself."""

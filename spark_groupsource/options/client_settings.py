@@ -45,8 +45,9 @@ controller first.
 """
 
 RECONNECT_MS_OF_A_TOKEN = 20
-"""The same for the client that reads and commits the sink's tokens. Each task makes one, and each would wait for the pause. A
-task makes it when its producer has just spoken to the brokers, and it lives for one request: it does not storm them."""
+"""The same for the clients that read and commit the sink's tokens. Each task makes some, and each would wait for the pause. A new
+one that finds no broker tries to connect 70 times a second. So a task makes them when its producer has just spoken to the
+brokers. One that has been connected tries less often than every second when its broker is away."""
 
 EVERY_MEMBER: Mapping[str, str] = {
     "group.protocol": "classic",

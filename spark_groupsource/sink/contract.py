@@ -44,8 +44,8 @@ class Producer(Protocol):
     errors: dict[int, KafkaError]
     """The last error of each code that belongs to no request."""
 
-    def connect(self, timeout_s: float) -> None:
-        """Wait for a connection to a broker, best effort: other calls would wait longer for it."""
+    def connect(self, timeout_s: float) -> bool:
+        """Wait for a connection to a broker, best effort: other calls would wait longer for it. Returns whether there is one."""
 
     def note_errors(self) -> None:
         """Note in `errors` what librdkafka has reported so far."""

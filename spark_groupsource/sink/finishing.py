@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import atexit
+import ctypes
 import logging
+import os
+import time
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -55,7 +58,7 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         BrokerError: The token cannot be read or committed.
     """
     kept = _kept_tokens(settings, names, run)
-    tokens = kept or Tokens(settings.requests, names, settings.topic)
+    tokens, until = kept or (Tokens(settings.requests, names, settings.topic), time.monotonic() + _KEPT_S)
     try:
         if kept is None:
             tokens.connect_driver()
@@ -80,44 +83,59 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
     except BaseException:
         tokens.close()
         raise
-    _keep(settings, names, run, tokens)
+    _keep(settings, names, run, tokens, until)
 
 
-def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> Tokens | None:
-    """Return the tokens of the micro-batch before, which are connected, if the same run of the query has kept them.
+def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> tuple[Tokens, float] | None:
+    """Return the tokens of the micro-batch before, which are connected, and until when they serve, if the same run has kept them.
 
     A new run never takes those of an earlier one: the coordinator that a client has found first may be cut off from the others,
     and not know of what the earlier run has written since.
     """
-    whose, tokens = _kept.pop(names, (None, None))
-    if tokens is None or whose == (run, settings.requests, settings.topic):
-        return tokens
+    if names not in _kept:
+        return None
+    whose, until, tokens = _kept.pop(names)
+    if whose == (run, settings.requests, settings.topic) and time.monotonic() < until:
+        return tokens, until
     tokens.close()
     return None
 
 
-def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens) -> None:
+def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens, until: float) -> None:
     if not run:
         tokens.close()
         return
-    _kept[names] = (run, settings.requests, settings.topic), tokens
+    tokens.close_others()
+    _kept[names] = (run, settings.requests, settings.topic), until, tokens
     while len(_kept) > _MOST_KEPT:
-        _kept.pop(next(iter(_kept)))[1].close()
+        _kept.pop(next(iter(_kept)))[-1].close()
 
 
 def forget() -> None:
     """Close all tokens that are kept, and wait for that."""
     while _kept:
-        _kept.popitem()[1][1].close(wait=True)
+        _kept.popitem()[1][-1].close(wait=True)
 
 
-_kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], Tokens]] = {}
-"""The tokens of the last micro-batch of each query, and whose they are. A process finishes micro-batches one after the other."""
+def _abandon_inherited() -> None:
+    """Never free the parent's clients, in a forked child: their threads do not exist here, and to close them would hang."""
+    for _, _, tokens in _kept.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tokens))
+    _kept.clear()
+
+
+_kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], float, Tokens]] = {}
+"""The tokens of the last micro-batch of each query: whose they are, and until when. A process finishes one
+after the other."""
+
+_KEPT_S = 100.0
+"""How long a client is kept. Nobody polls it meanwhile, so what it reports is as old; and certificates are renewed."""
 
 _MOST_KEPT = 8
 
 # Otherwise their threads would still run while the process unloads the libraries that they use.
 atexit.register(forget)
+os.register_at_fork(after_in_child=_abandon_inherited)
 
 
 def _left_by_earlier_tries(

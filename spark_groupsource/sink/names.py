@@ -21,8 +21,7 @@ DEFAULT_PREFIX = "groupkafka"
 """What `transactionalIdPrefix` is if it is not set."""
 
 FIRST_REACH = 4
-"""A driver looks at the marks of so many tasks without asking. A query with no more tasks needs no mark of their reach, and looks
-at none that it has no task for."""
+"""A driver looks at the marks of so many tasks without asking. A query with no more tasks needs no mark of their reach."""
 
 REACHES = tuple(FIRST_REACH * 2**power for power in range(1, 19))
 """Exclusive ends of task numbers that have a mark of their own: 8, 16, ... Spark has no more tasks than the last."""

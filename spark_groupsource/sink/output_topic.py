@@ -22,7 +22,7 @@ TOPIC_APPEARS_S = 3.0
 """How long the driver asks again for a topic that no broker knows. One that was created just now is known to all soon."""
 
 TOPIC_TRY_S = 5.0
-"""How long the driver waits for the answer. Then the tasks ask, and say why no broker answers."""
+"""How long the driver waits for a connection, and then for the answer. Then the tasks ask, and say why no broker answers."""
 
 TOPIC_KNOWN_S = 30.0
 """How long the driver relies on that answer. A topic is not deleted often, and each micro-batch would pay for the question."""

@@ -66,10 +66,13 @@ class PureProducer:
         self._used: set[str] = set()
         self._written = Written(0, 0)
 
-    def connect(self, timeout_s: float) -> None:
+    def connect(self, timeout_s: float) -> bool:
         """See `Producer`."""
-        with contextlib.suppress(KafkaException):
+        try:
             self._producer.list_topics(self._topic, timeout=timeout_s)
+        except KafkaException:
+            return False
+        return True
 
     def note_errors(self) -> None:
         """See `Producer`."""

@@ -257,9 +257,14 @@ class Tokens:
             raise refused
 
     def close(self, *, wait: bool = False) -> None:
-        """End the connections. `wait` as in `GroupOffsets.close`."""
+        """End the connections. `wait` as in `GroupOffsets.close`. What is asked later is asked by new clients."""
         for group in list(self._groups):
             self._groups.pop(group).close(wait=wait)
+
+    def close_others(self) -> None:
+        """End all connections but that for the driver's token."""
+        for group in self._groups.keys() - {self._names.driver}:
+            self._close(group)
 
     def _close(self, group: str) -> None:
         if group in self._groups:

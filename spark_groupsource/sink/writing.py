@@ -33,6 +33,13 @@ PARTITIONS_KNOWN_S = 30.0
 """How long a task of the sink writes its rows again since a broker does not know a partition that another one has named. Brokers
 learn of added partitions within seconds; one that is cut off is replaced after its session (9 s)."""
 
+REFUSAL_S = 1.0
+"""How long a task whose transaction has failed waits for the report of a row that was refused."""
+
+COORDINATOR_BELIEVED_S = 1.0
+"""How long before its token is read a task may have looked for the coordinator. A broker that is cut off is replaced after its
+session (9 s)."""
+
 PARTITIONS_KNOWN_INTERVAL_S = 0.5
 """Between two of these tries."""
 
@@ -123,8 +130,6 @@ def _write_as(
     name = names.task(attempt.task)
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
-        # Its clients find the groups' coordinators while the producer connects. They ask for tokens after the fence, as ever.
-        tokens.connect(attempt.task, attempt.run)
         producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
         writer = _Writer(settings, client, attempt, name, producer)
         try:
@@ -134,9 +139,9 @@ def _write_as(
         except NotDelivered as failed:
             raise writer.undelivered(failed.undelivered) from None
         finally:
-            writer.close()
             if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
+            writer.close()
     finally:
         tokens.close()
 
@@ -205,9 +210,15 @@ class _Writer:
     def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
         """Write what is not written yet. `topics` are those of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
-        self._producer.connect(CONNECT_S)
+        if self._producer.connect(CONNECT_S):
+            # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
+            tokens.connect(task, run)
         # 1. Take the id. That fences every earlier try of the task, and ends its transaction: it can commit nothing any more.
+        began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)
+        if time.monotonic() - began > COORDINATOR_BELIEVED_S:
+            # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier try has committed.
+            tokens.close()
         # 2. Read the token, and never before 1: an earlier try that is still alive could then commit its rows and its token after
         #    this one has read that there is none. This one would write the same rows again, and readers would see them twice.
         token = tokens.of_task(task, topics)
@@ -295,19 +306,20 @@ class _Writer:
         if before is not None and before == producer.written:
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
-        self.doing = f"committing as {self._id}"
         # 2. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
         #    next try would write them again. On each topic: one of them may be deleted later, and its offsets with it. The last
         #    rows are delivered meanwhile.
         try:
             for topic in topics:
                 self._send(topic, token)
-        except KafkaException:
-            # A row that was refused says more than the failure of its transaction.
-            producer.refuse_undelivered()
+        except KafkaException as failed:
+            # A row that was refused says more than the failure of its transaction, and may be reported after that.
+            for _ in Deadline(REFUSAL_S if failed.args[0].txn_requires_abort() else 0.0).attempts():
+                producer.refuse_undelivered()
             raise
         # 3. Every row is delivered before the commit. A row that is refused raises here, and `close` aborts, the token as well.
         producer.flush()
+        self.doing = f"committing as {self._id}"
         # 4. Both become visible at once. Without an answer the outcome is not known, so the step is repeated until there is one.
         self._retried(producer.commit_transaction)
         self._open = False

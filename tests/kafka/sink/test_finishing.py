@@ -146,7 +146,7 @@ def test_the_micro_batches_of_a_run_share_a_client_and_a_later_run_makes_its_own
     """What a client knows of the coordinator may be from before an earlier run wrote."""
 
     def kept() -> Tokens | None:
-        return finishing._kept[query.names][1] if query.names in finishing._kept else None
+        return finishing._kept[query.names][-1] if query.names in finishing._kept else None
 
     query.run(0, [["a"]], run=RUN)
     of_first = kept()

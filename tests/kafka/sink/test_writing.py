@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import (
     AuthenticationFailed,
     GroupKafkaError,
@@ -22,7 +23,7 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import producers, writing
+from spark_groupsource.sink import producers, tokens, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
 from spark_groupsource.timeouts import TRANSACTION_S
@@ -97,6 +98,24 @@ def test_a_task_that_another_try_overtakes_writes_nothing(query: Query) -> None:
     with pytest.raises(WriterFenced, match="Another try of this task has begun"):
         query.write_all(0, rows())
     assert read_committed(query.cluster, query.topic) == ["new"]
+
+
+@pytest.mark.parametrize("believed_s", [60.0, 0.0], ids=["a quick fence", "a slow fence"])
+def test_after_a_slow_fence_the_token_is_read_by_a_new_client(
+    query: Query, monkeypatch: pytest.MonkeyPatch, believed_s: float
+) -> None:
+    """The coordinator that a client found before may have been replaced, and not know the token of an earlier try."""
+    monkeypatch.setattr(writing, "COORDINATOR_BELIEVED_S", believed_s)
+    made: list[str] = []
+    make = tokens.Tokens._make
+
+    def noted(self: tokens.Tokens, group: str) -> GroupOffsets:
+        made.append(group)
+        return make(self, group)
+
+    monkeypatch.setattr(tokens.Tokens, "_make", noted)
+    assert query.write(0, ["a"]).written == 1
+    assert made.count(query.names.task(0)) == (1 if believed_s else 2)
 
 
 def test_an_open_transaction_of_a_dead_try_is_aborted(query: Query) -> None:

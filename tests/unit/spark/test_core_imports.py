@@ -21,7 +21,7 @@ from tests.support.options import BASE
 
 # A fresh worker pays for each of these, and Spark starts one whenever the others were idle for a minute.
 IN_A_WORKER = {
-    "brokers": {"client", "login_trouble", "oauth_callback", "repeated_lines"},
+    "brokers": {"client", "droppable", "login_trouble", "oauth_callback", "repeated_lines"},
     "errors": set(),
     "fetch": {
         "arrow_schema",
@@ -108,7 +108,7 @@ print(*sorted(set(sys.modules) - before))
 """
 
 # Of this package: what checks the options, and what they are made of.
-OF_OPTIONS = {"errors", "fetch", "handoff", "install", "kafka_settings", "options", "partition"}
+OF_OPTIONS = {"errors", "fetch", "handoff", "install", "kafka_settings", "options", "partition", "plain_model"}
 
 EXTRAS = ("click", "prometheus_client", "rich")
 

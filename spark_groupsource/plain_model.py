@@ -12,14 +12,17 @@ if TYPE_CHECKING:
 else:
     ModelMetaclass = type(BaseModel)
 
-_DISABLE = "PYDANTIC_DISABLE_PLUGINS"
+_DISABLE, _ALL = "PYDANTIC_DISABLE_PLUGINS", "__all__"
 
 
 class _WithoutPlugins(ModelMetaclass):
     def __new__(cls, *args: Any, **more: Any) -> Any:
         """Make a model. Other models of this process have their plugins, unless another thread makes one in the same ms."""
         before = os.environ.get(_DISABLE)
-        os.environ[_DISABLE] = "__all__"
+        if before == _ALL:
+            # The user's, or another thread's, which takes it back.
+            return super().__new__(cls, *args, **more)
+        os.environ[_DISABLE] = _ALL
         try:
             return super().__new__(cls, *args, **more)
         finally:

@@ -106,6 +106,8 @@ def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens, until:
         tokens.close()
         return
     tokens.close_others()
+    for old in [names for names, (_, until, _) in _kept.items() if time.monotonic() >= until]:
+        _kept.pop(old)[-1].close()
     _kept[names] = (run, settings.requests, settings.topic), until, tokens
     while len(_kept) > _MOST_KEPT:
         _kept.pop(next(iter(_kept)))[-1].close()

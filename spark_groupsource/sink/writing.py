@@ -304,6 +304,7 @@ class _Writer:
         ended = time.monotonic()
         topics = tuple(sorted(producer.topics))
         if before is not None and before == producer.written:
+            producer.flush()  # the abort is tried once, and has no time to wait for rows
             return Report(skipped=before.rows, topics=topics)
         token = Token(self._attempt.query, self._attempt.batch, producer.written, self._attempt.run)
         # 2. The token, in the same transaction. In one of its own, a crash in between would leave rows without a token, and the
@@ -316,6 +317,9 @@ class _Writer:
             # A row that was refused says more than the failure of its transaction, and may be reported after that.
             for _ in Deadline(REFUSAL_S if failed.args[0].txn_requires_abort() else 0.0).attempts():
                 producer.refuse_undelivered()
+            if failed.args[0].code() == KafkaError._STATE:
+                # It had failed before it was asked. Asked once more, it says why.
+                self._send(topics[0], token)
             raise
         # 3. Every row is delivered before the commit. A row that is refused raises here, and `close` aborts, the token as well.
         producer.flush()

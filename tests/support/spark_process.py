@@ -61,8 +61,11 @@ class SparkProcess:
         """Wait for a line of the log, and return the first group of the pattern."""
 
         def found() -> re.Match[str] | None:
-            assert self._watcher.poll() is None, f"{self._name} has ended:\n{self.log()}"
-            return re.search(pattern, self.log())
+            # Asked first: a program may write its last line and end before the log is read.
+            ended = self._watcher.poll() is not None
+            match = re.search(pattern, self.log())
+            assert match is not None or not ended, f"{self._name} has ended:\n{self.log()}"
+            return match
 
         until(found, f"{pattern} in the log of {self._name}", START_LIMIT_S)
         match = found()

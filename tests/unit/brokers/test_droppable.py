@@ -66,7 +66,6 @@ def native_threads() -> int:
 def test_a_client_that_is_dropped_ends_at_once(on_the_main_thread: bool) -> None:
     before = native_threads()
     held = [droppable(AdminClient)({"bootstrap.servers": "127.0.0.1:1", "log_level": 0})]
-    assert native_threads() > before
     if on_the_main_thread:
         held.clear()
     else:

@@ -22,7 +22,7 @@ GROUP_OFFSETS_S = 60.0
 seconds."""
 
 LIST_AGAIN_S = 1.0
-"""Before the groups are listed again, since a broker did not answer or was still loading. Each try has connections of its own."""
+"""Before the groups are listed again: a broker did not answer, was still loading, or is away and its groups are on their way."""
 
 TRANSACTION_S = 120.0
 """How long a task of the sink tries one step of a transaction. Coordinators move within seconds."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, TypeVar
@@ -21,6 +22,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import ADVICE, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
+from spark_groupsource.brokers.coordinators import coordinators_move
 from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, other_protocol_type
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
@@ -29,7 +31,7 @@ from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, Gr
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
+from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
 
 LIST_GROUPS_S = 3.0
 """How long all brokers together may take to list their groups, once the coordinator has answered that there is none of a name."""
@@ -185,24 +187,37 @@ class GroupAdmin:
         )
         return names_of(self._answer(answers[group], doing, group).authorized_operations)
 
-    def groups(self, part: str) -> list[str]:
+    def groups(self, part: str, topics: Collection[str] = ()) -> list[str]:
         """Return the groups with this text in their names, as far as the user may describe them. Each broker lists its own.
 
-        A group that is moving to another coordinator may be missing, for a moment.
+        While a broker is away they are listed twice, since a group that moves to another coordinator may be listed by none.
+
+        Args:
+            part: The text.
+            topics: Topics of the user. They show that a broker is away to a user who may not describe `__consumer_offsets`.
 
         Raises:
-            BrokerUnavailable: A broker does not answer, or still loads its groups. This client goes on asking a broker that has
-                died; a new one does not.
+            BrokerUnavailable: A broker does not answer, still loads its groups, or is away and nobody took them over. This client
+                goes on asking a broker that has died; a new one does not.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
+        # Before: a client that has found all brokers here asks them all. After: one may have handed its groups over meanwhile.
+        moving = coordinators_move(self._admin, topics, doing)
+        found = self._listed(part, doing)
+        if moving or coordinators_move(self._admin, topics, doing):
+            time.sleep(LIST_AGAIN_S)
+            found |= self._listed(part, doing)
+        return sorted(found)
+
+    def _listed(self, part: str, doing: str) -> set[str]:
         future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
         found = self._answer(future, doing, "")
         # These are KafkaErrors, though the documentation says exceptions.
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
-        return sorted(group.group_id for group in found.valid if part in group.group_id)
+        return {group.group_id for group in found.valid if part in group.group_id}
 
     def topics(self) -> list[str]:
         """Return the topics that the user may describe, by name, without Kafka's own.

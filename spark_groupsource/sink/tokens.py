@@ -224,7 +224,8 @@ class Tokens:
 
     def _listed(self) -> list[str]:
         """Return the groups that have the query's id in their names. A broker that is silent is asked again by a new client."""
-        return Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(self._names.query), _passes, LIST_AGAIN_S)
+        topics = [] if self._topic is None else [self._topic]
+        return Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(self._names.query, topics), _passes, LIST_AGAIN_S)
 
     def commit(self, token: BatchToken, topics: Iterable[str]) -> None:
         """Commit the driver's token on partition 0 of a topic that takes it.

@@ -82,6 +82,27 @@ class Brokers(Cluster):
         number, metadata = self._place(group)
         before = metadata.leader
         replicas = sorted(metadata.replicas, key=lambda node: ((node - before - 1) % len(self.nodes), node))
+        self._reassign(number, replicas, folder)
+        # The first replica is the preferred one; the election makes it the leader.
+        until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}", COORDINATOR_LIMIT_S)
+
+    def keep_on(self, group: str, nodes: Iterable[Node], folder: Path) -> None:
+        """Keep the group's partition of the offsets topic on these nodes and on no other."""
+        number, _ = self._place(group)
+        wanted = [node.id for node in nodes]
+        self._reassign(number, wanted, folder)
+
+        def kept() -> bool:
+            _, now = self._place(group)
+            return sorted(now.replicas) == sorted(now.isrs) == sorted(wanted)
+
+        until(kept, f"{group} is on {wanted}", COORDINATOR_LIMIT_S)
+
+    def until_leaderless(self, group: str) -> None:
+        """Wait until no node coordinates the group."""
+        until(lambda: self._place(group)[1].leader == -1, f"nobody coordinates {group}", COORDINATOR_LIMIT_S)
+
+    def _reassign(self, number: int, replicas: list[int], folder: Path) -> None:
         plan = folder / "reassign.json"
         wanted = {"topic": OFFSETS_TOPIC, "partition": number, "replicas": replicas}
         plan.write_text(json.dumps({"version": 1, "partitions": [wanted]}))
@@ -89,8 +110,6 @@ class Brokers(Cluster):
             "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
             *("--reassignment-json-file", str(plan), "--execute"),
         )
-        # The first replica is the preferred one; the election makes it the leader.
-        until(lambda: self._elected(number, replicas[0]), f"node {replicas[0]} coordinates {group}", COORDINATOR_LIMIT_S)
 
     def _elected(self, number: int, wanted: int) -> bool:
         # Not by the AdminClient, whose elect_leaders raises SystemError in confluent-kafka 2.16.

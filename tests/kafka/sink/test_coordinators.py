@@ -58,25 +58,63 @@ def test_a_client_that_stays_follows_the_coordinator_of_its_group(brokers: Broke
 def test_what_the_query_wrote_elsewhere_is_found_while_a_broker_is_silent(
     brokers: Brokers, query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its groups are not overlooked: they are listed by their next coordinator, when the brokers have noticed."""
+    """Its groups are not overlooked, even if the other brokers leave it out already and do not list its groups yet."""
     monkeypatch.setattr(group_admin, "REQUEST_TIMEOUT_S", 3.0)
     for task in range(0, 9, 2):
         query.write(0, ["a"], task=task)
     node = brokers.coordinator(query.names.task(8))
     admin = group_admin.GroupAdmin(query.settings().requests)
+    looks = count_looks(monkeypatch)
     assert [name for name in admin.groups(query.names.query) if token_group(name) is not None] == [
         query.names.task(task) for task in range(0, 9, 2)
     ]
+    assert looks == [True]
     node.pause()
     try:
         with pytest.raises(BrokerUnavailable):
             admin.groups(query.names.query)
+        brokers.until_moved(query.names.task(8), node)
+        looks[:] = [False]
         tokens = Tokens(query.settings().requests, query.names._replace(prefix="another"), query.topic)
         (place,) = tokens.elsewhere()
         assert sorted(place.tasks) == [0, 2, 4, 6, 8]
+        assert looks[-2:] == [False, True]
         tokens.close()
     finally:
         node.resume()
+
+
+def count_looks(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Return a list that gets an item for each list of groups. Put False into it, and the next list lacks all groups."""
+    looks: list[bool] = []
+    listed = group_admin.GroupAdmin._listed
+
+    def look(admin: group_admin.GroupAdmin, part: str, doing: str) -> set[str]:
+        found = listed(admin, part, doing)
+        looks.append(looks != [False])
+        return found if looks[-1] else set()
+
+    monkeypatch.setattr(group_admin.GroupAdmin, "_listed", look)
+    return looks
+
+
+def test_groups_that_have_no_coordinator_are_not_overlooked(brokers: Brokers, query: Query, tmp_path: Path) -> None:
+    query.write(0, ["a"])
+    controller = active_controller(brokers)
+    node = next(node for node in brokers.nodes if node.id != controller)
+    brokers.keep_on(query.names.task(0), [node], tmp_path)
+    tokens = Tokens(query.settings().requests, query.names._replace(prefix="another"), query.topic)
+    assert [sorted(place.tasks) for place in tokens.elsewhere()] == [[0]]
+    node.kill()
+    try:
+        brokers.until_leaderless(query.names.task(0))
+        with pytest.raises(BrokerUnavailable, match="of __consumer_offsets has no leader"):
+            group_admin.GroupAdmin(query.settings().requests).groups(query.names.query)
+    finally:
+        node.start()
+    assert [sorted(place.tasks) for place in tokens.elsewhere()] == [[0]]
+    tokens.close()
+    brokers.keep_on(query.names.task(0), brokers.nodes, tmp_path)
 
 
 def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(

@@ -16,7 +16,7 @@ PROJECT = Path(__file__).parents[1]
 SPARKS = ("4.0", "4.1", "4.2", "4.3")
 TESTS = ("tests/spark", "tests/unit/spark/test_startless_reader.py")
 # As in `make test`.
-IN_PROCESSES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+IN_PROCESSES = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder", "--max-worker-restart=0")
 # PySpark before 4.2 leaves it to the garbage collector to close the sockets of `collect`.
 LEFT_OPEN = ("-W", "ignore:unclosed <socket:ResourceWarning")
 WHAT_IS_THERE = """

@@ -128,22 +128,20 @@ def _write_as(
     rows: Iterator[pa.RecordBatch],
 ) -> Report:
     name = names.task(attempt.task)
+    producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
+    writer = _Writer(settings, client, attempt, name, producer)
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
-        producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
-        writer = _Writer(settings, client, attempt, name, producer)
-        try:
-            return writer.write(tokens, topics, rows)
-        except KafkaException as failed:
-            raise writer.failed(failed.args[0]) from None
-        except NotDelivered as failed:
-            raise writer.undelivered(failed.undelivered) from None
-        finally:
-            if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
-                _OUTLASTING.add(names.driver)
-            writer.close()
+        return writer.write(tokens, topics, rows)
+    except KafkaException as failed:
+        raise writer.failed(failed.args[0]) from None
+    except NotDelivered as failed:
+        raise writer.undelivered(failed.undelivered) from None
     finally:
+        if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
+            _OUTLASTING.add(names.driver)
         tokens.close()
+        writer.close()
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:

@@ -1,0 +1,165 @@
+"""Runbooks of docs/operations.md and docs/guide.md, followed to the letter, and the rows counted."""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from devtools.broker import Cluster
+from spark_groupsource.cli.main import main
+from tests.conftest import NOT_FENCED, MakeTopic, Produce
+from tests.support.queries import Queries
+from tests.support.waiting import until
+from tests.support.written_logs import GZIP, batch, write_logs
+
+ROOT = Path(__file__).parents[2]
+
+
+def groupkafka(cluster: Cluster, group: str, command: str, *arguments: str) -> str:
+    """Run a command line of a page."""
+    ours = ["--bootstrap-server", cluster.bootstrap_servers, "--group", group]
+    done = CliRunner().invoke(main, [command, *ours, *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+@pytest.fixture
+def damaged(tmp_path: Path) -> Iterator[Cluster]:
+    """A broker whose topic `orders` has ten records. A batch in the middle, offsets 4 to 6, cannot be unpacked."""
+    with Cluster(data_dir=tmp_path / "broker", config={**NOT_FENCED, "log.retention.ms": "-1"}) as cluster:
+        cluster.create_topic("orders")
+        whole = [at_offset(first, batch([b"v%d" % offset for offset in offsets], GZIP)) for first, offsets in BATCHES.items()]
+        write_logs(cluster, {"orders": whole})
+        # Only now: a broker that starts cuts a damaged log.
+        (log,) = (tmp_path / "broker").glob("**/orders-0/*.log")
+        with log.open("r+b") as file:
+            file.seek(len(whole[0]) + HEADER_BYTES)
+            file.write(bytes(len(whole[1]) - HEADER_BYTES))
+        yield cluster
+
+
+HEADER_BYTES = 61
+BATCHES = {0: range(4), 4: range(4, 7), 7: range(7, 10)}
+
+
+def at_offset(first: int, content: bytes) -> bytes:
+    """Return a batch with another first offset, which its checksum leaves out."""
+    return struct.pack(">q", first) + content[8:]
+
+
+def can_be_read(spark: SparkSession, cluster: Cluster, offset: int) -> bool:
+    """Return whether a batch read of this one record succeeds."""
+    ends = {"startingOffsets": json.dumps({"orders": {"0": offset}}), "endingOffsets": json.dumps({"orders": {"0": offset + 1}})}
+    ours = {"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "any", "subscribe": "orders"}
+    try:
+        return spark.read.format("groupkafka").options(**ours, **ends).load().count() == 1
+    except PySparkException as failed:
+        if "BrokerError" not in str(failed):
+            raise
+        return False
+
+
+def test_a_record_that_cannot_be_read_is_passed_over_and_the_records_before_it_are_read_once(
+    spark: SparkSession, damaged: Cluster, tmp_path: Path
+) -> None:
+    queries = Queries(spark, tmp_path, damaged.bootstrap_servers)
+    query = queries("q", "orders", **{"kafkaConsumer.pollTimeoutMs": "5000"})
+    message = query.start(availableNow=True).failure()
+    assert "BrokerError" in message
+    assert "orders-0" in message
+    group = query.options["kafka.group.id"]
+
+    # 1. Every query is stopped. What is claimed of that partition?
+    until(lambda: not json.loads(groupkafka(damaged, group, "describe", "--json"))["members"], "the query has left")
+    (claim,) = json.loads(groupkafka(damaged, group, "claims", "--json"))["claims"]
+    assert (claim["partition"], claim["start"], claim["end"]) == (0, 0, 10)
+    # 2. The error names the first offset of the batch. Where does it end?
+    assert "at offset 4" in message
+    assert [can_be_read(spark, damaged, offset) for offset in (5, 6, 7)] == [False, False, True]
+    # 3. and 4.
+    groupkafka(damaged, group, "reset-offsets", "--topic", "orders:0", "--to-offset", "7", "--drop-claims", "--execute")
+    query.run()
+    assert query.offsets() == [(0, 7), (0, 8), (0, 9)]
+    assert json.loads(groupkafka(damaged, group, "claims", "--json"))["claims"] == []
+    # 5.
+    ends = {"startingOffsets": json.dumps({"orders": {"0": claim["start"]}}), "endingOffsets": json.dumps({"orders": {"0": 4}})}
+    missing = (
+        spark.read.format("groupkafka")
+        .options(**{"kafka.bootstrap.servers": damaged.bootstrap_servers, "kafka.group.id": group, "subscribe": "orders", **ends})
+        .load()
+    )
+    assert sorted(row.offset for row in missing.collect()) == [0, 1, 2, 3]
+    queries.stop_all()
+
+
+def test_an_output_that_was_restored_gets_what_it_lacks_from_a_batch_read(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce, cluster: Cluster, tmp_path: Path
+) -> None:
+    """The table is a folder of plain Parquet files, as `foreachBatch` writes them: one for each micro-batch."""
+    name, table = topic(partitions=2), tmp_path / "table"
+    query = queries("q", name)
+
+    def write(frame: DataFrame, number: int) -> None:
+        frame.write.mode("overwrite").parquet(str(table / f"batch={number}"))
+
+    def run() -> None:
+        query.start(availableNow=True, foreach_batch=write)
+        query.running.awaitTermination()
+
+    def rows() -> Sequence[Row]:
+        return spark.read.parquet(str(table)).collect()
+
+    for partition in range(2):
+        produce(name, [(None, b"before")] * 5, partition)
+    run()
+    backup = table.rename(tmp_path / "backup")
+    for partition in range(2):
+        produce(name, [(None, b"after")] * 5, partition)
+    run()
+    # The table is restored. Nobody notices.
+    table.rename(tmp_path / "lost")
+    backup.rename(table)
+    run()
+    assert len(rows()) == 10
+
+    first_ms = min(int(row.timestamp.timestamp() * 1000) for row in rows())
+    missing = (
+        spark.read.format("groupkafka")
+        .options(**{"kafka.bootstrap.servers": cluster.bootstrap_servers, "kafka.group.id": "billing", "subscribe": name})
+        .option("startingTimestamp", str(first_ms))
+        .load()
+        .join(
+            spark.read.parquet(str(table)).select("topic", "partition", "offset"), ["topic", "partition", "offset"], "left_anti"
+        )
+    )
+    missing.write.parquet(str(table / "batch=-1"))
+    run()
+    found = Counter((row.partition, row.offset) for row in rows())
+    assert found == Counter((partition, offset) for partition in range(2) for offset in range(10))
+
+
+def test_the_outputs_of_two_queries_are_read_as_the_guide_says_without_the_files_of_failed_tasks(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, produce: Produce
+) -> None:
+    text = (ROOT / "docs" / "guide.md").read_text()
+    (line,) = re.findall(r"(?m)^rows = (.*\n)```\n\nRead each folder by itself", text)
+    for name in ("billing-1", "billing-2"):
+        source = topic()
+        produce(source, [(None, b"x")] * 5)
+        query = queries(name, source)
+        query.run()
+        # What a task leaves that is killed behind its last row.
+        for file in (query.folder / "out").glob("*.parquet"):
+            file.with_name(f"part-of-a-killed-task-{file.name}").write_bytes(file.read_bytes())
+        line = line.replace(f'"output/{name}"', f'"{query.folder}/out"')
+    rows: DataFrame = eval(line, {"spark": spark})  # noqa: S307  # a line of this project's own page
+    assert rows.count() == 10

@@ -225,7 +225,22 @@ class Tokens:
     def _listed(self) -> list[str]:
         """Return the groups that have the query's id in their names. A broker that is silent is asked again by a new client."""
         topics = [] if self._topic is None else [self._topic]
-        return Deadline(GROUP_OFFSETS_S).retry(lambda: self._admin().groups(self._names.query, topics), _passes, LIST_AGAIN_S)
+        found: set[str] = set()
+        silent: BrokerUnavailable | None = None
+        for _ in Deadline(GROUP_OFFSETS_S).attempts(LIST_AGAIN_S):
+            try:
+                found.update(self._admin().groups(self._names.query, topics))
+            except BrokerUnavailable as error:
+                log.info("listing the groups again: %s", error)
+                silent = error
+            else:
+                if silent is None:
+                    break
+                # A broker that is back, or that has taken groups over, may not list them yet. So this needs a second list.
+                silent = None
+        if silent is not None:
+            raise silent
+        return sorted(found)
 
     def commit(self, token: BatchToken, topics: Iterable[str]) -> None:
         """Commit the driver's token on partition 0 of a topic that takes it.
@@ -312,10 +327,6 @@ class Tokens:
         from spark_groupsource.brokers.group_admin import GroupAdmin
 
         return GroupAdmin(self._client)
-
-
-def _passes(error: Exception) -> bool:
-    return isinstance(error, BrokerUnavailable)
 
 
 def _committed(found: Mapping[str, tuple[int, str | None]]) -> list[Committed]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import time
-from types import FrameType
 
 import click
 from confluent_kafka import KafkaError, KafkaException, Producer
@@ -27,23 +26,23 @@ ANSWER_LIMIT_S = 30.0
 @click.option("--topic", metavar="NAME", default="orders", show_default=True, help="It is created, if it does not exist.")
 def records(bootstrap_server: str, topic: str) -> None:
     """Write `order 0`, `order 1`, ... into a topic, ten records each second, until Ctrl-C."""
-    signal.signal(signal.SIGTERM, _interrupt)
     _create(bootstrap_server, topic)
+    # An exception could come between the delivery of ten records and their count.
+    stopping: list[int] = []
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, lambda number, _frame: stopping.append(number))
     producer = Producer({"bootstrap.servers": bootstrap_server}, logger=librdkafka_log)
     written = 0
-    try:
-        while True:
-            for number in range(written, written + PER_SECOND):
-                producer.produce(topic, key=str(number % KEYS), value=f"order {number}")
-            if producer.flush(ANSWER_LIMIT_S):
-                raise BrokerUnavailable(f"The brokers have not taken records for {ANSWER_LIMIT_S:.0f} s.")
-            written += PER_SECOND
-            if written == PER_SECOND:
-                click.echo(f"writing {PER_SECOND} records each second into {topic}; Ctrl-C ends it")
-            time.sleep(1)
-    except KeyboardInterrupt:
-        producer.flush(ANSWER_LIMIT_S)
-        click.echo(f"{written} records were written into {topic}")
+    while not stopping:
+        for number in range(written, written + PER_SECOND):
+            producer.produce(topic, key=str(number % KEYS), value=f"order {number}")
+        if producer.flush(ANSWER_LIMIT_S):
+            raise BrokerUnavailable(f"The brokers have not taken records for {ANSWER_LIMIT_S:.0f} s.")
+        written += PER_SECOND
+        if written == PER_SECOND:
+            click.echo(f"writing {PER_SECOND} records each second into {topic}; Ctrl-C ends it")
+        time.sleep(1)
+    click.echo(f"{written} records were written into {topic}")
 
 
 def _create(bootstrap_server: str, topic: str) -> None:
@@ -55,10 +54,6 @@ def _create(bootstrap_server: str, topic: str) -> None:
         error: KafkaError = refused.args[0]
         if error.code() != KafkaError.TOPIC_ALREADY_EXISTS:
             raise explain(error, f"creating the topic {topic}") from refused
-
-
-def _interrupt(_signal: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -195,9 +196,11 @@ def test_the_token_that_was_fetched_first_is_not_fetched_again(giving: Giving) -
 
 
 def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
-    giving: Giving, caplog: pytest.LogCaptureFixture
+    giving: Giving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answers: list[object] = [(SECRET, time.time() + 0.05)]
+    now = [1_000_000_000.0]
+    monkeypatch.setattr("spark_groupsource.brokers.oauth_callback.time", SimpleNamespace(time=lambda: now[0]))
+    answers: list[object] = [(SECRET, now[0] + 5)]
 
     def answer(_config: str | None) -> object:
         if not answers:
@@ -206,12 +209,12 @@ def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
 
     tokens = giving(answer)
     tokens(None)
-    time.sleep(0.1)
+    now[0] += 10
     caplog.set_level(logging.WARNING)
     last = tokens(None)
     assert last.value == SECRET
-    assert last.expiry > time.time() + 5, "librdkafka takes no token that has expired, and would not ask again"
+    assert last.expiry > now[0] + 5, "librdkafka takes no token that has expired, and would not ask again"
     assert "PermissionError" in caplog.text
     assert SECRET not in caplog.text
-    answers.append(("new", time.time() + 60))
+    answers.append(("new", now[0] + 60))
     assert tokens(None)[0] == "new"

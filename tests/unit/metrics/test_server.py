@@ -44,9 +44,10 @@ class TestTheServer:
     def test_a_client_that_is_gone_keeps_no_thread_and_is_not_told_of(
         self, server: MetricsServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(metrics_server._Handler, "timeout", 0.2)
-        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent:
-            assert silent.recv(1) == b"", "the server has hung up"
+        with monkeypatch.context() as patched:
+            patched.setattr(metrics_server._Handler, "timeout", 0.2)
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as silent:
+                assert silent.recv(1) == b"", "the server has hung up"
         with socket.create_connection(("127.0.0.1", server.port)) as rude:
             rude.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close() is a reset
         assert scraped_from(server.url).samples

@@ -23,13 +23,13 @@ EXPIRED = PartitionLoss(TopicPartition("kept", 0), Cause.EXPIRED, 5, (OffsetRang
 class Run:
     """A run that owns a partition of a topic that was deleted. Its coordinator refuses commits until that is given up."""
 
-    def __init__(self, *, known_after: int = 0, fail: bool = False) -> None:
+    def __init__(self, *, known_after: int = 0, fail: bool = False, patience: str = "500ms") -> None:
         self.known_after = known_after
         """How often the brokers that are asked about the topic do not know it yet."""
         self.owned = True
         self.left: list[Sequence[PartitionLoss]] = []
         self.warned: list[PartitionLoss] = []
-        options = {"failOnDataLoss": str(fail).lower(), "assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms"}
+        options = {"failOnDataLoss": str(fail).lower(), "assignmentTimeout": patience, "handoff.drainTimeout": "100ms"}
         watch = SimpleNamespace(just_deleted=self.just_deleted, warn=self.warned.extend)
         membership = SimpleNamespace(joined=SimpleNamespace(do=self.do, once=lambda _: {}))
         self.steps = LedgerSteps(cast(Membership, membership), cast(LossWatch, watch), parse(**options))
@@ -56,7 +56,7 @@ class Run:
 
 @pytest.mark.parametrize("known_after", [0, 2], ids=["known at once", "known later"])
 def test_a_step_is_done_again_once_the_deleted_topic_is_given_up(known_after: int) -> None:
-    run = Run(known_after=known_after)
+    run = Run(known_after=known_after, patience="60s")
     assert run.carry_out() == "confirmed"
     assert run.left == [*[[]] * known_after, [DELETED]]
     assert run.warned == [DELETED]

@@ -37,7 +37,8 @@ def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Cal
     arguments = [str(tmp_path / one) for one in ("orders.properties", "checkpoint", "output")]
     environment = {"SPARK_CONF_DIR": str(tmp_path), "GROUP_INSTANCE_ID": "orders-0", "KAFKA_PASSWORD": PASSWORD}
     with running("pod", tmp_path, [*program, *arguments], environment) as pod:
-        until(lambda: len(written(tmp_path / "output")) == 10, "the records are there")
+        until(lambda: pod.ended or len(written(tmp_path / "output")) == 10, "the records are there", 240)
+        assert not pod.ended, pod.log()
         pod.terminate()
         log = pod.finish()
     assert written(tmp_path / "output") == [(0, offset) for offset in range(10)]

@@ -11,6 +11,7 @@ from tests.conftest import MakeTopic, Produce
 from tests.support.spark_process import running
 
 PROGRAM = """
+import signal
 import sys
 from pyspark.sql import SparkSession
 servers, source, output, folder = sys.argv[1:]
@@ -25,7 +26,7 @@ query = write.option("checkpointLocation", f"{folder}/checkpoint").trigger(avail
 print("id:", query.id, file=sys.stderr, flush=True)
 query.awaitTermination()
 print("done", file=sys.stderr, flush=True)
-sys.stdin.readline()
+signal.pause()
 """
 
 
@@ -38,6 +39,9 @@ def test_runner_and_driver_name_the_group_and_the_query(
     arguments = [str(tmp_path / "program.py"), cluster.bootstrap_servers, source, output, str(tmp_path)]
     with running("program", tmp_path, [sys.executable, *arguments], {"GROUPKAFKA_LOG_LEVEL": "INFO"}) as program:
         program.found_in_log(r"(?m)^(done)$")
+        # Each process's lines reach the log by a way of their own.
+        program.found_in_log(rf"(gained \[{source}-0\])")
+        program.found_in_log(r"(10 rows written)")
         log = program.log()
     lines = [line.partition(": ")[2] for line in log.splitlines() if re.match(r"\S+ \S+ [A-Z]+ spark_groupsource\.", line)]
     (query,) = re.findall(r"(?m)^id: (\S+)$", log)

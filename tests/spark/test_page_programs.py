@@ -19,6 +19,7 @@ from devtools.broker import Cluster
 from devtools.broker.ports import free_ports
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
+from tests.conftest import NOT_FENCED
 from tests.support.committed import read_committed
 from tests.support.fresh import Environment, Newcomer
 from tests.support.group_offsets import total_lag
@@ -67,7 +68,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 @pytest.fixture
 def broker() -> Iterator[Cluster]:
     """A broker of the test's own, since the programs name their topics and groups."""
-    with Cluster() as running:
+    with Cluster(config=NOT_FENCED) as running:
         yield running
 
 

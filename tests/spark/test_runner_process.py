@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient
 from devtools.broker import Cluster
 from devtools.demo.query_process import QueryProcess
 from tests.conftest import MakeTopic, Produce
-from tests.support.processes import CAN_LOOK, all_have_ended, processes_with
+from tests.support.processes import CAN_LOOK, all_have_ended, driver_jvm
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.skipif(not CAN_LOOK, reason="looks for processes in /proc")
@@ -38,8 +38,7 @@ def query(tmp_path: Path, mark: str) -> Iterator[QueryProcess]:
 
 def kill_driver(mark: str) -> None:
     """SIGKILL for the Spark driver's JVM, and nothing else."""
-    (jvm,) = [pid for pid, command in processes_with(mark).items() if "java" in command.partition(" ")[0]]
-    os.kill(jvm, signal.SIGKILL)
+    os.kill(driver_jvm(mark), signal.SIGKILL)
 
 
 def options(cluster: Cluster, topic: str, **more: str) -> dict[str, str]:

@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
-from tests.support.processes import CAN_LOOK, processes_with
+from tests.support.processes import CAN_LOOK, driver_jvm
 from tests.support.queries import setting
 from tests.support.spark_process import SparkProcess
 from tests.support.spark_sinks import Sink, hidden
@@ -28,7 +28,8 @@ from tests.support.waiting import in_background, until
 
 ROWS = 200_000
 """Of a micro-batch, in two tasks: enough that a strike hits it before its end."""
-READERS_WAIT_S = 10.0
+READERS_WAIT_S = 60.0
+"""Half of the time after which the brokers themselves end a transaction (TRANSACTION_TIMEOUT_MS)."""
 TASK = "value % 2"
 """The task of a row: the source deals its numbers out."""
 
@@ -136,8 +137,13 @@ def test_a_job_group_that_is_cancelled(spark: SparkSession, sink: Sink) -> None:
     with watched(sink):
         query = sink.start(frame)
         in_the_middle(sink, query)
-        spark.sparkContext.cancelJobGroup(str(query.runId))
-        until(lambda: not query.isActive, "the query has ended")
+
+        def has_ended() -> bool:
+            # Again, if there was no job to cancel between two micro-batches.
+            spark.sparkContext.cancelJobGroup(str(query.runId))
+            return not query.isActive
+
+        until(has_ended, "the query has ended")
         readers_go_on(sink)
         finish(sink, frame)
 
@@ -197,8 +203,7 @@ def test_a_driver_that_is_killed_leaves_no_transaction_open(
     process = SparkProcess("killed", tmp_path, [sys.executable, "killed.py", cluster.bootstrap_servers, name, "exactly-once"])
     try:
         until(lambda: sum(hidden(cluster, name).values()) > 1000 or process.ended, "a micro-batch is being written", 180)
-        (jvm,) = [pid for pid, command in processes_with(mark).items() if "java" in command.partition(" ")[0]]
-        os.kill(jvm, signal.SIGKILL)
+        os.kill(driver_jvm(mark), signal.SIGKILL)
         until(lambda: not any(hidden(cluster, name).values()), "no transaction is open", READERS_WAIT_S)
     finally:
         process.close()

@@ -56,14 +56,14 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
         "spark.eventLog.dir": f"file://{tmp_path}/events",
         # Both executors are there before the first task.
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
-        "spark.scheduler.maxRegisteredResourcesWaitingTime": "60s",
+        "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.ui.enabled": "false",
     }
     submit, *words, program = command("spark-submit")
     assert (program, words.pop()) == ("job.py", "spark://localhost:7077")
     extra = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
     with running("job", tmp_path, [submit, *words, master, *extra, str(job)]) as submitted:
-        submitted.finish()
+        submitted.finish(400)
     assert written(tmp_path / "orders") == sorted((partition, offset) for partition in range(6) for offset in range(50))
     assert all_confirmed(cluster, "billing", name)
     read = records_read(tmp_path / "events")

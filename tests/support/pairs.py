@@ -39,7 +39,7 @@ class Pair:
     def finish(self) -> None:
         """Wait until both have ended by themselves."""
         for one in (self.theirs, self.ours):
-            one.running.awaitTermination()
+            one.finish()
 
     def stop(self) -> None:
         """Stop both."""
@@ -86,7 +86,7 @@ def make_pair(
         return transform(frame.selectExpr(*select) if select else frame)
 
     both = {"startingOffsets": "earliest", **options}
-    member = {"kafka.group.id": name, "kafka.session.timeout.ms": "6000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
+    member = {"kafka.group.id": name, "kafka.session.timeout.ms": "20000", "kafka.topic.metadata.refresh.interval.ms": "1000"}
     return Pair(
         queries.made(f"{name}-theirs", "kafka", both, selected),
         queries.made(f"{name}-ours", "groupkafka", {**both, **member}, transform, schema or None),

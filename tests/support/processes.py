@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tests.support.waiting import until
@@ -19,6 +20,20 @@ def processes_with(mark: str) -> dict[int, str]:
         except OSError:  # it has just ended, or is another user's
             continue
     return found
+
+
+def driver_jvm(mark: str) -> int:
+    """Return the process id of the JVM of the only Spark driver with the mark."""
+    found: list[int] = []
+
+    def is_alone() -> bool:
+        commands = processes_with(mark).items()
+        found[:] = [pid for pid, command in commands if re.match(r"\S*java .*org\.apache\.spark\.deploy\.SparkSubmit ", command)]
+        return len(found) == 1
+
+    # A process that the JVM is starting has the JVM's own command line for a moment.
+    until(is_alone, "one JVM of a Spark driver")
+    return found[0]
 
 
 def has_ended(process: int) -> bool:

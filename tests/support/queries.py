@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +59,9 @@ def setting(spark: SparkSession, name: str, value: str) -> Iterator[None]:
         spark.conf.unset(name)
 
 
+NO_WORKER = "Python worker failed to connect back"
+"""A query may end with it right after a start: Spark waits for 10 s at most, and the machine has too much to do."""
+
 BatchFunction = Callable[[DataFrame, int], None]
 Read = Callable[..., DataFrame]
 """Makes a batch read of a topic."""
@@ -85,12 +88,15 @@ class Pipeline:
     format: str = "groupkafka"
     transform: Transform = as_it_is
     schema: str | None = None
+    given: Mapping[str, Any] = field(default_factory=dict)
+    """What the last start was given."""
 
     def load(self) -> DataFrame:
         reader = self.spark.readStream.format(self.format).options(**self.options)
         return self.transform((reader.schema(self.schema) if self.schema else reader).load())
 
     def start(self, *, foreach_batch: BatchFunction | None = None, **trigger: Any) -> Pipeline:
+        self.given = {"foreach_batch": foreach_batch, **trigger}
         writer = self.load().writeStream.option("checkpointLocation", str(self.folder / "checkpoint"))
         if trigger:
             writer = writer.trigger(**trigger)
@@ -103,8 +109,18 @@ class Pipeline:
     def run(self, **more: Any) -> list[Row]:
         """Run to the end of what is there now (AvailableNow), and return all rows that the sink has."""
         self.start(availableNow=True, **more)
-        self.running.awaitTermination()
+        self.finish()
         return self.rows()
+
+    def finish(self) -> None:
+        """Wait until the query has ended by itself, and raise its error."""
+        try:
+            self.running.awaitTermination()
+        except StreamingQueryException as error:
+            if NO_WORKER not in str(error):
+                raise
+            self.start(**self.given)
+            self.running.awaitTermination()
 
     @property
     def running(self) -> StreamingQuery:
@@ -145,7 +161,7 @@ class Pipeline:
     def failure(self) -> str:
         """Wait for the query to fail, and return its message."""
         try:
-            self.running.awaitTermination()
+            self.finish()
         except StreamingQueryException as error:
             return str(error)
         raise AssertionError("the query did not fail")
@@ -167,7 +183,7 @@ class Queries:
             **({} if "subscribePattern" in options else {"subscribe": topic}),
             "startingOffsets": "earliest",
             # Under KIP-848 the broker sets it.
-            **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "6000"}),
+            **({} if options.get("kafka.group.protocol") == "consumer" else {"kafka.session.timeout.ms": "20000"}),
             "kafka.topic.metadata.refresh.interval.ms": "1000",
         }
         return self.made(name, "groupkafka", {**defaults, **options}, schema=schema)

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from devtools.broker import Cluster
+from tests.conftest import KEEP_ALL, NOT_FENCED
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 """Codecs, as bits of a batch's attributes."""
@@ -81,7 +82,7 @@ def write_logs(cluster: Cluster, logs: Mapping[str, Iterable[bytes]]) -> None:
 @contextmanager
 def broker_with_old_records(folder: Path) -> Iterator[Cluster]:
     """Start a broker with a data folder, whose topic `old` has OLD_RECORDS in its only partition."""
-    with Cluster(data_dir=folder, config={"log.retention.ms": "-1"}) as cluster:
+    with Cluster(data_dir=folder, config={**NOT_FENCED, **KEEP_ALL}) as cluster:
         cluster.create_topic("old")
         write_logs(cluster, {"old": _old_log()})
         yield cluster

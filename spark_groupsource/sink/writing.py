@@ -132,16 +132,22 @@ def _write_as(
     writer = _Writer(settings, client, attempt, name, producer)
     tokens = Tokens(settings.requests, names, settings.topic)
     try:
-        return writer.write(tokens, topics, rows)
-    except KafkaException as failed:
-        raise writer.failed(failed.args[0]) from None
-    except NotDelivered as failed:
-        raise writer.undelivered(failed.undelivered) from None
-    finally:
-        if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
-            _OUTLASTING.add(names.driver)
-        tokens.close()
+        try:
+            return writer.write(tokens, topics, rows)
+        except KafkaException as failed:
+            raise writer.failed(failed.args[0]) from None
+        except NotDelivered as failed:
+            raise writer.undelivered(failed.undelivered) from None
+        finally:
+            writer.close()
+            tokens.close()
+            if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
+                _OUTLASTING.add(names.driver)
+    except SystemExit:
+        # The signal may have come while `close` began: when a JVM dies, the end of the rows and Spark's signal come together. The
+        # transaction would stay open, and readers would wait for its timeout. No second signal interrupts (`ended_by_signals`).
         writer.close()
+        raise
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
@@ -201,6 +207,7 @@ class _Writer:
         self._id = name
         self._producer = producer
         self._open = False
+        self._closed = False
         self._began: float | None = None
         self._refusals = 0
         self.doing = f"beginning to write as {name}"
@@ -279,13 +286,18 @@ class _Writer:
         )
 
     def close(self) -> None:
-        """Abort the transaction if it is still open, best effort: the next try of the task does it otherwise."""
-        try:
-            if self._open:
+        """Abort the transaction if it is still open, best effort: the next try of the task does it otherwise.
+
+        If a signal interrupts it, it goes on where it was when it is called again.
+        """
+        if self._open:
+            try:
                 self._producer.abort_transaction(ABORT_S)
-        except KafkaException as refused:
-            log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
-        finally:
+            except KafkaException as refused:
+                log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
+            self._open = False
+        if not self._closed:
+            self._closed = True
             self._producer.close()
 
     def _written(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
@@ -293,8 +305,8 @@ class _Writer:
         producer = self._producer
         self.doing = f"writing as {self._id}"
         # 1. The rows, in a transaction that nobody sees until it is committed.
+        self._open = True  # before it is: a signal in between would leave it open
         producer.begin_transaction()
-        self._open = True
         self._began = time.monotonic()
         for each in rows:
             producer.write(each)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -15,6 +17,7 @@ from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import (
     AuthenticationFailed,
     GroupKafkaError,
+    InputIncomplete,
     OptionError,
     RecordRefused,
     RecordTooLarge,
@@ -23,14 +26,17 @@ from spark_groupsource.errors import (
 )
 from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
-from spark_groupsource.sink import producers, tokens, writing
+from spark_groupsource.sink import contract, producers, tokens, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
+from spark_groupsource.spark.worker_signals import ended_by_signals
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
 from tests.support.sink_queries import LATER_RUN, Query
+from tests.support.spark_sinks import hidden
+from tests.support.waiting import until
 
 
 @pytest.fixture(autouse=True, params=["native", "pure"])
@@ -58,6 +64,68 @@ def test_each_row_is_there_once_however_often_its_task_is_run(query: Query) -> N
     query.write(1, ["c"])
     query.write(1, ["d"], task=1)
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
+
+
+def before_close(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    close = writing._Writer.close
+
+    def interrupted(writer: writing._Writer) -> None:
+        raise_once()
+        close(writer)
+
+    monkeypatch.setattr(writing._Writer, "close", interrupted)
+
+
+def after_the_abort(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    after("abort_transaction", monkeypatch, raise_once)
+
+
+def after_the_begin(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    after("begin_transaction", monkeypatch, raise_once)
+
+
+def after(step: str, monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    make = producers.make_producer
+
+    def made(*arguments: Any) -> contract.Producer:
+        producer = make(*arguments)
+        call = getattr(producer, step)
+
+        def interrupted(*more: Any) -> None:
+            call(*more)
+            raise_once()
+
+        monkeypatch.setattr(producer, step, interrupted)
+        return producer
+
+    monkeypatch.setattr(writing, "make_producer", made)
+
+
+@pytest.mark.parametrize("moment", [before_close, after_the_abort, after_the_begin])
+def test_a_signal_at_any_moment_of_a_task_that_is_cut_off_leaves_no_transaction_open(
+    query: Query, moment: Callable[[pytest.MonkeyPatch, Callable[[], None]], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When a JVM dies, the end of the rows and the signal of Spark's daemon come at nearly the same time."""
+    raised: list[bool] = []
+
+    def raise_once() -> None:
+        if not raised:
+            raised.append(True)
+            signal.raise_signal(signal.SIGHUP)
+
+    def cut() -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pydict({"value": ["a"] * 1000})
+        raise InputIncomplete("cut off")
+
+    query.write(0, ["before"])
+    moment(monkeypatch, raise_once)
+    with pytest.raises(SystemExit), ended_by_signals():
+        query.write_all(1, cut())
+    assert raised
+    until(lambda: not any(hidden(query.cluster, query.topic or "").values()), "no transaction is open", 30)
+    monkeypatch.undo()
+    assert query.write(1, ["b"]).written == 1
+    assert read_committed(query.cluster, query.topic) == ["b", "before"]
 
 
 def test_columns_arrive_as_they_were_given(cluster: Cluster, topic: MakeTopic) -> None:

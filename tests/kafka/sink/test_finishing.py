@@ -24,6 +24,7 @@ from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, RUN, Query
 from tests.support.spark_sinks import hidden
+from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]
 
@@ -53,11 +54,16 @@ def waits(query: Query) -> bool:
     return any(hidden(query.cluster, query.topic or "").values())
 
 
+def until_nothing_waits(query: Query) -> None:
+    """Brokers end a transaction on one partition after the other, after they have answered."""
+    until(lambda: not waits(query), "nothing waits for the end of a transaction")
+
+
 @pytest.mark.parametrize("task", [3, 17, 200], ids=["", "its reach is marked", "its reach is the next one"])
 def test_a_restart_with_fewer_tasks_ends_those_that_it_does_not_have(query: Query, task: int) -> None:
     with left_open(query, task):
         query.run(0, [["a"], ["b"]])
-        assert not waits(query)
+        until_nothing_waits(query)
         assert read_committed(query.cluster, query.topic) == ["a", "b"]
         with closing(query.tokens) as tokens:
             assert task not in tokens.marks([task]), "the next restart has nothing to end"
@@ -66,7 +72,7 @@ def test_a_restart_with_fewer_tasks_ends_those_that_it_does_not_have(query: Quer
 def test_a_restart_ends_that_of_a_task_without_rows(query: Query) -> None:
     with left_open(query, 1):
         query.run(0, [["a"], []])
-        assert not waits(query)
+        until_nothing_waits(query)
 
 
 def test_a_restart_that_is_refused_has_ended_it_all_the_same(query: Query) -> None:
@@ -74,13 +80,13 @@ def test_a_restart_that_is_refused_has_ended_it_all_the_same(query: Query) -> No
     with left_open(query, 3):
         with pytest.raises(ReplayDiffers):
             query.run(0, [["a"], ["b"]])
-        assert not waits(query)
+        until_nothing_waits(query)
 
 
 def test_a_micro_batch_that_is_given_up_leaves_none_open(query: Query) -> None:
     with left_open(query, 1):
         abort(query.settings(), query.names, {0, 1, 2, 3})
-        assert not waits(query)
+        until_nothing_waits(query)
 
 
 def test_a_retried_task_that_has_no_rows_any_more_is_asked_in_the_middle_of_a_run(query: Query) -> None:
@@ -109,8 +115,8 @@ def test_a_token_is_on_every_topic_and_the_drivers_stays_where_it_is(cluster: Cl
 
 def slow_rows(seconds: float) -> Iterator[pa.RecordBatch]:
     yield pa.RecordBatch.from_pydict({"value": ["a"]})
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
+    until_s = time.monotonic() + seconds
+    while time.monotonic() < until_s:
         time.sleep(0.1)
     yield pa.RecordBatch.from_pydict({"value": ["b"]})
 
@@ -119,15 +125,15 @@ def test_a_task_that_takes_too_long_is_named_and_has_more_time_when_it_is_tried_
     query: Query, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(writing, "_OUTLASTING", set())
-    short = {f"kafka.{name}.timeout.ms": "2000" for name in ("transaction", "delivery", "request")}
+    short = {f"kafka.{name}.timeout.ms": "5000" for name in ("transaction", "delivery", "request")}
     settings = replace(query.settings(**short), longest_transaction_ms=60_000)
     attempt = Attempt(0, 0, RUN, query.names.query)
     # Coordinators look for transactions that take too long every 10 s.
-    with pytest.raises(WriterFenced, match=r"the task wrote for 2. s, and its transaction may take 2 s .*maxOffsetsPerTrigger"):
-        write_once(settings, query.names, attempt, slow_rows(20))
-    assert not waits(query)
+    with pytest.raises(WriterFenced, match=r"the task wrote for \d+ s, and its transaction may take 5 s .*maxOffsetsPerTrigger"):
+        write_once(settings, query.names, attempt, slow_rows(25))
+    until_nothing_waits(query)
     assert read_committed(query.cluster, query.topic) == []
-    assert write_once(settings, query.names, attempt._replace(number=1), slow_rows(4)).written == 2
+    assert write_once(settings, query.names, attempt._replace(number=1), slow_rows(7)).written == 2
 
 
 def test_brokers_that_allow_less_than_that_are_asked_for_the_default(query: Query) -> None:

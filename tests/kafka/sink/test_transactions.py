@@ -22,6 +22,8 @@ from tests.support.committed import read_committed
 from tests.support.consumers import commit_as_another_client
 from tests.support.secured import Secured
 from tests.support.sink_queries import LATER_RUN, RUN, Query
+from tests.support.spark_sinks import hidden
+from tests.support.waiting import until
 
 ROWS = 5
 
@@ -52,11 +54,17 @@ def left_open(cluster: Cluster, transactional_id: str, topic: str | None) -> Ite
         producer.abort_transaction(60)
 
 
+def until_visible(query: Query) -> None:
+    """Brokers end a transaction on one partition after the other, after they have answered."""
+    until(lambda: not any(hidden(query.cluster, query.topic or "").values()), "everything that is written is visible")
+
+
 @pytest.fixture
 def query(cluster: Cluster, topic: MakeTopic) -> Query:
     """A query that has finished micro-batch 0 in its task 0, and marked its task 2 in a later run."""
     query = Query(cluster, topic(2))
     query.run(0, [["a"]], run=RUN)
+    until_visible(query)
     with closing(query.tokens) as tokens:
         tokens.mark(2, LATER_RUN)
     return query
@@ -78,6 +86,7 @@ def test_an_open_transaction_is_shown_with_its_owner_until_it_ends(cluster: Clus
         assert f"kafka-transactions.sh --bootstrap-server {cluster.bootstrap_servers} list" in output
         assert "start it again on its checkpoint" in output
         assert "120 s by default, and 900 s for a task that was tried again" in output
+    until_visible(query)
     assert names.query not in shown(cluster, query.topic)
 
 
@@ -111,6 +120,7 @@ def test_a_restart_on_the_checkpoint_ends_it_as_the_command_says(cluster: Cluste
     with left_open(cluster, query.names.task(2), query.topic):
         assert json.loads(shown(cluster, query.topic, "--json"))["not_visible"] == ROWS
         query.run(1, [["b"]], run=LATER_RUN.replace("2", "3"))
+        until_visible(query)
         assert json.loads(shown(cluster, query.topic, "--json"))["not_visible"] == 0
         assert read_committed(cluster, query.topic) == ["a", "b"]
 

@@ -122,8 +122,8 @@ NOT_FENCED = {"broker.session.timeout.ms": "120000"}
 # A broker that does nothing takes a third less of the processor.
 SELDOM = {"broker.heartbeat.interval.ms": "5000", "metadata.max.idle.interval.ms": "0"}
 
-# Records with old timestamps are not deleted.
-KEEP_ALL = {"log.retention.ms": "-1"}
+# Records with old timestamps are not deleted, and neither are groups without offsets that have no members just now.
+KEEP_ALL = {"log.retention.ms": "-1", "offsets.retention.check.interval.ms": "86400000"}
 
 
 @pytest.fixture(autouse=True)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import subprocess
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, TopicMetadata  # type: ignore[attr-defined]
 
 from devtools.broker import Cluster, Node
@@ -75,7 +76,7 @@ class Brokers(Cluster):
 
     def until_moved(self, group: str, node: Node) -> None:
         """Wait until another node than this, which is dead, coordinates the group."""
-        until(lambda: self._place(group)[1].leader not in {-1, node.id}, f"another node coordinates {group}", COORDINATOR_LIMIT_S)
+        self._until_placed(group, lambda now: now.leader not in {-1, node.id}, f"another node coordinates {group}")
 
     def move_coordinator(self, group: str, folder: Path) -> None:
         """Make the next node the leader of the group's partition of the offsets topic, without stopping anything."""
@@ -91,16 +92,24 @@ class Brokers(Cluster):
         number, _ = self._place(group)
         wanted = [node.id for node in nodes]
         self._reassign(number, wanted, folder)
-
-        def kept() -> bool:
-            _, now = self._place(group)
-            return sorted(now.replicas) == sorted(now.isrs) == sorted(wanted)
-
-        until(kept, f"{group} is on {wanted}", COORDINATOR_LIMIT_S)
+        self._until_placed(
+            group,
+            lambda now: sorted(now.replicas) == sorted(now.isrs) == sorted(wanted),
+            f"{group} is on {wanted}",
+        )
 
     def until_leaderless(self, group: str) -> None:
         """Wait until no node coordinates the group."""
-        until(lambda: self._place(group)[1].leader == -1, f"nobody coordinates {group}", COORDINATOR_LIMIT_S)
+        self._until_placed(group, lambda now: now.leader == -1, f"nobody coordinates {group}")
+
+    def _until_placed(self, group: str, fits: Callable[[PartitionMetadata], bool], what: str) -> None:
+        def placed() -> bool:
+            try:
+                return fits(self._place(group)[1])
+            except KafkaException:
+                return False  # a node that is dead may be the only one that the client has asked
+
+        until(placed, what, COORDINATOR_LIMIT_S)
 
     def _reassign(self, number: int, replicas: list[int], folder: Path) -> None:
         plan = folder / "reassign.json"

@@ -61,7 +61,8 @@ def records_of(bootstrap_servers: str, topic: str, count: int) -> list[bytes | N
 
 
 def write(bootstrap_servers: str, topic: str, numbers: range) -> None:
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0})
+    in_order = {"max.in.flight.requests.per.connection": 1}
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0, **in_order})
     for number in numbers:
         producer.produce(topic, str(number), str(number))
     assert producer.flush(LIMIT_S) == 0

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 import zipfile
 from pathlib import Path
 
@@ -260,6 +261,18 @@ class TestWhereTheCacheIs:
         assert default_cache() == tmp_path / ".cache" / "spark_groupsource" / "kafka"
 
 
+def downloaded_ivy(cache: Path) -> Path:
+    """Return the jar; ask the repository up to three times while it cannot be reached."""
+    for pause_s in (2, 10):
+        try:
+            return find_ivy(cache)
+        except BrokerStartError as error:
+            if not isinstance(error.__cause__, OSError):
+                raise
+            time.sleep(pause_s)
+    return find_ivy(cache)
+
+
 class TestIvy:
     @pytest.fixture(autouse=True)
     def no_spark(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +280,7 @@ class TestIvy:
         monkeypatch.setattr(importlib.util, "find_spec", lambda _name: None)
 
     def test_it_is_downloaded_where_there_is_no_pyspark(self, tmp_path: Path) -> None:
-        jar = find_ivy(tmp_path)
+        jar = downloaded_ivy(tmp_path)
         assert tmp_path in jar.parents
         with zipfile.ZipFile(jar) as opened:
             assert "org/apache/ivy/Main.class" in opened.namelist()
@@ -277,7 +290,7 @@ class TestIvy:
     ) -> None:
         monkeypatch.setattr(ivy_module, "IVY_VERSION", "0.0.0")
         with pytest.raises(BrokerStartError, match=r"Ivy 0\.0\.0, .* not found in .*set SPARK_HOME"):
-            find_ivy(tmp_path)
+            downloaded_ivy(tmp_path)
 
     def test_a_missing_downloader_is_named_with_its_command(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(sys.modules, "jgo.maven", None)

@@ -11,7 +11,7 @@ from devtools.broker import Cluster
 from spark_groupsource.errors import GenerationChanged, MemberFenced, MemberUnknown
 from spark_groupsource.group.member import State
 from spark_groupsource.handoff.commit_record import CommitRecord
-from tests.conftest import SHORT_SESSIONS, MakeTopic
+from tests.conftest import NOT_FENCED, SHORT_SESSIONS, MakeTopic
 from tests.kafka.conftest import MakeOptions
 from tests.support.streams import MemberStream, member_stream
 from tests.support.waiting import until
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.versions
 
 @pytest.fixture(scope="module", params=["4.1", None], ids=["4.1", "newest"])
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
-    with Cluster(version=request.param, config=SHORT_SESSIONS) as running:
+    with Cluster(version=request.param, config={**SHORT_SESSIONS, **NOT_FENCED}) as running:
         assert request.param is None or running.version.startswith(request.param)
         yield running
 

@@ -49,9 +49,14 @@ Check = Callable[..., Checked]
 
 
 @pytest.fixture
-def check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Check:
+def given_up_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Brokers that let nobody in, or that are not there, are waited for no longer than this."""
+    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 4.0)
+
+
+@pytest.fixture
+def check(tmp_path: Path, request: pytest.FixtureRequest) -> Check:
     """Writes an options file and checks it; whatever comes out, no secret of the secured broker is in it."""
-    monkeypatch.setattr(topics, "REQUEST_TIMEOUT_S", 1.5)
 
     def run(options: Mapping[str, str], *more: str) -> Checked:
         file = tmp_path / "query.properties"

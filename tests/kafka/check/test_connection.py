@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from spark_groupsource.cli.main import main
@@ -13,6 +14,7 @@ from tests.kafka.check.conftest import Check, query
 from tests.support.secured import WRONG, Secured
 
 
+@pytest.mark.usefixtures("given_up_soon")
 def test_after_a_wrong_password_nothing_more_is_checked(secured: Secured, check: Check) -> None:
     checked = check(query("open-any", secured.login("PLAIN", WRONG)))
     assert checked.exit_code == 1
@@ -20,6 +22,7 @@ def test_after_a_wrong_password_nothing_more_is_checked(secured: Secured, check:
     assert "kafka.sasl.password" in checked.errors[0][2]
 
 
+@pytest.mark.usefixtures("given_up_soon")
 def test_a_certificate_that_is_not_trusted_is_reported_with_the_setting(secured: Secured, check: Check) -> None:
     login = {**secured.login("PLAIN"), "kafka.ssl.truststore.location": str(secured.folder / "client.pem")}
     checked = check(query("open-any", login))
@@ -32,6 +35,7 @@ def test_a_certificate_that_is_not_trusted_is_reported_with_the_setting(secured:
     assert "is trusted" not in checked.output
 
 
+@pytest.mark.usefixtures("given_up_soon")
 def test_without_a_broker_nothing_more_is_checked(check: Check) -> None:
     begin = time.monotonic()
     checked = check(query("orders", {"kafka.bootstrap.servers": "127.0.0.1:1"}))

@@ -9,7 +9,7 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import GroupNotFound
-from tests.conftest import MakeTopic
+from tests.conftest import NOT_FENCED, MakeTopic
 from tests.kafka.check.conftest import Check, query
 
 
@@ -32,7 +32,7 @@ def test_the_new_protocol_is_tried_without_a_member(
 
 @pytest.mark.versions
 def test_brokers_on_which_the_new_protocol_is_disabled(check: Check) -> None:
-    with Cluster(config={"group.coordinator.rebalance.protocols": "classic"}) as older:
+    with Cluster(config={"group.coordinator.rebalance.protocols": "classic", **NOT_FENCED}) as older:
         older.create_topic("orders")
         plain = {"kafka.bootstrap.servers": older.bootstrap_servers}
         checked = check(query("orders", plain))

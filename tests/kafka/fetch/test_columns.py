@@ -27,7 +27,7 @@ BYTES = [b"text", b"\xff\xfe\x80abc", b"", None, "\u00e9\U0001f600".encode(), b"
 def mixed(topic: MakeTopic, cluster: Cluster) -> str:
     """One record for each of BYTES as key and the next one as value, with and without headers."""
     name = topic()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "max.in.flight.requests.per.connection": 1})
     for number, (key, value) in enumerate(zip(BYTES, BYTES[1:] + BYTES[:1], strict=True)):
         producer.produce(name, value, key, 0, headers=[("h", value)] if number % 2 else [], timestamp=1_700_000_000_000 + number)
     assert producer.flush(10) == 0

@@ -87,6 +87,6 @@ sys.exit(os.waitstatus_to_exitcode(status))
 def test_a_forked_child_fetches_and_ends(cluster: Cluster, filled: Filled) -> None:
     command = [sys.executable, "-W", "ignore", "-c", FORKING, cluster.bootstrap_servers, filled()]
 
-    done = subprocess.run(command, timeout=30, check=False, capture_output=True, text=True)
+    done = subprocess.run(command, timeout=120, check=False, capture_output=True, text=True)
 
     assert (done.returncode, done.stderr) == (0, "")

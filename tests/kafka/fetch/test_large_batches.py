@@ -13,7 +13,7 @@ from devtools.broker import Cluster
 from spark_groupsource.errors import BrokerError
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch.contract import FetchRange, Reader
-from tests.conftest import MakeTopic
+from tests.conftest import KEEP_ALL, NOT_FENCED, MakeTopic
 from tests.support.fetching import MEGABYTE, NATIVE, MakeSettings, rows
 from tests.support.written_logs import ZSTD, batch, write_logs
 
@@ -45,7 +45,7 @@ def test_a_record_of_120_mb_that_is_small_in_the_log(
 @pytest.fixture(scope="module")
 def as_of_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """A broker with batches in zstd that do not say how large they are, one of one record and one of many."""
-    with Cluster(data_dir=tmp_path_factory.mktemp("large"), config={"log.retention.ms": "-1"}) as cluster:
+    with Cluster(data_dir=tmp_path_factory.mktemp("large"), config={**KEEP_ALL, **NOT_FENCED}) as cluster:
         logs = {"one": [batch([bytes(LARGE)], ZSTD)], "many": [batch([bytes(MEGABYTE)] * 120, ZSTD)]}
         for name in logs:
             cluster.create_topic(name)

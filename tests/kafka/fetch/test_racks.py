@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient
 from devtools.broker import Cluster
 from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch.contract import FetchRange, Reader
+from tests.conftest import NOT_FENCED
 from tests.support.fetching import MakeSettings, offsets
 
 RACKS = ("zone-a", "zone-b", "zone-b")
@@ -27,14 +28,15 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc says how 
 @pytest.fixture(scope="module")
 def in_two_racks() -> Iterator[Cluster]:
     """A topic with a replica in each rack. Kafka places replicas so."""
-    with Cluster(nodes=3, racks=RACKS) as running:
+    with Cluster(nodes=3, racks=RACKS, config=NOT_FENCED) as running:
         running.create_topic("orders", replication=2)
         write(running, "orders", [bytes([number % 256]) * RECORD_BYTES for number in range(RECORDS)])
         yield running
 
 
 def write(cluster: Cluster, topic: str, values: Sequence[bytes]) -> None:
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0})
+    in_order = {"max.in.flight.requests.per.connection": 1}
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, **in_order})
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(60) == 0

@@ -27,6 +27,8 @@ from tests.kafka.conftest import Filled
 from tests.support.fetching import MEGABYTE, NATIVE, NOWHERE, Headers, MakeSettings, rows
 from tests.support.producing import numbered
 
+IN_ORDER = {"max.in.flight.requests.per.connection": 1}
+
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
@@ -60,6 +62,7 @@ def test_every_codec_and_values_of_1_mb(read: Reader, using: MakeSettings, topic
                 "compression.codec": codec,
                 "message.max.bytes": 8 * MEGABYTE,
                 "linger.ms": 20,
+                **IN_ORDER,
             }
         )
         for value in values:
@@ -199,7 +202,7 @@ def test_any_mix_of_records_comes_back_as_it_was(
 
 @pytest.fixture
 def mixed_topic(topic: MakeTopic, cluster: Cluster) -> tuple[str, Producer]:
-    return topic(), Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0})
+    return topic(), Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **IN_ORDER})
 
 
 @NATIVE

@@ -43,8 +43,12 @@ def large(secured: Secured, secured_topic: Callable[[str], str]) -> FetchRange:
     return FetchRange(topic, 0, 10, 10 + RECORDS)
 
 
-def slowly(secured: Secured, function: str) -> FetchSettings:
-    more = {"kafka.max.partition.fetch.bytes": "10000", "kafka.queued.min.messages": "1", "kafkaConsumer.pollTimeoutMs": "3000"}
+def slowly(secured: Secured, function: str, timeout_ms: int) -> FetchSettings:
+    more = {
+        "kafka.max.partition.fetch.bytes": "10000",
+        "kafka.queued.min.messages": "1",
+        "kafkaConsumer.pollTimeoutMs": str(timeout_ms),
+    }
     return replace(settings(secured, function, **more), buffer_bytes=1_000_000)
 
 
@@ -53,8 +57,8 @@ def test_a_task_goes_on_and_a_kept_consumer_serves_the_next_task_after_their_tok
     secured: Secured, large: FetchRange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     close_kept()
-    monkeypatch.setattr(secured.tokens, "valid_s", 8)
-    how = slowly(secured, "callback")
+    monkeypatch.setattr(secured.tokens, "valid_s", 20)
+    how = slowly(secured, "callback", 15_000)
     tasks = {read: read(large, how) for read in READERS}
     for read, task in tasks.items():
         assert next(task).num_rows == 1
@@ -72,8 +76,8 @@ def test_a_task_goes_on_and_a_kept_consumer_serves_the_next_task_after_their_tok
 def test_a_function_that_fails_later_is_a_warning_and_the_task_fails_when_the_last_token_has_expired(
     secured: Secured, large: FetchRange, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(secured.tokens, "valid_s", 5)
-    how = slowly(secured, "first_only")
+    monkeypatch.setattr(secured.tokens, "valid_s", 15)
+    how = slowly(secured, "first_only", 3_000)
     tasks = [read(large, how) for read in READERS]
     for task in tasks:
         assert next(task).num_rows == 1
@@ -83,7 +87,7 @@ def test_a_function_that_fails_later_is_a_warning_and_the_task_fails_when_the_la
         return sum("the function raised PermissionError. The last token is used once more." in text for text in said)
 
     until(lambda: warnings() >= 2, "a warning of each consumer")
-    expired_at = time.time() + 3  # a fifth of its time, a second of clock skew, and one more
+    expired_at = time.time() + secured.tokens.valid_s / 5 + 2  # a fifth of its time, a second of clock skew, and one more
     until(lambda: time.time() > expired_at, "the last tokens to expire")
 
     for task in tasks:

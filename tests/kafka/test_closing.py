@@ -9,7 +9,6 @@ import pytest
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.group import ledger
-from spark_groupsource.timeouts import AT_STOP_S
 from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until
@@ -87,7 +86,7 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
 ) -> None:
     name = filled()
     one = query(name)
-    monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", AT_STOP_S)
+    monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", 30.0)
     until(one.plan, "something to read")
     one.claim()
     watch = one.cycle._durable_watch

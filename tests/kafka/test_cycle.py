@@ -162,10 +162,10 @@ def join_and_hang(options: dict[str, str]) -> None:
 def test_a_claim_that_waits_too_long_says_for_what(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
     """The partition went to an ordinary consumer that has committed nothing: nobody can know what it reads."""
     name = filled()
-    a = query(name, **{"assignmentTimeout": "5s", "handoff.drainTimeout": "2s"})
+    a = query(name, **{"assignmentTimeout": "15s", "handoff.drainTimeout": "2s"})
     assert a.plan()
     a.cycle.stop()
-    cooperative = {"partition.assignment.strategy": "cooperative-sticky"}
+    cooperative = {"partition.assignment.strategy": "cooperative-sticky", "heartbeat.interval.ms": "300"}
     with plain_member(cluster, f"group-of-{name}", name, cooperative) as ordinary:
         until(lambda: ordinary.owned == 1, "the ordinary consumer has the partition")
         a.restart()

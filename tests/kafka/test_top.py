@@ -22,6 +22,9 @@ from tests.support.consumers import commit, joined
 from tests.support.producing import send
 from tests.support.waiting import until
 
+SOME = r"(?!0(\.0)?/s)[0-9.]+"
+"""A rate above zero: on a busy machine it may be below one."""
+
 
 class Top:
     """A running `groupkafka top`, and what it has written so far."""
@@ -92,9 +95,9 @@ def test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines() -> N
             commit(first, "orders", 0, 4)
             partly = r"lag at least {} \(not known in 1 partition\), in flight 0, held 0, produced \S+/s, committed {}/s"
             run.until(partly.format(6, "-"))
-            run.until(r"produced [1-9][0-9.]*/s")
+            run.until(rf"produced {SOME}/s")
             commit(first, "orders", 0, 8)
-            run.until(partly.format(2, "[1-9][0-9.]*"))
+            run.until(partly.format(2, SOME))
             seen = len(run.lines)
             other = threading.Thread(target=lambda: _join_for_a_while(cluster, run))
             other.start()

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from confluent_kafka import KafkaException, TopicCollection
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.errors import BrokerUnavailable
-from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
 
 OFFSETS_TOPIC = "__consumer_offsets"
 """Kafka's topic for groups. The leader of a partition coordinates the groups that are in it."""
+
+LOOK_S = 3.0
+"""How long a broker may take to describe topics. One that takes longer is in trouble itself."""
+
+_NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 def coordinators_move(admin: AdminClient, topics: Collection[str], doing: str) -> bool:
@@ -23,25 +27,27 @@ def coordinators_move(admin: AdminClient, topics: Collection[str], doing: str) -
 
     Args:
         admin: What is asked.
-        topics: Topics of the user, which show it too.
+        topics: Topics of the user. They are looked at if the user may not describe `__consumer_offsets`.
         doing: What the answer is for, for the error.
 
     Raises:
         BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that nobody lists its groups.
     """
     asked = TopicCollection([OFFSETS_TOPIC, *topics])
-    moving = False
-    for topic, future in admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S).items():
+    answers = admin.describe_topics(asked, request_timeout=LOOK_S)
+    away: dict[str, bool] = {}
+    for topic, answer in answers.items():
         try:
-            partitions = future.result().partitions
-        except KafkaException:
-            # The user may not describe it, or it does not exist. If no broker answers, none lists its groups either.
-            continue
+            partitions = answer.result().partitions
+        except KafkaException as failed:
+            if failed.args[0].code() in _NOT_SHOWN:
+                continue
+            return True
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
                 f"{doing}: partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so nobody lists the groups in it. "
                 "Start the brokers that have its replicas."
             )
-        moving |= any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
-    return moving
+        away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
+    return away.get(OFFSETS_TOPIC, any(away.values()))

@@ -187,37 +187,44 @@ class GroupAdmin:
         )
         return names_of(self._answer(answers[group], doing, group).authorized_operations)
 
-    def groups(self, part: str, topics: Collection[str] = ()) -> list[str]:
+    def groups(self, part: str) -> list[str]:
         """Return the groups with this text in their names, as far as the user may describe them. Each broker lists its own.
 
-        While a broker is away they are listed twice, since a group that moves to another coordinator may be listed by none.
-
-        Args:
-            part: The text.
-            topics: Topics of the user. They show that a broker is away to a user who may not describe `__consumer_offsets`.
+        A group that is moving to another coordinator may be missing, for a moment.
 
         Raises:
-            BrokerUnavailable: A broker does not answer, still loads its groups, or is away and nobody took them over. This client
-                goes on asking a broker that has died; a new one does not.
+            BrokerUnavailable: A broker does not answer, or still loads its groups. This client goes on asking a broker that has
+                died; a new one does not.
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"listing the groups *{part}*"
-        # Before: a client that has found all brokers here asks them all. After: one may have handed its groups over meanwhile.
-        moving = coordinators_move(self._admin, topics, doing)
-        found = self._listed(part, doing)
-        if moving or coordinators_move(self._admin, topics, doing):
-            time.sleep(LIST_AGAIN_S)
-            found |= self._listed(part, doing)
-        return sorted(found)
-
-    def _listed(self, part: str, doing: str) -> set[str]:
         future = self._ask(lambda: self._admin.list_consumer_groups(request_timeout=REQUEST_TIMEOUT_S), doing, "")
         found = self._answer(future, doing, "")
         # These are KafkaErrors, though the documentation says exceptions.
         refused: list[Any] = found.errors
         if refused:
             raise explain(self._last_error.reason(refused[0], self._admin), doing)
-        return {group.group_id for group in found.valid if part in group.group_id}
+        return sorted(group.group_id for group in found.valid if part in group.group_id)
+
+    def groups_that_move_too(self, part: str, topics: Collection[str]) -> list[str]:
+        """Return what `groups` does, and ask twice while a broker is away: a group that moves may be in no list just then.
+
+        Args:
+            part: The text.
+            topics: Topics of the user. They show that a broker is away to a user who may not describe `__consumer_offsets`.
+
+        Raises:
+            BrokerUnavailable: As `groups` does, or some groups have no coordinator.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"listing the groups *{part}*"
+        # Before: a client that has found all brokers here asks them all. After: one may have handed its groups over meanwhile.
+        moving = coordinators_move(self._admin, topics, doing)
+        found = self.groups(part)
+        if not moving and not coordinators_move(self._admin, topics, doing):
+            return found
+        time.sleep(LIST_AGAIN_S)
+        return sorted({*found, *self.groups(part)})
 
     def topics(self) -> list[str]:
         """Return the topics that the user may describe, by name, without Kafka's own.

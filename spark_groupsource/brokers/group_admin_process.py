@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
@@ -117,14 +117,14 @@ class GroupAdminProcess:
         allowed: frozenset[str] | None = self._answer("operations", (group,), _describing(group))
         return allowed
 
-    def groups(self, part: str, topics: Collection[str] = ()) -> list[str]:
+    def groups(self, part: str) -> list[str]:
         """Return what `GroupAdmin.groups` returns.
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `groups` do.
             BrokerUnavailable: As `describe` does.
         """
-        groups: list[str] = self._answer("groups", (part, topics), f"Listing the groups *{part}*")
+        groups: list[str] = self._answer("groups", (part,), f"Listing the groups *{part}*")
         return groups
 
     def offsets(self, group: str) -> dict[TopicPartition, tuple[int, str | None]]:
@@ -147,7 +147,7 @@ class GroupAdminProcess:
             self._end_child()
         self._pipe = self._child = self._end_child = None
 
-    def _answer(self, question: Question, about: tuple[str | Collection[str], ...], doing: str) -> Any:
+    def _answer(self, question: Question, about: tuple[str, ...], doing: str) -> Any:
         deadline = Deadline(ANSWER_LIMIT_S)
         for _ in range(ATTEMPTS):
             try:

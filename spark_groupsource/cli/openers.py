@@ -60,7 +60,7 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
     Raises:
         GroupKafkaError: The groups cannot be listed, or what they hold cannot be read.
     """
-    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open", [topic]), _passes, LIST_AGAIN_S)
+    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), _passes, LIST_AGAIN_S)
     found: list[Candidate] = []
     unreadable: list[str] = []
     for group in groups:

@@ -70,7 +70,7 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         left = _left_by_earlier_tries(settings, names, tokens, tasks, first=first)
         # 3. Compare what the tasks have written with what was there.
         if first:
-            check_elsewhere_again(names.driver, batch, before, tokens.elsewhere(), settings.choice)
+            check_elsewhere_again(names.driver, batch, before, tokens.elsewhere(tasks.topics), settings.choice)
         check_batch(batch, tasks.number, tasks.rows, before, tokens.of_tasks(left, tasks.topics), settings.choice)
         # 4. Keep the token. From here on a replay of the micro-batch is known as one.
         if before is None or before.batch != batch:

@@ -197,14 +197,17 @@ class Tokens:
         self._of_driver = sorted(found)
         return newest_batch_token(_committed(found), self._names.driver, self._names.query)
 
-    def elsewhere(self) -> list[Place]:
+    def elsewhere(self, topics: Collection[str] = ()) -> list[Place]:
         """Return what the query has written under other names, as far as its user may see it.
 
+        Args:
+            topics: Topics of its rows, if they name theirs.
+
         Raises:
-            BrokerError: See `GroupAdmin.groups` and `GroupAdmin.offsets`.
+            BrokerError: See `GroupAdmin.groups_that_move_too` and `GroupAdmin.offsets`.
         """
         found: dict[Names, Place] = {}
-        for group in self._listed():
+        for group in self._listed(topics):
             whose = token_group(group)
             # What has its own names is read by the task itself, and by the driver at the end.
             if whose is None or whose[0].query != self._names.query or whose[0] == self._names:
@@ -222,25 +225,24 @@ class Tokens:
             found[names] = place._replace(topics=place.topics | kept.keys())
         return [found[names] for names in sorted(found)]
 
-    def _listed(self) -> list[str]:
+    def _listed(self, topics: Collection[str]) -> list[str]:
         """Return the groups that have the query's id in their names. A broker that is silent is asked again by a new client."""
-        topics = [] if self._topic is None else [self._topic]
+        known = topics if self._topic is None else [self._topic]
         found: set[str] = set()
         silent: BrokerUnavailable | None = None
+        # A broker that is back, or that has taken groups over, may not list them yet. So after a failure it needs two lists.
+        needed = 1
         for _ in Deadline(GROUP_OFFSETS_S).attempts(LIST_AGAIN_S):
             try:
-                found.update(self._admin().groups(self._names.query, topics))
+                found.update(self._admin().groups_that_move_too(self._names.query, known))
             except BrokerUnavailable as error:
                 log.info("listing the groups again: %s", error)
-                silent = error
+                silent, needed = error, 2
             else:
-                if silent is None:
-                    break
-                # A broker that is back, or that has taken groups over, may not list them yet. So this needs a second list.
-                silent = None
-        if silent is not None:
-            raise silent
-        return sorted(found)
+                needed -= 1
+                if not needed:
+                    return sorted(found)
+        raise silent or BrokerUnavailable("listing the groups: the brokers took too long")
 
     def commit(self, token: BatchToken, topics: Iterable[str]) -> None:
         """Commit the driver's token on partition 0 of a topic that takes it.

@@ -139,9 +139,12 @@ def _write_as(
         except NotDelivered as failed:
             raise writer.undelivered(failed.undelivered) from None
         finally:
-            writer.close()
-            tokens.close()
-            if writer.open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
+            open_s = writer.open_s
+            try:
+                writer.close()
+            finally:
+                tokens.close()
+            if open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
     except SystemExit:
         # The signal may have come while `close` began: when a JVM dies, the end of the rows and Spark's signal come together. The
@@ -231,7 +234,7 @@ class _Writer:
         if may_be_a_replay(token, run) or choice.covers(batch):
             driver = tokens.of_driver()
             # In the first micro-batch of a run only: names do not change while a query runs.
-            elsewhere = tokens.elsewhere() if may_be_a_replay(driver, run) else None
+            elsewhere = tokens.elsewhere(topics) if may_be_a_replay(driver, run) else None
         if choice.covers(batch):
             begun = token is not None or driver is not None or elsewhere or tokens.marks(range(tokens.reach()))
             check_choice(batch, run, driver, choice, begun=bool(begun))

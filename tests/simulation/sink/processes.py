@@ -115,7 +115,7 @@ class FakeAdmin:
     def __init__(self, broker: Broker) -> None:
         self._broker = broker
 
-    def groups(self, part: str, _topics: Collection[str]) -> list[str]:
+    def groups_that_move_too(self, part: str, _topics: Collection[str]) -> list[str]:
         found = _asked(lambda: sorted({group for group, _ in self._broker.offsets} | self._broker.pending.keys()))
         # A group that is moving to another coordinator is in no list. It has moved when the driver looks.
         missing = Steps.here.steps.overlooks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
@@ -21,8 +21,7 @@ class Groups:
     def __init__(self, kept: Mapping[str, Kept]) -> None:
         self.kept = kept
 
-    def groups(self, part: str, topics: Collection[str]) -> list[str]:
-        assert topics == ["invoices"]
+    def groups(self, part: str) -> list[str]:
         return [name for name in self.kept if part in name]
 
     def offsets(self, group: str) -> Kept:

@@ -135,6 +135,7 @@ def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
     mark = Tokens.mark
     nodes: list[Node] = []
     resumed: list[threading.Thread] = []
+    partitions = [3]
 
     def then_partitions_are_added(tokens: Tokens, *arguments: Any) -> None:
         """Its next step is the first row, for which it asks for the topic's partitions."""
@@ -143,9 +144,8 @@ def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
             node = nodes.pop()
             node.pause()
             client = quiet_client(",".join(f"{HOST}:{one.port}" for one in brokers.nodes if one is not node))
-            client.create_partitions([NewPartitions(name, len(client.list_topics(name).topics[name].partitions) + 9)])[
-                name
-            ].result()
+            partitions.append(len(client.list_topics(name).topics[name].partitions) + 9)
+            client.create_partitions([NewPartitions(name, partitions[-1])])[name].result()
             resumed.append(in_background(partial(resume_later, node)))
 
     monkeypatch.setattr(Tokens, "mark", then_partitions_are_added)
@@ -158,6 +158,12 @@ def test_partitions_that_the_coordinator_does_not_know_yet_are_waited_for(
         assert own.write(0, written, task).written == len(written)
         for one in resumed:
             one.join()
+
+    def all_know_them() -> bool:
+        clients = [quiet_client(f"{HOST}:{one.port}") for one in brokers.nodes]
+        return all(len(client.list_topics(name, timeout=60).topics[name].partitions) == partitions[-1] for client in clients)
+
+    until(all_know_them, "each broker that is read from knows the partitions")
     assert read_committed(brokers, name) == sorted([*written * 3, "first"])
 
 

@@ -185,7 +185,7 @@ FAULTS = (
     ),
     Fault(
         "nobody looks for what is elsewhere",
-        replaced(FakeTokens, "elsewhere", lambda _: []),
+        replaced(FakeTokens, "elsewhere", lambda *_: []),
         RENAMED,
     ),
     Fault(

@@ -118,7 +118,7 @@ METRICS = (
         "groupkafka_partition_position_offset",
         Kind.GAUGE,
         PARTITION,
-        "The next offset to claim; what lies before it is claimed by this query, or was read.",
+        "The next offset to claim. What lies before it was read, or is claimed: by this query, or by another one (held).",
         lambda tally: [(_labels(partition), record.next) for partition, record in _sorted(tally.records)],
     ),
     Metric(

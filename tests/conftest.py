@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
 from spark_groupsource.spark.short_errors import HIDE_TRACEBACK
-from tests.support.producing import send
+from tests.support.producing import IN_ORDER, send
 
 if TYPE_CHECKING:
     from tests.support.secured import Secured
@@ -161,9 +161,7 @@ def topic(cluster: Cluster, request: pytest.FixtureRequest) -> MakeTopic:
 
 @pytest.fixture(scope="session")
 def produce(cluster: Cluster) -> Produce:
-    # A request that is sent again, because a new topic has no leader yet, must not come after later ones.
-    in_order = {"max.in.flight.requests.per.connection": 1}
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **in_order})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "linger.ms": 0, **IN_ORDER})
 
     def produce(topic: str, records: Sequence[Record], partition: int | None = None) -> None:
         errors: list[KafkaError] = []

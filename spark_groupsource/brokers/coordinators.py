@@ -18,7 +18,7 @@ LOOK_S = 3.0
 _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
-def coordinators_move(admin: AdminClient, topics: Collection[str], doing: str) -> bool:
+def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
     """Return whether a broker is away, so that its groups may be on their way to other coordinators.
 
     A new leader of a partition lists its groups only when it has heard that it is the leader, and the old one may be silent, or
@@ -28,7 +28,6 @@ def coordinators_move(admin: AdminClient, topics: Collection[str], doing: str) -
     Args:
         admin: What is asked.
         topics: Topics of the user. They are looked at if the user may not describe `__consumer_offsets`.
-        doing: What the answer is for, for the error.
 
     Raises:
         BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that nobody lists its groups.
@@ -46,7 +45,7 @@ def coordinators_move(admin: AdminClient, topics: Collection[str], doing: str) -
         leaderless = [partition.id for partition in partitions if partition.leader is None]
         if topic == OFFSETS_TOPIC and leaderless:
             raise BrokerUnavailable(
-                f"{doing}: partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so nobody lists the groups in it. "
+                f"partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so nobody lists the groups that are in it. "
                 "Start the brokers that have its replicas."
             )
         away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)

@@ -217,11 +217,10 @@ class GroupAdmin:
             BrokerUnavailable: As `groups` does, or some groups have no coordinator.
             AuthenticationFailed: The brokers refuse the login.
         """
-        doing = f"listing the groups *{part}*"
         # Before: a client that has found all brokers here asks them all. After: one may have handed its groups over meanwhile.
-        moving = coordinators_move(self._admin, topics, doing)
+        moving = coordinators_move(self._admin, topics)
         found = self.groups(part)
-        if not moving and not coordinators_move(self._admin, topics, doing):
+        if not moving and not coordinators_move(self._admin, topics):
             return found
         time.sleep(LIST_AGAIN_S)
         return sorted({*found, *self.groups(part)})

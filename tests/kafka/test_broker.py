@@ -23,6 +23,7 @@ from confluent_kafka.cimpl import NewTopic
 from devtools.broker import BrokerStartError, Cluster, jars
 from devtools.broker import cluster as cluster_module
 from devtools.broker.addresses import Identity, choose_identity
+from tests.support.producing import IN_ORDER
 from tests.support.waiting import until
 
 LIMIT_S = 60.0
@@ -61,8 +62,7 @@ def records_of(bootstrap_servers: str, topic: str, count: int) -> list[bytes | N
 
 
 def write(bootstrap_servers: str, topic: str, numbers: range) -> None:
-    in_order = {"max.in.flight.requests.per.connection": 1}
-    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0, **in_order})
+    producer = Producer({"bootstrap.servers": bootstrap_servers, "acks": "all", "log_level": 0, **IN_ORDER})
     for number in numbers:
         producer.produce(topic, str(number), str(number))
     assert producer.flush(LIMIT_S) == 0

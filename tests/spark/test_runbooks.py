@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from tests.conftest import NOT_FENCED, MakeTopic, Produce
+from tests.conftest import KEEP_ALL, NOT_FENCED, MakeTopic, Produce
 from tests.support.producing import send
 from tests.support.queries import Queries
 from tests.support.waiting import until
@@ -37,7 +37,7 @@ def groupkafka(cluster: Cluster, group: str, command: str, *arguments: str) -> s
 @pytest.fixture
 def damaged(tmp_path: Path) -> Iterator[Cluster]:
     """A broker whose topic `orders` has ten records. A batch in the middle, offsets 4 to 6, cannot be unpacked."""
-    with Cluster(data_dir=tmp_path / "broker", config={**NOT_FENCED, "log.retention.ms": "-1"}) as cluster:
+    with Cluster(data_dir=tmp_path / "broker", config={**NOT_FENCED, **KEEP_ALL}) as cluster:
         cluster.create_topic("orders")
         whole = [at_offset(first, batch([b"v%d" % offset for offset in offsets], GZIP)) for first, offsets in BATCHES.items()]
         write_logs(cluster, {"orders": whole})

@@ -17,6 +17,7 @@ from spark_groupsource.fetch.settings import BATCH_ROWS
 from tests.conftest import MakeTopic
 from tests.kafka.conftest import Filled
 from tests.support.fetching import MakeSettings
+from tests.support.producing import IN_ORDER
 
 EVERY = {field.name: field for field in arrow_schema(include_headers=True)}
 BYTES = [b"text", b"\xff\xfe\x80abc", b"", None, "\u00e9\U0001f600".encode(), b"\xed\xa0\x80", b"half \xc3"]
@@ -27,7 +28,7 @@ BYTES = [b"text", b"\xff\xfe\x80abc", b"", None, "\u00e9\U0001f600".encode(), b"
 def mixed(topic: MakeTopic, cluster: Cluster) -> str:
     """One record for each of BYTES as key and the next one as value, with and without headers."""
     name = topic()
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "max.in.flight.requests.per.connection": 1})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, **IN_ORDER})
     for number, (key, value) in enumerate(zip(BYTES, BYTES[1:] + BYTES[:1], strict=True)):
         producer.produce(name, value, key, 0, headers=[("h", value)] if number % 2 else [], timestamp=1_700_000_000_000 + number)
     assert producer.flush(10) == 0

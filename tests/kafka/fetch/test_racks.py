@@ -15,6 +15,7 @@ from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import NOT_FENCED
 from tests.support.fetching import MakeSettings, offsets
+from tests.support.producing import IN_ORDER
 
 RACKS = ("zone-a", "zone-b", "zone-b")
 RECORDS = 4_000
@@ -35,8 +36,7 @@ def in_two_racks() -> Iterator[Cluster]:
 
 
 def write(cluster: Cluster, topic: str, values: Sequence[bytes]) -> None:
-    in_order = {"max.in.flight.requests.per.connection": 1}
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, **in_order})
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "linger.ms": 0, **IN_ORDER})
     for value in values:
         producer.produce(topic, value)
     assert producer.flush(60) == 0

@@ -25,9 +25,7 @@ from spark_groupsource.sink.native_producer import NativeProducer
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
 from tests.support.fetching import MEGABYTE, NATIVE, NOWHERE, Headers, MakeSettings, rows
-from tests.support.producing import numbered
-
-IN_ORDER = {"max.in.flight.requests.per.connection": 1}
+from tests.support.producing import IN_ORDER, numbered
 
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 

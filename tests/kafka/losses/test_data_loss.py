@@ -20,7 +20,7 @@ from tests.kafka.losses.conftest import GOES_ON, Brokers, ended
 from tests.support.waiting import until
 
 CUT_BELIEVED_LATE_S = 60.0
-"""So late that a query which waits for it is told from one on a busy machine."""
+"""Above what a busy machine takes: a query that takes longer has waited until the cut is believed."""
 
 
 def test_what_expired_before_it_was_planned_ends_the_query_or_is_passed_over(

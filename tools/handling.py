@@ -107,7 +107,9 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     TopicNotFound: (
         Handling("at its start: ends. Later: gives the partitions up, or ends with `DataLossError`", AT_ONCE, "failOnDataLoss"),
     ),
-    MemberFenced: (Handling("at its start: joins again. Later: ends", "2 min", "assignmentTimeout"),),
+    MemberFenced: (
+        Handling("at its start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
+    ),
     MembershipError: (Handling(ENDS, AT_ONCE, None),),
 }
 """How a query bears each of these errors, in one or more cases. An error that passes ends the query when its option's time is

@@ -68,23 +68,49 @@ OFFSET_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     **REQUEST_ERRORS,
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: MembershipError,
+    KafkaError.INVALID_SESSION_TIMEOUT: MembershipError,
+    KafkaError.GROUP_MAX_SIZE_REACHED: MembershipError,
     KafkaError.UNSUPPORTED_ASSIGNOR: MembershipError,
     KafkaError.GROUP_ID_NOT_FOUND: MembershipError,
     KafkaError.INVALID_GROUP_ID: MembershipError,
     KafkaError.INVALID_REGULAR_EXPRESSION: MembershipError,
     KafkaError.UNSUPPORTED_VERSION: MembershipError,
     KafkaError._UNSUPPORTED_FEATURE: MembershipError,
+    KafkaError.INVALID_REQUEST: MembershipError,
+    KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""The meaning of the errors of a member that end its query. TOPIC_ERRORS end it only before its first assignment, the others at
-any time. Any other code that librdkafka calls fatal is MembershipError."""
+"""The meaning of the errors of a member that end its query (`ends_member`): those at which Java's consumer gives up. Any other code
+that librdkafka calls fatal is MembershipError."""
+
+_FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
+
+
+def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
+    """Return whether this error ends a query, as it would end Java's consumer. librdkafka joins again for as long as it may.
+
+    Args:
+        error: what the member's consumer returned when it was polled.
+        has_joined: whether the member has had its first assignment. After that a topic that is deleted, or a coordinator that
+            fails for a reason of its own, ends nothing.
+    """
+    if error.fatal():
+        return True
+    return error.code() in MEMBER_ERRORS and not (has_joined and error.code() in _FINAL_ONLY_AT_THE_START)
 
 
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
 
+_COORDINATORS_LOG = "Only the log of the group's coordinator says why; `groupkafka describe` shows which broker that is."
+
 _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, and this one does not offer "
     "that of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them first.",
+    KafkaError.INVALID_SESSION_TIMEOUT: "The brokers accept no such kafka.session.timeout.ms (45000 by default): it has to be from "
+    "group.min.session.timeout.ms to group.max.session.timeout.ms. Set it accordingly; `groupkafka check` shows both.",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers' group.max.size "
+    "(group.consumer.max.size with kafka.group.protocol=consumer) allows. Stop another member (`groupkafka describe` shows them), or "
+    "raise that setting. A member that was killed counts until its session is over (45 s by default): restart this query then.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "With kafka.group.protocol=consumer this means that the group has members of the classic "
@@ -94,11 +120,14 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     "expect the syntax of RE2/J.",
     KafkaError.UNSUPPORTED_VERSION: _PROTOCOL,
     KafkaError._UNSUPPORTED_FEATURE: _PROTOCOL,
+    KafkaError.INVALID_REQUEST: _COORDINATORS_LOG,
+    KafkaError.UNKNOWN: _COORDINATORS_LOG,
 }
 """What to check when an error ends a member, where its class does not say enough."""
 
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
+    MembershipError: "No record is lost: once the query may join, it continues from its checkpoint.",
     MemberFenced: "Another running process has the same kafka.group.instance.id; each query needs its own.",
     BrokerUnavailable: "Check kafka.bootstrap.servers and the network between this driver and the brokers.",
     CommitOutcomeUnknown: "The commit may or may not have been written. A restarted query reads what the group has, and goes on.",

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, TOPIC_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, ends_member, explain
 from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
@@ -337,9 +337,7 @@ class Member:
             raise MembershipError("The group's consumer fetched a record, which it must never do. Please report this as a bug.")
         if error.code() == KafkaError._MAX_POLL_EXCEEDED:
             log.warning("this driver was paused for longer than kafka.max.poll.interval.ms; it rejoins")
-        elif error.code() in TOPIC_ERRORS and self._has_joined:
-            log.warning("the Kafka client says: %s", error.str())
-        elif error.fatal() or error.code() in MEMBER_ERRORS:
+        elif ends_member(error, has_joined=self._has_joined):
             raise self._explained(error)
         else:
             self._on_error(error)

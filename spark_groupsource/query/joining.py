@@ -91,7 +91,7 @@ class Joining:
 
         Raises:
             AssignmentTimeout: the group gave no assignment within `assignmentTimeout`.
-            MemberFenced: another process has had the same `kafka.group.instance.id` for as long.
+            MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
             NotAConsumerGroup: the group is of another kind.
             MembershipError: it refuses this member's assignor or protocol.
         """
@@ -104,7 +104,10 @@ class Joining:
             try:
                 return self._join_once(stream, deadline)
             except MemberFenced as error:
-                # KIP-848: a static member that was killed holds its instance id until its session is over.
+                # KIP-848: a static member that was killed holds its instance id until its session is over. With the classic
+                # protocol the newest member gets the id. One that would take it back ends the other query.
+                if options.group_protocol == "classic":
+                    raise
                 deadline.pause_after(error, FENCED_AGAIN_S)
             except MembershipError as refused:
                 raise self._reason(refused) from None

@@ -3,13 +3,30 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from devtools.broker import Cluster
+from spark_groupsource.cli.main import main
 from spark_groupsource.errors import BrokerUnavailable, MembershipError
 from spark_groupsource.group.ledger import Ledger
-from tests.conftest import MakeTopic
+from tests.conftest import NOT_FENCED, SELDOM, SHORT_SESSIONS, MakeTopic
 from tests.kafka.conftest import MakeQuery, Query
+
+SECONDS = 20.0
+"""In what time a refused query has to end, also on a busy machine. `assignmentTimeout` is 2 minutes."""
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Mapping[str, str]]:
+    """A broker whose groups have one member, with the bounds of sessions that Kafka has by default."""
+    one_member = {"group.max.size": "1", "group.consumer.max.size": "1", "group.min.session.timeout.ms": "6000"}
+    with Cluster(config={**SHORT_SESSIONS, **NOT_FENCED, **SELDOM, **one_member}) as running:
+        running.create_topic("orders")
+        yield {"kafka.bootstrap.servers": running.bootstrap_servers, "subscribe": "orders"}
 
 
 def test_what_ended_the_member_ends_the_next_call_at_once(topic: MakeTopic, query: MakeQuery) -> None:
@@ -27,25 +44,52 @@ def test_what_ended_the_member_ends_the_next_call_at_once(topic: MakeTopic, quer
     assert time.monotonic() - began < 40
 
 
-def refused(one: Query) -> MembershipError:
-    """The error with which a query ends that cannot join. It comes long before `assignmentTimeout`, 2 minutes, is over."""
+def refused(one: Query) -> str:
+    """Return the error with which a query ends that cannot join."""
     began = time.monotonic()
     with pytest.raises(MembershipError) as ended:
         one.plan()
     assert type(ended.value) is MembershipError
-    assert time.monotonic() - began < 40
-    return ended.value
+    assert time.monotonic() - began < SECONDS
+    return str(ended.value)
 
 
 def test_a_member_with_another_assignor_than_the_others(topic: MakeTopic, query: MakeQuery) -> None:
     name = topic()
     query(name, **{"kafka.partition.assignment.strategy": "range"}).until_planning(1)
     error = refused(query(name, **{"kafka.partition.assignment.strategy": "roundrobin"}))
-    assert "INCONSISTENT_GROUP_PROTOCOL" in str(error)
-    assert "kafka.partition.assignment.strategy" in str(error)
+    assert "INCONSISTENT_GROUP_PROTOCOL" in error
+    assert "kafka.partition.assignment.strategy" in error
 
 
 def test_an_assignor_that_the_brokers_do_not_have(topic: MakeTopic, query: MakeQuery) -> None:
     error = refused(query(topic(), **{"kafka.group.protocol": "consumer", "kafka.group.remote.assignor": "nonsense"}))
-    assert "UNSUPPORTED_ASSIGNOR" in str(error)
-    assert "kafka.group.remote.assignor" in str(error)
+    assert "UNSUPPORTED_ASSIGNOR" in error
+    assert "kafka.group.remote.assignor" in error
+
+
+def test_a_session_that_the_brokers_refuse(strict: Mapping[str, str], query: MakeQuery, tmp_path: Path) -> None:
+    """The check shows the bounds, as the error says, and a session within them is accepted."""
+    short = {**strict, "kafka.session.timeout.ms": "2000"}
+    error = refused(query("short", **short))
+    assert "INVALID_SESSION_TIMEOUT" in error
+    assert "kafka.session.timeout.ms" in error
+    assert "`groupkafka check` shows both" in error
+    file = tmp_path / "query.properties"
+    file.write_text("".join(f"{name}={value}\n" for name, value in {**short, "kafka.group.id": "short"}.items()))
+    checked = CliRunner().invoke(main, ["check", "--conf", str(file)])
+    assert checked.exit_code == 1
+    assert "Set it to 6000 to 1800000" in checked.output
+    query("short", **{**strict, "kafka.session.timeout.ms": "6000"}).until_planning(1)
+
+
+def test_a_group_that_is_full(strict: Mapping[str, str], query: MakeQuery, protocol: str) -> None:
+    full = {**strict, "kafka.group.protocol": protocol}
+    first, second = query(f"full-{protocol}", **full), query(f"full-{protocol}", **full)
+    first.until_planning(1)
+    error = refused(second)
+    assert "GROUP_MAX_SIZE_REACHED" in error
+    assert "group.max.size (group.consumer.max.size with kafka.group.protocol=consumer)" in error
+    first.cycle.stop()
+    second.restart()
+    second.until_planning(1)

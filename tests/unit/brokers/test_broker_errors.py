@@ -7,7 +7,7 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource import errors
 from spark_groupsource.brokers import login_trouble
-from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, MEMBER_ERRORS, REQUEST_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, MEMBER_ERRORS, REQUEST_ERRORS, ends_member, explain
 from spark_groupsource.sink import failures
 
 ON_COMMIT = {
@@ -53,6 +53,8 @@ ON_REQUEST = {
 
 OPTION_AT_FAULT = {
     "INCONSISTENT_GROUP_PROTOCOL": "kafka.partition.assignment.strategy",
+    "INVALID_SESSION_TIMEOUT": "kafka.session.timeout.ms",
+    "GROUP_MAX_SIZE_REACHED": "group.max.size (group.consumer.max.size with kafka.group.protocol=consumer)",
     "UNSUPPORTED_ASSIGNOR": "kafka.group.remote.assignor",
     "GROUP_ID_NOT_FOUND": "kafka.group.protocol",
     "INVALID_GROUP_ID": "kafka.group.id",
@@ -61,7 +63,31 @@ OPTION_AT_FAULT = {
     "_UNSUPPORTED_FEATURE": "kafka.group.protocol",
 }
 
-AS_MEMBER = {**ON_REQUEST, **dict.fromkeys([*OPTION_AT_FAULT, "_FATAL"], errors.MembershipError)}
+NO_OPTION_AT_FAULT = ("INVALID_REQUEST", "UNKNOWN", "_FATAL")
+
+AS_MEMBER = {**ON_REQUEST, **dict.fromkeys([*OPTION_AT_FAULT, *NO_OPTION_AT_FAULT], errors.MembershipError)}
+
+JAVA_ENDS = {
+    "JoinGroup": (
+        *("FENCED_INSTANCE_ID", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID"),
+        *("GROUP_AUTHORIZATION_FAILED", "GROUP_MAX_SIZE_REACHED", "UNSUPPORTED_VERSION", "INVALID_REQUEST", "UNKNOWN"),
+    ),
+    "SyncGroup": ("GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID"),
+    "ConsumerGroupHeartbeat": (
+        *("GROUP_AUTHORIZATION_FAILED", "INVALID_REQUEST", "GROUP_MAX_SIZE_REACHED", "UNSUPPORTED_ASSIGNOR", "GROUP_ID_NOT_FOUND"),
+        *("INVALID_REGULAR_EXPRESSION", "UNRELEASED_INSTANCE_ID", "FENCED_INSTANCE_ID", "UNSUPPORTED_VERSION", "INVALID_GROUP_ID"),
+    ),
+}
+"""Errors at which Java's consumer gives up (AbstractCoordinator, AbstractHeartbeatRequestManager, ConsumerHeartbeatRequestManager)."""
+
+JAVA_TRIES_AGAIN = (
+    *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "UNKNOWN_MEMBER_ID", "MEMBER_ID_REQUIRED"),
+    *("ILLEGAL_GENERATION", "REBALANCE_IN_PROGRESS", "FENCED_MEMBER_EPOCH"),
+)
+"""Errors after which it joins again, or looks for the coordinator."""
+
+JOINED_ALREADY = ("UNKNOWN_TOPIC_OR_PART", "UNKNOWN_TOPIC_ID", "UNKNOWN")
+"""Errors of a member that is in the group which say nothing about the next attempt."""
 
 
 @pytest.mark.parametrize(("code", "kind"), ON_COMMIT.items())
@@ -83,6 +109,14 @@ def test_an_error_that_ends_a_member_becomes(code: str, kind: type[errors.GroupK
     assert not error.passing
 
 
+@pytest.mark.parametrize("has_joined", [False, True])
+@pytest.mark.parametrize("code", sorted({*AS_MEMBER, *JAVA_TRIES_AGAIN, *(code for codes in JAVA_ENDS.values() for code in codes)}))
+def test_a_query_ends_with_the_errors_of_its_member_that_end_javas_consumer(code: str, has_joined: bool) -> None:
+    ended = ends_member(KafkaError(getattr(KafkaError, code)), has_joined=has_joined)
+    assert ended == (code not in JAVA_TRIES_AGAIN and not (has_joined and code in JOINED_ALREADY))
+    assert ends_member(KafkaError(getattr(KafkaError, code), None, True), has_joined=has_joined), "librdkafka has given up"
+
+
 @pytest.mark.parametrize(("code", "kind"), [one for one in AS_MEMBER.items() if one[0] != "_FATAL"])
 def test_an_error_that_librdkafka_hides_behind_a_fatal_one_becomes_the_same(
     code: str, kind: type[errors.GroupKafkaError]
@@ -94,14 +128,16 @@ def test_an_error_that_librdkafka_hides_behind_a_fatal_one_becomes_the_same(
 
 
 def test_a_fatal_error_of_a_member_that_is_not_listed_does_not_pass() -> None:
-    error = explain(KafkaError(KafkaError.GROUP_MAX_SIZE_REACHED, None, True), "as a member", MEMBER_ERRORS)
+    error = explain(KafkaError(KafkaError.INVALID_RECORD, None, True), "as a member", MEMBER_ERRORS)
     assert type(error) is errors.MembershipError
-    assert "GROUP_MAX_SIZE_REACHED" in str(error)
+    assert "INVALID_RECORD" in str(error)
 
 
 @pytest.mark.parametrize(("code", "option"), OPTION_AT_FAULT.items())
-def test_an_error_that_an_option_causes_names_the_option(code: str, option: str) -> None:
-    assert option in str(explain(KafkaError(getattr(KafkaError, code)), "as a member", MEMBER_ERRORS))
+def test_an_error_that_a_setting_causes_names_it_and_says_that_nothing_is_lost(code: str, option: str) -> None:
+    text = str(explain(KafkaError(getattr(KafkaError, code)), "as a member", MEMBER_ERRORS))
+    assert option in text
+    assert "No record is lost" in text
 
 
 def test_no_code_is_handled_without_a_test() -> None:

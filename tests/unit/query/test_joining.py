@@ -7,9 +7,11 @@ from typing import cast
 
 import pytest
 
-from spark_groupsource.errors import AssignmentTimeout, BrokerUnavailable
+from spark_groupsource.errors import AssignmentTimeout, BrokerUnavailable, MemberFenced
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joining import Joining
@@ -37,3 +39,25 @@ def test_a_start_that_takes_too_long(partitions: frozenset[TopicPartition], kind
     with pytest.raises(kind, match=text):
         Joining._wait_assigned(joining, cast(Member, member), cast(Ledger, ledger), Deadline(0.05))
     assert closed
+
+
+@pytest.mark.parametrize(("protocol", "attempts"), [("classic", 1), ("consumer", 3)])
+def test_a_query_whose_instance_id_another_one_has_taken_joins_again_only_if_that_may_be_its_own_earlier_run(
+    protocol: str, attempts: int
+) -> None:
+    """Under the classic protocol it would take the id back from the newer one, and end that."""
+    joined: list[bool] = []
+
+    def join_once(*_: object) -> None:
+        joined.append(True)
+        raise MemberFenced("another process has the id")
+
+    options = parse(**{"kafka.group.protocol": protocol, "kafka.group.instance.id": "driver-1"})
+    starting_offsets = SimpleNamespace(begin=lambda _: None)
+    joining = cast(Joining, SimpleNamespace(_options=options, _starting_offsets=starting_offsets, _join_once=join_once))
+    newest = PlanOffset.build(stream="s", plan=4, generation=1, member="m", group="billing", ranges={})
+    sleeps = iter([0.0, 0.0])
+    deadline = Deadline(100, clock=lambda: 200.0 * (len(joined) >= attempts), sleep=lambda _: next(sleeps))
+    with pytest.raises(MemberFenced):
+        Joining.join(joining, Stream("s", 4, 3), newest, deadline)
+    assert len(joined) == attempts

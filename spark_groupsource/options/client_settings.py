@@ -109,6 +109,7 @@ FOR_MEMBERS_ONLY = frozenset(
 FOR_CONSUMERS_ONLY = frozenset(
     {
         "check.crcs",
+        "client.rack",
         "fetch.error.backoff.ms",
         "fetch.max.bytes",
         "fetch.min.bytes",
@@ -120,7 +121,11 @@ FOR_CONSUMERS_ONLY = frozenset(
         "receive.message.max.bytes",
     }
 )
-"""Settings of the user's that only clients which fetch records have."""
+"""Settings of the user's that only clients which fetch records have.
+
+The member fetches none. With a rack it would join its group again whenever the racks of the partitions change, as they do when a
+broker goes down and when it comes back. `isolation.level` is not one of them: the member reads the group's offsets with it, too.
+"""
 
 
 def client_settings(kafka: Mapping[str, str]) -> dict[str, str]:
@@ -147,7 +152,7 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
         **_reconnecting(RECONNECT_MS_OF_A_MEMBER, kafka),
         **(CLASSIC_MEMBER if kafka.get("group.protocol") != "consumer" else {}),
         **({"topic.blacklist": ",".join(f"^{topic}$" for topic in ignored_topics)} if ignored_topics else {}),
-        **kafka,
+        **{name: value for name, value in kafka.items() if name not in FOR_CONSUMERS_ONLY},
         **OFFSETS_ARE_OURS,
     }
 

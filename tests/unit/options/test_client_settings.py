@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient
 
-from spark_groupsource.kafka_settings.tables import AT_MOST
+from spark_groupsource.kafka_settings.tables import AT_MOST, CONSUMER_ONLY, NAMES
 from spark_groupsource.options.client_settings import (
     CONSUMER,
     FOR_CONSUMERS_ONLY,
@@ -14,6 +14,8 @@ from spark_groupsource.options.client_settings import (
     RECONNECT,
     RECONNECT_MS,
     RECONNECT_MS_OF_A_MEMBER,
+    client_settings,
+    consumer_settings,
     member_settings,
 )
 from spark_groupsource.options.model import Options
@@ -67,6 +69,7 @@ def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
 ALL_KINDS: dict[str, str] = {
     **BASE,
     "kafka.client.id": "billing-1",
+    "kafka.client.rack": "zone-a",
     "kafka.coordinator.query.interval.ms": "1000",
     "kafka.fetch.max.bytes": "2000000",
     "kafka.fetch.max.wait.ms": "33",
@@ -98,21 +101,19 @@ def test_each_client_gets_exactly_these_settings() -> None:
         **OF_THE_USER,
         **OFFSETS,
         "coordinator.query.interval.ms": "1000",
-        "fetch.max.bytes": "2000000",
-        "fetch.wait.max.ms": "33",
         "group.id": "billing",
         "group.instance.id": "driver-1",
         "group.protocol": "classic",
         "heartbeat.interval.ms": "3000",
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "cooperative-sticky",
-        "queued.min.messages": "7",
         "reconnect.backoff.ms": "200",
         "session.timeout.ms": "20000",
     }
     assert options.fetch_settings().client == {
         **OF_THE_USER,
         **OFFSETS,
+        "client.rack": "zone-a",
         "enable.partition.eof": "true",
         "fetch.max.bytes": "2000000",
         "fetch.queue.backoff.ms": "1",
@@ -124,6 +125,16 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "receive.message.max.bytes": "2147483647",
         "reconnect.backoff.ms": "1000",
     }
+
+
+def test_what_concerns_only_fetching_reaches_no_other_client() -> None:
+    about_fetching = {
+        name for name in CONSUMER_ONLY & NAMES if name.startswith(("fetch.", "queued.", "max.partition.", "check."))
+    }
+    assert about_fetching <= FOR_CONSUMERS_ONLY
+    given = dict.fromkeys(FOR_CONSUMERS_ONLY, "the user's")
+    assert not FOR_CONSUMERS_ONLY & (client_settings(given).keys() | member_settings(given).keys())
+    assert given.items() <= consumer_settings(given, 8388608).items()
 
 
 def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:

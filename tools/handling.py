@@ -65,7 +65,9 @@ REFUSED_LOGIN = "a refused login or certificate"
 OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling(ENDS, "6 to 10 s", None, "no answer to the first requests of a start"),
-        Handling("asks again", "2 min, each request", "assignmentTimeout", "no answer to a later one, or any other error"),
+        Handling(
+            "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
+        ),
         Handling(
             "reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
             "2 min, each partition",
@@ -88,13 +90,15 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     ),
     AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
     ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member adopts a range that is planned"),),
-    GenerationChanged: (Handling("takes part in the rebalance, commits again", "2 min, each commit", "assignmentTimeout"),),
-    CoordinatorUnavailable: (Handling("commits again", "2 min, each commit", "assignmentTimeout"),),
-    MemberUnknown: (Handling("rejoins, claims again", "2 min, each commit", "assignmentTimeout"),),
+    GenerationChanged: (
+        Handling("takes part in the rebalance, commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
+    ),
+    CoordinatorUnavailable: (Handling("commits again", "2 min, each of Spark's calls", "assignmentTimeout"),),
+    MemberUnknown: (Handling("rejoins, claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
         Handling(
             "leaves the group, joins it as a new member, goes on at what the group holds",
-            "2 min, each commit",
+            "2 min, each of Spark's calls",
             "assignmentTimeout",
             "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
             "until the connection breaks, as when a heartbeat of KIP-848 gets no answer within the brokers' interval (5 s)",

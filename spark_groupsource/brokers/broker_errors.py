@@ -80,8 +80,8 @@ MEMBER_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.UNKNOWN: MembershipError,
     KafkaError._FATAL: MembershipError,
 }
-"""The meaning of the errors of a member that end its query (`ends_member`): those at which Java's consumer gives up. Any other code
-that librdkafka calls fatal is MembershipError."""
+"""The meaning of the errors of a member that end its query (`ends_member`): those at which Java's consumer gives up. Any other
+code that librdkafka calls fatal is MembershipError."""
 
 _FINAL_ONLY_AT_THE_START = TOPIC_ERRORS | {KafkaError.UNKNOWN}
 
@@ -106,15 +106,19 @@ _COORDINATORS_LOG = "Only the log of the group's coordinator says why; `groupkaf
 _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.INCONSISTENT_GROUP_PROTOCOL: "All members of a group need an assignor in common, and this one does not offer "
     "that of the others. Set kafka.partition.assignment.strategy to theirs (`groupkafka describe` shows it), or stop them first.",
-    KafkaError.INVALID_SESSION_TIMEOUT: "The brokers accept no such kafka.session.timeout.ms (45000 by default): it has to be from "
-    "group.min.session.timeout.ms to group.max.session.timeout.ms. Set it accordingly; `groupkafka check` shows both.",
-    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers' group.max.size "
-    "(group.consumer.max.size with kafka.group.protocol=consumer) allows. Stop another member (`groupkafka describe` shows them), or "
+    KafkaError.INVALID_SESSION_TIMEOUT: "kafka.session.timeout.ms (45000 by default) is outside the brokers' bounds, "
+    "group.min.session.timeout.ms and group.max.session.timeout.ms. `groupkafka check` shows them. Set a value between them.",
+    KafkaError.GROUP_MAX_SIZE_REACHED: "The group has as many members as the brokers allow: their setting is group.max.size "
+    "(group.consumer.max.size with kafka.group.protocol=consumer). Stop another member (`groupkafka describe` shows them), or "
     "raise that setting. A member that was killed counts until its session is over (45 s by default): restart this query then.",
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
-    KafkaError.GROUP_ID_NOT_FOUND: "With kafka.group.protocol=consumer this means that the group has members of the classic "
-    "protocol which cannot share it with this one. Stop them first, or set kafka.group.protocol to classic.",
+    KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
+    "kafka.group.protocol=consumer beside them. The usual reason is their assignor, cooperative-sticky, which is the default. "
+    "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Members with "
+    "kafka.partition.assignment.strategy=range can be restarted one by one instead. The steps are in docs/operations.md (Moving "
+    "to the new group protocol). To stay with the classic protocol, set kafka.group.protocol=classic. If the members have range "
+    "already, see whether group.consumer.migration.policy of the brokers allows an upgrade.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
     KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers read it, and "
     "expect the syntax of RE2/J.",

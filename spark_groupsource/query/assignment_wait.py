@@ -50,12 +50,13 @@ class AssignmentWait:
             self._seen, self._seen_at = assignment, self._clock()
         self._has_had_any |= bool(assignment.partitions)
 
-    def await_partitions(self, joined: Joined, stream: Stream, *, topics_exist: Callable[[], bool]) -> None:
+    def await_partitions(self, joined: Joined, stream: Stream, deadline: Deadline, *, topics_exist: Callable[[], bool]) -> None:
         """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
 
         Args:
             joined: this run's membership.
             stream: what the checkpoint says.
+            deadline: until when it waits at most.
             topics_exist: whether any subscribed topic exists; without one there is nothing to wait for.
         """
         if not self._is_first:
@@ -64,7 +65,7 @@ class AssignmentWait:
         if joined.assignment.partitions or not topics_exist():
             return
         drain_s = self._options.drain_timeout_ms / 1000 if self._options.handoff == "drain" else 0.0
-        waits_s = min(drain_s + REBALANCE_S, self._options.assignment_timeout_ms / 1000)
+        waits_s = min(drain_s + REBALANCE_S, deadline.left)
         log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
             if joined.once(Ledger.ready) and joined.positions:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -12,7 +10,6 @@ from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges
-from spark_groupsource.patience import Deadline
 from spark_groupsource.query.ledger_steps import LedgerSteps
 from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.membership import Membership
@@ -22,15 +19,7 @@ from spark_groupsource.query.unsubscribed import Unsubscribed, with_ranges
 class Claiming:
     """Claims one plan after the other, as the member that this run is now. Used on the runner's main thread."""
 
-    def __init__(
-        self,
-        membership: Membership,
-        steps: LedgerSteps,
-        loss_watch: LossWatch,
-        options: Options,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, membership: Membership, steps: LedgerSteps, loss_watch: LossWatch, options: Options) -> None:
         """Begin without a claim.
 
         Args:
@@ -38,13 +27,11 @@ class Claiming:
             steps: takes the ledger's steps.
             loss_watch: finds out which topics were deleted.
             options: the options of the source.
-            clock: returns seconds, monotonic.
         """
         self._membership = membership
         self._steps = steps
         self._loss_watch = loss_watch
         self._options = options
-        self._clock = clock
         self._unsubscribed = Unsubscribed(options)
 
     def claim(self, stream: Stream) -> Ranges:
@@ -59,13 +46,12 @@ class Claiming:
             lambda partitions: self._steps.carry_out(lambda ledger: ledger.commits_of(partitions)),
             owned=self._membership.joined.positions.keys(),
         )
-        deadline = self._deadline()
-        for _ in deadline.attempts():
-            claims = self._attempt(stream, deadline)
+        for _ in self._membership.deadline.attempts():
+            claims = self._attempt(stream)
             if not claims.waiting:
                 return claims.granted
         stream = self._unsubscribed.without_waiting(stream, claims.waiting)
-        claims = self._attempt(stream, self._deadline())
+        claims = self._attempt(stream)
         if not claims.waiting:
             return claims.granted
         waiting = with_ranges(stream, claims.waiting, most=len(claims.waiting))
@@ -77,7 +63,7 @@ class Claiming:
             "continues with this plan, and no record is lost."
         )
 
-    def _attempt(self, stream: Stream, deadline: Deadline) -> Claims:
+    def _attempt(self, stream: Stream) -> Claims:
         """Claim what can be claimed now, without the ranges whose topic was deleted: nobody can adopt or read them."""
         while True:
             losses = self._loss_watch.deleted_ranges(stream)
@@ -85,10 +71,8 @@ class Claiming:
             lost = {loss.partition for loss in losses}
             ranges = {partition: planned for partition, planned in stream.ranges.items() if partition not in lost}
             try:
-                return self._membership.joined.do(partial(Ledger.claim, stream=replace(stream, ranges=ranges)), deadline)
+                claim = partial(Ledger.claim, stream=replace(stream, ranges=ranges))
+                return self._membership.joined.do(claim, self._membership.deadline)
             except TopicNotFound as error:
                 self._steps.give_up_deleted()
-                deadline.pause_after(error)
-
-    def _deadline(self) -> Deadline:
-        return Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
+                self._membership.deadline.pause_after(error)

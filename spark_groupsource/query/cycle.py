@@ -69,11 +69,11 @@ class Cycle:
         )
         topic_ids = TopicIds(self._topics.ids)
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
-        joining = Joining(options, self._topics, topic_ids, self._starting_offsets, clock=clock, observer=observer)
+        joining = Joining(options, self._topics, topic_ids, self._starting_offsets, observer=observer)
         self._membership = Membership(joining, options, clock=clock)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
-        self._steps = LedgerSteps(self._membership, self._watch, options, clock=clock)
-        self._claiming = Claiming(self._membership, self._steps, self._watch, options, clock=clock)
+        self._steps = LedgerSteps(self._membership, self._watch, options)
+        self._claiming = Claiming(self._membership, self._steps, self._watch, options)
         self._assignment_wait = AssignmentWait(options, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._durable_watch = DurableWatch(
@@ -115,6 +115,7 @@ class Cycle:
         Raises:
             DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
+        self._membership.begin_call()
         stream = self._stream(start, start.plan)
         return self._membership.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
@@ -125,7 +126,7 @@ class Cycle:
         # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
         # without knowing that the plan is durable would take its checkpoint for an older one.
         self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
-        self._assignment_wait.await_partitions(joined, stream, topics_exist=self._topics_exist)
+        self._assignment_wait.await_partitions(joined, stream, self._membership.deadline, topics_exist=self._topics_exist)
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
             # would end and leave its records to the next run.
@@ -140,6 +141,8 @@ class Cycle:
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
                 return None
+            # Nothing has failed: a run with a target waits for partitions that are on their way, as long as that takes.
+            self._membership.begin_call()
             time.sleep(RETRY_INTERVAL_S)
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
@@ -199,9 +202,9 @@ class Cycle:
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
+        self._membership.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
-        # 1. Join, if this is the first call after a restart. That may take minutes, which are not the claim's, and in which the
-        #    plan cannot become durable.
+        # 1. Join, if this is the first call after a restart. That may take minutes, in which the plan cannot become durable.
         self._membership.become_member(stream, end)
         # 2. Read the checkpoint before anything is claimed. The one of another stream would show plans as durable that are not:
         #    their claims would be closed, and a restart would not read them again.
@@ -226,6 +229,7 @@ class Cycle:
 
         Its claims are closed at once where a partition drains, or else with the next commit.
         """
+        self._membership.begin_call()
         stream = self._stream(end, end.plan)
         self._membership.as_member(stream, end, lambda: self._steps.carry_out(lambda ledger: ledger.durable(end.plan)))
 

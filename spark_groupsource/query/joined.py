@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
@@ -13,7 +12,6 @@ from spark_groupsource.errors import GroupKafkaError, MemberUnknown
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 
@@ -23,26 +21,15 @@ T = TypeVar("T")
 class Joined:
     """One membership of one stream, from its first assignment until the query ends."""
 
-    def __init__(
-        self,
-        member: Member,
-        ledger: Ledger,
-        options: Options,
-        *,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, member: Member, ledger: Ledger) -> None:
         """Take over a member that has its first assignment.
 
         Args:
             member: a member that has its first assignment.
             ledger: the records of its partitions.
-            options: the options of the source.
-            clock: returns seconds, monotonic.
         """
         self._member = member
         self._ledger = ledger
-        self._options = options
-        self._clock = clock
 
     # Values that the consumer's thread replaces and never edits.
 
@@ -82,18 +69,17 @@ class Joined:
         """
         return self._member.call(lambda: step(self._ledger))
 
-    def do(self, step: Callable[[Ledger], T], deadline: Deadline | None = None) -> T:
+    def do(self, step: Callable[[Ledger], T], deadline: Deadline) -> T:
         """Do a step of the ledger on the consumer's thread, and again while a passing error or a rebalance forbids it.
 
         Args:
             step: the step, which may be done again.
-            deadline: until when it is tried; `None` is `assignmentTimeout` from now.
+            deadline: until when it is tried.
 
         Raises:
             GroupKafkaError: an error that does not pass, or the last one before the deadline; or at once the error that ended
                 the member.
         """
-        deadline = deadline or Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
         while True:
             try:
                 return self.once(step)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 from functools import partial
 
 from spark_groupsource.brokers.broker_errors import explain
@@ -61,7 +60,6 @@ class Joining:
         topic_ids: TopicIds,
         starting_offsets: StartingOffsets,
         *,
-        clock: Callable[[], float],
         observer: Observer,
     ) -> None:
         """Prepare to join. Nothing is sent yet.
@@ -71,26 +69,25 @@ class Joining:
             topics: the subscribed topics.
             topic_ids: their ids.
             starting_offsets: where partitions without a commit start.
-            clock: returns seconds, monotonic.
             observer: receives what the member and its ledger report.
         """
         self._options = options
         self._topics = topics
         self._topic_ids = topic_ids
         self._starting_offsets = starting_offsets
-        self._clock = clock
         self._observer = observer
         self._member: Member | None = None
 
-    def join(self, stream: Stream, newest: PlanOffset) -> Joined:
+    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
         """Join the group, and return once there is something to plan with.
 
         Args:
             stream: what the checkpoint says.
             newest: the newest offset of the checkpoint.
+            deadline: until when it waits.
 
         Raises:
-            AssignmentTimeout: the group gave no assignment within `assignmentTimeout`.
+            AssignmentTimeout: the group gave no assignment before the deadline.
             MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
             NotAConsumerGroup: the group is of another kind.
             MembershipError: it refuses this member's assignor or protocol.
@@ -99,7 +96,6 @@ class Joining:
         if newest.plan < 0:
             refuse_unknown(options.stream_start, self._topics.partitions(skip_missing=True))
         self._starting_offsets.begin(newest)
-        deadline = Deadline(options.assignment_timeout_ms / 1000, clock=self._clock)
         while True:
             try:
                 return self._join_once(stream, deadline)
@@ -165,7 +161,7 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        joined = Joined(member, ledger, options, clock=self._clock)
+        joined = Joined(member, ledger)
         # Before it joins: a query whose checkpoint is behind the group has to end without having taken a partition from others,
         # and what is claimed by then is from before this query.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))

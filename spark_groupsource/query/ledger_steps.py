@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -10,7 +9,6 @@ from spark_groupsource.errors import TopicNotFound
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
 from spark_groupsource.options.model import Options
-from spark_groupsource.patience import Deadline
 from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.membership import Membership
 
@@ -20,21 +18,17 @@ T = TypeVar("T")
 class LedgerSteps:
     """Takes steps as the member that this run is now. Used on the runner's main thread."""
 
-    def __init__(
-        self, membership: Membership, loss_watch: LossWatch, options: Options, *, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, membership: Membership, loss_watch: LossWatch, options: Options) -> None:
         """Begin before the first step, for which this run has to be a member.
 
         Args:
             membership: this run's membership.
             loss_watch: finds out which topics were deleted.
             options: the options of the source.
-            clock: returns seconds, monotonic.
         """
         self._membership = membership
         self._loss_watch = loss_watch
         self._options = options
-        self._clock = clock
 
     def carry_out(self, step: Callable[[Ledger], T]) -> T:
         """Do a step of the ledger, and again after a topic was deleted that it would commit for.
@@ -43,13 +37,12 @@ class LedgerSteps:
             DataLossError: a topic was deleted, and `failOnDataLoss` is true.
             GroupKafkaError: see joined.Joined.do.
         """
-        deadline = Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
         while True:
             try:
-                return self._membership.joined.do(step, deadline)
+                return self._do(step)
             except TopicNotFound as error:
                 self.give_up_deleted()
-                deadline.pause_after(error)
+                self._membership.deadline.pause_after(error)
 
     def give_up_deleted(self) -> None:
         """Give up the partitions of deleted topics, after a commit for such a topic was refused.
@@ -87,4 +80,7 @@ class LedgerSteps:
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
         deleted = [loss for loss in losses if loss.cause is Cause.DELETED]
-        self._membership.joined.do(lambda ledger: ledger.go_on(deleted))
+        self._do(lambda ledger: ledger.go_on(deleted))
+
+    def _do(self, step: Callable[[Ledger], T]) -> T:
+        return self._membership.joined.do(step, self._membership.deadline)

@@ -41,11 +41,17 @@ class Membership:
         """Whether the run is being stopped, so that it does not join again. Any thread may set it."""
         self.current: Joined | None = None
         """The newest membership; `None` before the first one. Any thread may read it."""
+        self.deadline = self._patience()
+        """Until when what fails in the current call of Spark's is tried again."""
 
     @property
     def joined(self) -> Joined:
         """The newest membership, once there is one."""
         return cast(Joined, self.current)
+
+    def begin_call(self) -> None:
+        """Have what fails from now on tried again for `assignmentTimeout`. All steps of one call of Spark's share this time."""
+        self.deadline = self._patience()
 
     def become_member(self, stream: Stream, newest: PlanOffset) -> None:
         """Join the group, unless this run is a member of it. See `as_member`."""
@@ -62,15 +68,17 @@ class Membership:
         Raises:
             CommitOutcomeUnknown: it happens again `assignmentTimeout` after the first time, or the run is being stopped.
         """
-        deadline: Deadline | None = None
+        has_failed = False
         while True:
             try:
                 self._join(stream, newest)
                 return step()
             except CommitOutcomeUnknown as error:
                 # From the first one on: to learn that there is no answer may take longer than the whole patience.
-                deadline = deadline or Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)
-                if deadline.over or self.ending:
+                if not has_failed:
+                    self.begin_call()
+                has_failed = True
+                if self.deadline.over or self.ending:
                     raise
                 # As text: an error would keep the earlier membership as long as a handler keeps the line.
                 why = str(error)
@@ -88,8 +96,11 @@ class Membership:
         if self.current is not None and not self._has_left:
             return
         # Until there is a new membership, other threads see the earlier one, which shows what was closed.
-        self.current = self._joining.join(stream, newest)
+        self.current = self._joining.join(stream, newest, self.deadline)
         if self._has_left:
             self._has_left = False
             # The earlier one keeps its clients, and perhaps a child process, until Python collects it. The runner rarely does.
             gc.collect()
+
+    def _patience(self) -> Deadline:
+        return Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock)

@@ -173,6 +173,27 @@ def test_a_claim_that_waits_too_long_says_for_what(filled: Filled, query: MakeQu
             a.claim()
 
 
+def test_a_call_that_joins_and_then_waits_for_a_claim_ends_when_the_timeout_is_over_once(
+    filled: Filled, query: MakeQuery, cluster: Cluster
+) -> None:
+    """The others of the group are slow to let it in, and then one of them has a partition that it does not adopt."""
+    name = filled(partitions=2)
+    eager = {"kafka.partition.assignment.strategy": "range"}
+    a = query(name, **{"assignmentTimeout": "20s", "handoff.drainTimeout": "2s", **eager})
+    a.until_planning(2)
+    assert a.logged.by_partition.keys() == {TopicPartition(name, 0), TopicPartition(name, 1)}
+    a.cycle.stop()
+    settings = {"partition.assignment.strategy": "range", "heartbeat.interval.ms": "300"}
+    with plain_member(cluster, f"group-of-{name}", name, settings, lets_go_after_s=18) as ordinary:
+        until(lambda: ordinary.owned == 2, "the ordinary consumer has both partitions")
+        a.restart()
+        began = time.monotonic()
+        with pytest.raises(ClaimTimeout):
+            a.claim()
+        took_s = time.monotonic() - began
+    assert 20 <= took_s < 35
+
+
 def test_another_clients_commit_is_where_the_query_goes_on(filled: Filled, query: MakeQuery, cluster: Cluster) -> None:
     name = filled()
     commit_as_another_client(cluster, f"group-of-{name}", name, 7, '{"v":4,"s":"evil","n":99}')

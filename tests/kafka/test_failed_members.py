@@ -13,6 +13,7 @@ from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import BrokerUnavailable, MembershipError
 from spark_groupsource.group.ledger import Ledger
+from spark_groupsource.patience import Deadline
 from tests.conftest import NOT_FENCED, SELDOM, SHORT_SESSIONS, MakeTopic
 from tests.kafka.conftest import MakeQuery, Query
 
@@ -40,7 +41,7 @@ def test_what_ended_the_member_ends_the_next_call_at_once(topic: MakeTopic, quer
         with pytest.raises(BrokerUnavailable, match="silent for too long"):
             a.plan()
         with pytest.raises(BrokerUnavailable, match="silent for too long"):
-            a.joined.do(Ledger.confirm)
+            a.joined.do(Ledger.confirm, Deadline(60))
     assert time.monotonic() - began < 40
 
 
@@ -74,7 +75,7 @@ def test_a_session_that_the_brokers_refuse(strict: Mapping[str, str], query: Mak
     error = refused(query("short", **short))
     assert "INVALID_SESSION_TIMEOUT" in error
     assert "kafka.session.timeout.ms" in error
-    assert "`groupkafka check` shows both" in error
+    assert "`groupkafka check` shows them" in error
     file = tmp_path / "query.properties"
     file.write_text("".join(f"{name}={value}\n" for name, value in {**short, "kafka.group.id": "short"}.items()))
     checked = CliRunner().invoke(main, ["check", "--conf", str(file)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
@@ -97,13 +98,22 @@ class Plain:
 
 
 @contextmanager
-def plain_member(cluster: Cluster, group: str, topic: str, settings: Mapping[str, str]) -> Iterator[Plain]:
+def plain_member(
+    cluster: Cluster, group: str, topic: str, settings: Mapping[str, str], lets_go_after_s: float = 0.0
+) -> Iterator[Plain]:
+    """Yield a member of the group. It lets go of partitions so many seconds after the group has asked for them."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap_servers, "group.id": group, "enable.auto.commit": False, **settings}
     )
-    consumer.subscribe([topic])
+    ends = threading.Event()
+
+    def let_go(*_: object) -> None:
+        ends.wait(lets_go_after_s)
+
+    consumer.subscribe([topic], on_revoke=let_go)
     plain = Plain(consumer)
     try:
         yield plain
     finally:
+        ends.set()
         plain.close()

@@ -68,17 +68,18 @@ NO_OPTION_AT_FAULT = ("INVALID_REQUEST", "UNKNOWN", "_FATAL")
 AS_MEMBER = {**ON_REQUEST, **dict.fromkeys([*OPTION_AT_FAULT, *NO_OPTION_AT_FAULT], errors.MembershipError)}
 
 JAVA_ENDS = {
-    "JoinGroup": (
+    "JoinGroup": {
         *("FENCED_INSTANCE_ID", "INCONSISTENT_GROUP_PROTOCOL", "INVALID_SESSION_TIMEOUT", "INVALID_GROUP_ID"),
         *("GROUP_AUTHORIZATION_FAILED", "GROUP_MAX_SIZE_REACHED", "UNSUPPORTED_VERSION", "INVALID_REQUEST", "UNKNOWN"),
-    ),
-    "SyncGroup": ("GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID"),
-    "ConsumerGroupHeartbeat": (
-        *("GROUP_AUTHORIZATION_FAILED", "INVALID_REQUEST", "GROUP_MAX_SIZE_REACHED", "UNSUPPORTED_ASSIGNOR", "GROUP_ID_NOT_FOUND"),
-        *("INVALID_REGULAR_EXPRESSION", "UNRELEASED_INSTANCE_ID", "FENCED_INSTANCE_ID", "UNSUPPORTED_VERSION", "INVALID_GROUP_ID"),
-    ),
+    },
+    "SyncGroup": {"GROUP_AUTHORIZATION_FAILED", "FENCED_INSTANCE_ID"},
+    "ConsumerGroupHeartbeat": {
+        *("GROUP_AUTHORIZATION_FAILED", "INVALID_REQUEST", "GROUP_MAX_SIZE_REACHED", "UNSUPPORTED_ASSIGNOR"),
+        *("GROUP_ID_NOT_FOUND", "INVALID_REGULAR_EXPRESSION", "UNRELEASED_INSTANCE_ID", "FENCED_INSTANCE_ID"),
+        *("UNSUPPORTED_VERSION", "INVALID_GROUP_ID"),
+    },
 }
-"""Errors at which Java's consumer gives up (AbstractCoordinator, AbstractHeartbeatRequestManager, ConsumerHeartbeatRequestManager)."""
+"""Errors at which Java's consumer gives up (AbstractCoordinator, and the managers of heartbeats under KIP-848)."""
 
 JAVA_TRIES_AGAIN = (
     *("COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE", "NOT_COORDINATOR", "UNKNOWN_MEMBER_ID", "MEMBER_ID_REQUIRED"),
@@ -110,7 +111,9 @@ def test_an_error_that_ends_a_member_becomes(code: str, kind: type[errors.GroupK
 
 
 @pytest.mark.parametrize("has_joined", [False, True])
-@pytest.mark.parametrize("code", sorted({*AS_MEMBER, *JAVA_TRIES_AGAIN, *(code for codes in JAVA_ENDS.values() for code in codes)}))
+@pytest.mark.parametrize(
+    "code", sorted({*AS_MEMBER, *JAVA_TRIES_AGAIN, *(code for codes in JAVA_ENDS.values() for code in codes)})
+)
 def test_a_query_ends_with_the_errors_of_its_member_that_end_javas_consumer(code: str, has_joined: bool) -> None:
     ended = ends_member(KafkaError(getattr(KafkaError, code)), has_joined=has_joined)
     assert ended == (code not in JAVA_TRIES_AGAIN and not (has_joined and code in JOINED_ALREADY))

@@ -13,6 +13,7 @@ from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.claiming import Claiming
 from spark_groupsource.query.ledger_steps import LedgerSteps
 from spark_groupsource.query.loss_watch import LossWatch
@@ -34,12 +35,11 @@ class Run:
         monkeypatch.setattr(Ledger, "claim", lambda ledger, stream: cast(Run, ledger).answer(stream))
         joined = SimpleNamespace(do=self.do, positions={ORDERS: 10, RETURNS: 5})
         steps = SimpleNamespace(refuse_or_warn=lambda _: None, give_up_deleted=self.give_up)
-        options = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "subscribe": subscribe}
         self.claiming = Claiming(
-            cast(Membership, SimpleNamespace(joined=joined)),
+            cast(Membership, SimpleNamespace(joined=joined, deadline=Deadline(0.5))),
             cast(LedgerSteps, steps),
             cast(LossWatch, SimpleNamespace(deleted_ranges=self.deleted_ranges)),
-            parse(**options),
+            parse(subscribe=subscribe),
         )
 
     def do(self, step: Callable[[Any], Claims], *_: object) -> Claims:

@@ -13,7 +13,6 @@ from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.group.member import Member
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joined import Joined
-from tests.support.options import parse
 
 LEDGER = cast(Ledger, object())
 
@@ -39,7 +38,7 @@ def joined(failure: GroupKafkaError | None = None) -> Joined:
             raise failure
         return step()
 
-    return Joined(cast(Member, SimpleNamespace(call=call, failure=failure)), LEDGER, parse())
+    return Joined(cast(Member, SimpleNamespace(call=call, failure=failure)), LEDGER)
 
 
 def soon() -> Deadline:

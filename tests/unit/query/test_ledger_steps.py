@@ -11,6 +11,7 @@ import pytest
 from spark_groupsource.errors import DataLossError, TopicNotFound
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.partition import OffsetRange, TopicPartition
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.ledger_steps import LedgerSteps
 from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.membership import Membership
@@ -23,15 +24,15 @@ EXPIRED = PartitionLoss(TopicPartition("kept", 0), Cause.EXPIRED, 5, (OffsetRang
 class Run:
     """A run that owns a partition of a topic that was deleted. Its coordinator refuses commits until that is given up."""
 
-    def __init__(self, *, known_after: int = 0, fail: bool = False, patience: str = "500ms") -> None:
+    def __init__(self, *, known_after: int = 0, fail: bool = False, patience_s: float = 0.5) -> None:
         self.known_after = known_after
         """How often the brokers that are asked about the topic do not know it yet."""
         self.owned = True
         self.left: list[Sequence[PartitionLoss]] = []
         self.warned: list[PartitionLoss] = []
-        options = {"failOnDataLoss": str(fail).lower(), "assignmentTimeout": patience, "handoff.drainTimeout": "100ms"}
+        options = {"failOnDataLoss": str(fail).lower()}
         watch = SimpleNamespace(just_deleted=self.just_deleted, warn=self.warned.extend)
-        membership = SimpleNamespace(joined=SimpleNamespace(do=self.do, once=lambda _: {}))
+        membership = SimpleNamespace(joined=SimpleNamespace(do=self.do, once=lambda _: {}), deadline=Deadline(patience_s))
         self.steps = LedgerSteps(cast(Membership, membership), cast(LossWatch, watch), parse(**options))
 
     def do(self, step: Callable[[Any], object], *_: object) -> object:
@@ -56,7 +57,7 @@ class Run:
 
 @pytest.mark.parametrize("known_after", [0, 2], ids=["known at once", "known later"])
 def test_a_step_is_done_again_once_the_deleted_topic_is_given_up(known_after: int) -> None:
-    run = Run(known_after=known_after, patience="60s")
+    run = Run(known_after=known_after, patience_s=60)
     assert run.carry_out() == "confirmed"
     assert run.left == [*[[]] * known_after, [DELETED]]
     assert run.warned == [DELETED]

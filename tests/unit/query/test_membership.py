@@ -10,6 +10,7 @@ import pytest
 from spark_groupsource.errors import CommitOutcomeUnknown, CommitRefused
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining
 from spark_groupsource.query.membership import Membership
@@ -25,6 +26,7 @@ class Run:
     def __init__(self) -> None:
         self.now = 0.0
         self.members: list[Joined] = []
+        self.time_to_join: list[float] = []
         self.left = 0
         self.steps = 0
         self.answers_from = 0.0
@@ -34,8 +36,9 @@ class Run:
             joining, parse(**{"assignmentTimeout": "10s", "handoff.drainTimeout": "1s"}), clock=lambda: self.now
         )
 
-    def join(self, stream: Stream, newest: PlanOffset) -> Joined:
-        assert (stream, newest) == (STREAM, NEWEST)
+    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
+        assert (stream, newest, deadline) == (STREAM, NEWEST, self.membership.deadline)
+        self.time_to_join.append(deadline.left)
         self.members.append(cast(Joined, object()))
         return self.members[-1]
 
@@ -79,10 +82,24 @@ def test_after_a_commit_without_an_answer_it_leaves_and_takes_the_step_as_a_new_
 def test_its_patience_counts_from_the_first_answer_that_is_missing(run: Run) -> None:
     run.takes_s, run.answers_from = 30.0, 60.0
     assert run.take() == "done", "one more try, although the first has taken longer than the patience"
+    run.membership.begin_call()
     run.answers_from = 1000.0
     with pytest.raises(CommitOutcomeUnknown):
         run.take()
     assert run.steps == 4
+    assert run.time_to_join == [10.0] * 3, "it never joins with less"
+
+
+def test_all_steps_of_a_call_share_its_time(run: Run) -> None:
+    run.take()
+    run.membership.begin_call()
+    for left in (10.0, 9.0, 8.0):
+        assert run.membership.deadline.left == left
+        run.take()
+    run.now += 100.0
+    assert run.membership.deadline.over
+    run.membership.begin_call()
+    assert run.membership.deadline.left == 10.0
 
 
 def test_a_run_that_is_being_stopped_does_not_join_again(run: Run) -> None:

@@ -101,6 +101,13 @@ def ends_member(error: KafkaError, *, has_joined: bool) -> bool:
 
 _PROTOCOL = "The brokers do not have kafka.group.protocol=consumer, which Kafka has from 4.0 on. Set it to classic."
 
+TO_MOVE_A_GROUP = (
+    "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Only members with "
+    "kafka.partition.assignment.strategy=range can move one by one. Or set kafka.group.protocol=classic. See docs/operations.md, "
+    "Moving to the new group protocol."
+)
+"""How a group whose classic members have an assignor that brokers do not move comes to the protocol of KIP-848."""
+
 _COORDINATORS_LOG = "Only the log of the group's coordinator says why; `groupkafka describe` shows which broker that is."
 
 _MEMBER_ADVICE: Mapping[int, str] = {
@@ -114,11 +121,8 @@ _MEMBER_ADVICE: Mapping[int, str] = {
     KafkaError.UNSUPPORTED_ASSIGNOR: "The brokers do not have the assignor that kafka.group.remote.assignor names. Kafka has "
     "uniform and range.",
     KafkaError.GROUP_ID_NOT_FOUND: "The group has members of the classic protocol, and the brokers cannot move it to "
-    "kafka.group.protocol=consumer beside them. The usual reason is their assignor, cooperative-sticky, which is the default. "
-    "Stop all members of the group, and then start them with kafka.group.protocol=consumer. Members with "
-    "kafka.partition.assignment.strategy=range can be restarted one by one instead. The steps are in docs/operations.md (Moving "
-    "to the new group protocol). To stay with the classic protocol, set kafka.group.protocol=classic. If the members have range "
-    "already, see whether group.consumer.migration.policy of the brokers allows an upgrade.",
+    "kafka.group.protocol=consumer while these run. Usually their assignor is cooperative-sticky, the default. "
+    f"{TO_MOVE_A_GROUP} If they have range already, the brokers' group.consumer.migration.policy may forbid it.",
     KafkaError.INVALID_GROUP_ID: "Check kafka.group.id.",
     KafkaError.INVALID_REGULAR_EXPRESSION: "Check subscribePattern: with kafka.group.protocol=consumer the brokers read it, and "
     "expect the syntax of RE2/J.",

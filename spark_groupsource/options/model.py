@@ -302,8 +302,8 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long the query waits for an assignment, for a passing error of the brokers to end, or for another member to "
-            "take over a partition. Then it ends with an error."
+            "How long the query waits for an assignment, for a retriable error of the brokers to end, or for another member to "
+            "take over a partition. Then it ends with an error. Everything that Spark asks for in one call shares this time."
         ),
     )
 

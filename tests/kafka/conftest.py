@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pytest
@@ -95,10 +97,42 @@ class Query:
 
         until(enough, f"{partitions} partitions to plan")
 
-    def restart(self) -> None:
-        """The driver is gone, and a new one starts on the same checkpoint."""
+    def restart(self, options: Mapping[str, str] | None = None) -> None:
+        """The driver is gone, and a new one starts on the same checkpoint, perhaps with other options."""
         self.cycle.stop()
+        self.given = self.given if options is None else options
+        self._options = Options.parse(self.given)
         self.cycle = Cycle(self._options)
+
+
+@contextmanager
+def running(query: Query) -> Iterator[list[Claimed]]:
+    """Run micro-batches of the query in the background, as Spark would; what each of them has read."""
+    over, read = threading.Event(), list[Claimed]()
+
+    def run() -> None:
+        while not over.wait(0.05):
+            if query.plan():
+                read.append(query.claim())
+                query.finish()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield read
+    finally:
+        over.set()
+        thread.join()
+
+
+def offsets_of(batches: list[Claimed]) -> dict[int, list[int]]:
+    """Every offset that was read of each partition, in the order of reading."""
+    read: dict[int, list[int]] = {}
+    for batch in batches:
+        for partition, bounds in batch.items():
+            for start, end in zip(bounds[::2], bounds[1::2], strict=True):
+                read.setdefault(partition, []).extend(range(start, end))
+    return read
 
 
 @pytest.fixture(autouse=True)

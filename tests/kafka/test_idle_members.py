@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import pytest
 
@@ -16,7 +14,7 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query import assignment_wait
 from spark_groupsource.query.loss_watch import Examined, LossWatch
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf
+from tests.kafka.conftest import Claimed, Filled, MakeQuery, Query, RecordOf, offsets_of, running
 from tests.support.waiting import until
 
 
@@ -24,36 +22,6 @@ from tests.support.waiting import until
 def rebalances_are_short(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(assignment_wait, "REBALANCE_S", 2.0)
     monkeypatch.setattr(assignment_wait, "QUIET_S", 1.0)
-
-
-@contextmanager
-def running(query: Query) -> Iterator[list[Claimed]]:
-    """Run micro-batches of the query in the background, as Spark would; what each of them has read."""
-    over, read = threading.Event(), list[Claimed]()
-
-    def run() -> None:
-        while not over.wait(0.05):
-            if query.plan():
-                read.append(query.claim())
-                query.finish()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield read
-    finally:
-        over.set()
-        thread.join()
-
-
-def offsets_of(batches: list[Claimed]) -> dict[int, list[int]]:
-    """Every offset that was read of each partition, in the order of reading."""
-    read: dict[int, list[int]] = {}
-    for batch in batches:
-        for partition, bounds in batch.items():
-            for start, end in zip(bounds[::2], bounds[1::2], strict=True):
-                read.setdefault(partition, []).extend(range(start, end))
-    return read
 
 
 def run_available_now(query: Query) -> list[Claimed]:

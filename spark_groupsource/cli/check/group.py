@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from confluent_kafka import KafkaError
 
+from spark_groupsource.brokers.broker_errors import TO_MOVE_A_GROUP
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
@@ -72,13 +73,13 @@ def _judge_as_consumer(both: str, group: GroupView) -> Finding:
     if group.assignor == COOPERATIVE:
         return error(
             "assignor",
-            f"{both}. When a librdkafka client leads the group with {COOPERATIVE}, as groupkafka queries do, the group "
-            "refuses members of the other protocol. Stop all members first, or set kafka.group.protocol=classic.",
+            f"{both}. The brokers would refuse this member (GROUP_ID_NOT_FOUND): beside librdkafka's clients with {COOPERATIVE}, "
+            f"as groupkafka queries are, they cannot move the group. {TO_MOVE_A_GROUP}",
         )
     return warning(
         "assignor",
-        f"{both}. This member would start a migration of the group to the new protocol. Set kafka.group.protocol=classic, unless "
-        "you want that.",
+        f"{both}. This member would move the group to the new protocol, while the others still use the classic one. If you want "
+        "that, restart them one by one with kafka.group.protocol=consumer. If not, set kafka.group.protocol=classic.",
     )
 
 
@@ -88,8 +89,8 @@ def _judge_as_classic(both: str, ours: str, group: GroupView) -> Finding:
     if group.protocol == "consumer":
         return warning(
             "assignor",
-            f"{both}. Brokers accept members of both protocols only for the time of a migration. Set "
-            "kafka.group.protocol=consumer, unless you are migrating the group now.",
+            f"{both}. This member would begin to move the group back to the classic protocol. If you want that, restart the "
+            "others one by one with kafka.group.protocol=classic. If not, set kafka.group.protocol=consumer.",
         )
     if not group.assignor:
         return warning("assignor", f"{both}: the group is rebalancing. Run this check again when it is stable.")

@@ -64,7 +64,7 @@ def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
     return error(
         "session",
         f"{ours} is {bound} of the brokers. The group would refuse this member (INVALID_SESSION_TIMEOUT), and the query would "
-        f"get no partition. Set it to {lowest} to {highest}, or change the brokers' setting.",
+        f"end. Set it to {lowest} to {highest}, or change the brokers' setting.",
     )
 
 

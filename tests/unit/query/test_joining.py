@@ -42,9 +42,7 @@ def test_a_start_that_takes_too_long(partitions: frozenset[TopicPartition], kind
 
 
 @pytest.mark.parametrize(("protocol", "attempts"), [("classic", 1), ("consumer", 3)])
-def test_a_query_whose_instance_id_another_one_has_taken_joins_again_only_if_that_may_be_its_own_earlier_run(
-    protocol: str, attempts: int
-) -> None:
+def test_a_query_whose_instance_id_is_taken_joins_again_only_under_the_new_protocol(protocol: str, attempts: int) -> None:
     """Under the classic protocol it would take the id back from the newer one, and end that."""
     joined: list[bool] = []
 

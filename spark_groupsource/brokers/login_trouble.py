@@ -90,3 +90,8 @@ def is_refused(error: KafkaError) -> bool:
     """Return whether the brokers refuse the client permanently."""
     trouble = login_trouble(error)
     return trouble is not None and trouble.final
+
+
+def token_refused(error: KafkaError) -> bool:
+    """Return whether the brokers refuse the password or the token that a client has shown."""
+    return login_trouble(error) is _PASSWORD

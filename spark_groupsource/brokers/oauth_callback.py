@@ -94,8 +94,8 @@ def _not_marked(name: str, reason: str) -> OptionError:
 class TokenCallback:
     """What librdkafka's client calls for a token. Clients with the same callback and configuration share one (shared_token.py).
 
-    The constructor has a valid token, or raises. Later ones are asked for on librdkafka's threads, where an exception would be lost
-    or come out of an unrelated call. So a failure there is a warning.
+    The constructor has a valid token, or raises. Later ones are asked for on librdkafka's threads, where an exception would be
+    lost or come out of an unrelated call. So a failure there is a warning.
 
     No text holds a token. The function's own exception may hold one, so its text is never shown.
     """

@@ -3,9 +3,9 @@
 A client asks for the token when it is made, and again when four fifths of the token's life are over. Both are answered here. The
 callback is called for the first client, and then by whichever thread asks first once four fifths of the life are over.
 
-There is no lock, because a signal handler may make a client. What is kept is an immutable value behind one reference, and a thread
-that is about to call the callback first moves the time of the next call. So threads that ask meanwhile get the token that is still
-valid, or wait for the first one. If two threads look at the same moment, both call the callback, which does no harm.
+There is no lock, because a signal handler may make a client. What is kept is an immutable value behind one reference, and a
+thread that is about to call the callback first moves the time of the next call. So threads that ask meanwhile get the token that
+is still valid, or wait for the first one. If two threads look at the same moment, both call the callback, which does no harm.
 """
 
 from __future__ import annotations

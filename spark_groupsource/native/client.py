@@ -54,7 +54,9 @@ class NativeClient:
         def keep(error: KafkaError) -> None:
             errors[error.code()] = error
 
-        tokens = TokenCallback(client[OAUTH_CALLBACK], client.get("sasl.oauthbearer.config")) if OAUTH_CALLBACK in client else None
+        tokens: TokenCallback | None = None
+        if OAUTH_CALLBACK in client:
+            tokens = TokenCallback(client[OAUTH_CALLBACK], client.get("sasl.oauthbearer.config"))
         on_error = keep if tokens is None else noticing_refusals(keep, tokens)
 
         def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:

@@ -40,7 +40,7 @@ class Provider:
         self.now += seconds
 
     def asks_again_in(self, token: Token) -> float:
-        """Return after how many seconds librdkafka asks again: when four fifths of what it takes for the token's life are over."""
+        """Return after how many seconds librdkafka asks again: after four fifths of what it takes for the token's life."""
         return 0.8 * (token.expiry - self.now)
 
 

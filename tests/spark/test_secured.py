@@ -60,16 +60,16 @@ def test_the_tasks_of_a_sink_share_the_tokens_of_their_processes(
     sink = rows.selectExpr("CAST(value AS STRING) AS value").writeStream.format("groupkafka").options(**writing)
     query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="1 second").start()
 
-    def batches(after: int) -> bool:
+    def newest() -> int:
         failure = query.exception()
         assert failure is None, failure
         progress = query.lastProgress
-        return progress is not None and progress["batchId"] >= after
+        return -1 if progress is None else int(progress["batchId"])
 
     try:
-        until(lambda: batches(4), "the first micro-batches")
-        first, issued = query.lastProgress["batchId"], len(secured.tokens.issued)
-        until(lambda: batches(first + 4), "four more")
+        until(lambda: newest() >= 4, "the first micro-batches")
+        first, issued = newest(), len(secured.tokens.issued)
+        until(lambda: newest() >= first + 4, "four more")
     finally:
         query.stop()
     assert len(secured.tokens.issued) - issued == 0, "four micro-batches of eight tasks"

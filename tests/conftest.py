@@ -15,6 +15,7 @@ from confluent_kafka.admin import AdminClient
 from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers import oauth_callback
 from spark_groupsource.spark.short_errors import HIDE_TRACEBACK
 from tests.support.producing import IN_ORDER, send
 
@@ -107,6 +108,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             limits_s.append(DOWNLOADS_S)
         for limit_s in limits_s:
             item.add_marker(pytest.mark.timeout(limit_s))
+
+
+@pytest.fixture(autouse=True)
+def tokens_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Login tokens that an earlier test has fetched are not used in a later one."""
+    monkeypatch.setattr(oauth_callback, "_SHARED", {})
 
 
 # Short sessions under KIP-848: the broker sets them for all members.

@@ -64,7 +64,7 @@ REFUSED_LOGIN = "a refused login or certificate"
 
 OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
-        Handling(ENDS, "6 to 10 s", None, "no answer to the first requests of a start"),
+        Handling(ENDS, "9 to 15 s", None, "no answer to the first requests of a start"),
         Handling(
             "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
@@ -142,6 +143,15 @@ ADVICE: Mapping[type[GroupKafkaError], str] = {
 }
 """What to check, by the error of this package."""
 
+LEARNED = re.compile(r"(\S+:\d+)/(\d+): ")
+"""librdkafka's name of a broker whose address it has from another one: the address, and the broker's id."""
+
+_ADVERTISED = (
+    "{0} is the address that broker {1} advertises; a bootstrap server answered with it. Check that the broker is up, its "
+    "advertised.listeners, and the network between this machine and that address."
+)
+"""What to check if such an address cannot be reached."""
+
 
 def _cause(error: KafkaError) -> KafkaError:
     """Return the error behind a fatal one. librdkafka hides its code, but quotes its text."""
@@ -177,7 +187,9 @@ def explain(
     trouble = login_trouble(error)
     if kind is BrokerUnavailable and trouble is not None and trouble.final:
         kind = AuthenticationFailed
-    advice = [missing_acl.get(error.code()), trouble.check if trouble is not None else None, advice_of.get(kind)]
+    learned = LEARNED.search(error.str()) if kind is BrokerUnavailable else None
+    check = advice_of.get(kind) if learned is None else _ADVERTISED.format(*learned.groups())
+    advice = [missing_acl.get(error.code()), trouble.check if trouble is not None else None, check]
     if table is MEMBER_ERRORS:
         advice.append(_MEMBER_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))

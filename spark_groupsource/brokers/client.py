@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.droppable import droppable
+from spark_groupsource.brokers.login_trouble import token_refused
 from spark_groupsource.brokers.oauth_callback import TokenCallback
 from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
 from spark_groupsource.errors import OptionError
@@ -86,7 +87,8 @@ def make_client(
     """
     given: dict[str, Any] = {**resolved(settings, reads=reads), "error_cb": on_error}
     if OAUTH_CALLBACK in given:
-        given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
+        given[OAUTH_CALLBACK] = tokens = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
+        given["error_cb"] = noticing_refusals(on_error, tokens)
     try:
         client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
     except (KafkaException, ValueError, TypeError) as refused:
@@ -94,6 +96,17 @@ def make_client(
         raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
     connect_early(client)
     return client
+
+
+def noticing_refusals(on_error: Callable[[KafkaError], None], tokens: TokenCallback) -> Callable[[KafkaError], None]:
+    """Return an error callback that also has the next client get another token, if the brokers refuse this client's."""
+
+    def note(error: KafkaError) -> None:
+        if token_refused(error):
+            tokens.refused()
+        on_error(error)
+
+    return note
 
 
 def connect_early(client: object) -> None:
@@ -136,6 +149,8 @@ class LastError:
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
+        self.is_answered = False
+        """Whether a broker has answered the client (`advertised.await_first_answer`)."""
         self._newest: KafkaError | None = None
         self._at = 0.0
         self._polled_at = clock()

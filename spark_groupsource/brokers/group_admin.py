@@ -20,6 +20,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
+from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import ADVICE, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.coordinators import coordinators_move
@@ -58,6 +59,7 @@ class GroupAdmin:
             OptionError: As `make_admin_client` does.
             AuthenticationFailed: As `make_admin_client` does.
         """
+        self._client_settings = client_settings
         self._last_error = LastError()
         self._admin = make_admin_client(client_settings, self._last_error)
 
@@ -361,6 +363,7 @@ class GroupAdmin:
         group: str,
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> T:
+        await_first_answer(self._admin, self._last_error, self._client_settings)
         try:
             return request()
         except KafkaException as failed:

@@ -40,6 +40,11 @@ _TOKEN = LoginTrouble(
     "Check kafka.sasl.oauthbearer.token.endpoint.url, kafka.sasl.oauthbearer.client.id and kafka.sasl.oauthbearer.client.secret.",
     final=True,
 )
+_TOKEN_SERVER = LoginTrouble(
+    "Check kafka.sasl.oauthbearer.token.endpoint.url and the network between this machine and that server. The client asks the "
+    "server again every 10 s.",
+    final=False,
+)
 _OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log says what is wrong.", final=False)
 _PASSWORD = LoginTrouble(
     "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
@@ -58,6 +63,8 @@ _BY_TEXT = (
     (re.compile(r"mechanism handshake failed"), _MECHANISM),
     # The native reader's text, and confluent-kafka's.
     (re.compile(r"acquire SASL OAUTHBEARER token: (kafka\.oauth_cb|OAuth callback)"), _OWN_TOKEN),
+    # libcurl's texts. librdkafka itself repeats a request that was answered with 429 or 5xx, for up to 50 s.
+    (re.compile(r"acquire SASL OAUTHBEARER token: .*(connect to|resolve|timed? ?out|Timeout|reset by peer)"), _TOKEN_SERVER),
     (re.compile(r"acquire SASL OAUTHBEARER token"), _TOKEN),
 )
 _BY_CODE: Mapping[int, LoginTrouble] = {
@@ -86,7 +93,17 @@ def login_trouble(error: KafkaError) -> LoginTrouble | None:
     return next(by_text, None) or _BY_CODE.get(error.code())
 
 
+def lacks_token(error: KafkaError) -> bool:
+    """Return whether a client has no login token for now, and asks for one again."""
+    return login_trouble(error) in (_OWN_TOKEN, _TOKEN_SERVER)
+
+
 def is_refused(error: KafkaError) -> bool:
     """Return whether the brokers refuse the client permanently."""
     trouble = login_trouble(error)
     return trouble is not None and trouble.final
+
+
+def token_refused(error: KafkaError) -> bool:
+    """Return whether the brokers refuse the password or the token that a client has shown."""
+    return login_trouble(error) is _PASSWORD

@@ -13,20 +13,15 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import logging
 import re
 import sys
 import time
 from collections.abc import Callable
 from types import FunctionType, ModuleType
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
+from spark_groupsource.brokers.shared_token import CallFailed, SharedToken, Token
 from spark_groupsource.errors import AuthenticationFailed, OptionError
-
-log = logging.getLogger(__name__)
-
-TOKEN_RETRY_S = 10.0
-"""Seconds after a failure until librdkafka asks for a token again, if the last one has expired."""
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -40,20 +35,6 @@ _VALUE = re.compile(r"[\x21-\x7e \t\r\n]*")
 _KEY = re.compile(r"[A-Za-z]+")
 _RESERVED_KEY = "auth"
 """What RFC 7628, section 3.1, allows in tokens and extensions. librdkafka refuses the rest, with a text that quotes the token."""
-
-
-class Token(NamedTuple):
-    """A token, as confluent-kafka takes it. Its repr does not show it."""
-
-    value: str
-    expiry: float
-    """Seconds since 1970."""
-    principal: str = ""
-    extensions: dict[str, str] = {}  # noqa: RUF012 -- nothing changes it, and confluent-kafka takes a dict only
-
-    def __repr__(self) -> str:
-        """Return a text without the token."""
-        return f"Token(expiry={self.expiry})"
 
 
 def oauth_callback(function: Function) -> Function:
@@ -111,17 +92,16 @@ def _not_marked(name: str, reason: str) -> OptionError:
 
 
 class TokenCallback:
-    """What librdkafka's client calls for a token.
+    """What librdkafka's client calls for a token. Clients with the same callback and configuration share one (shared_token.py).
 
-    The constructor fetches the first token. Later ones are fetched on librdkafka's threads, where an exception would be lost or
-    come out of an unrelated call. So a failure there is a warning, and the last token is returned once more. Until that token
-    expires everything works. After that the brokers refuse it, and librdkafka asks again.
+    The constructor has a valid token, or raises. Later ones are asked for on librdkafka's threads, where an exception would be
+    lost or come out of an unrelated call. So a failure there is a warning.
 
     No text holds a token. The function's own exception may hold one, so its text is never shown.
     """
 
     def __init__(self, name: str, config: str | None) -> None:
-        """Import the function and fetch the first token.
+        """Import the function, and call it if this process has no valid token of it.
 
         Args:
             name: The function, as `package.module:function`.
@@ -131,41 +111,45 @@ class TokenCallback:
             OptionError: The function does not exist, or is not marked.
             AuthenticationFailed: The function returns no token.
         """
-        self._name = name
-        self._function = function_named(name)
-        self._token = self._fetched(config)
-        self._is_new = True
+        function = function_named(name)
+        self._shared = _SHARED.setdefault((function, config), SharedToken(lambda: _fetched(name, function, config)))
+        self._shared.valid()
 
-    def __call__(self, config: str | None) -> Token:
-        """Return the first token, or a new one."""
-        if self._is_new:
-            self._is_new = False
-            return self._token
-        try:
-            self._token = self._fetched(config)
-        except AuthenticationFailed as failed:
-            log.warning("%s The last token is used once more.", failed)
-            return self._token._replace(expiry=max(self._token.expiry, time.time() + TOKEN_RETRY_S))
-        return self._token
+    def __call__(self, _config: str | None) -> Token:
+        """Return the newest token."""
+        return self._shared.newest()
 
-    def _fetched(self, config: str | None) -> Token:
-        try:
-            returned = self._function(config)
-        # A function that ends its process must not end a task or a query without an error.
-        except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
-            raise self._failed(f"the function raised {type(error).__name__}") from None
-        match returned:
-            case (str(), int() | float(), *more) if isinstance(returned, tuple) and len(more) <= 2:
-                token = Token(*returned)
-            case _:
-                raise self._failed("it gives no tuple of a token (str) and its expiry in seconds since 1970")
-        wrong = _what_is_wrong(token)
-        if wrong is not None:
-            raise self._failed(wrong)
-        return token
+    def refused(self) -> None:
+        """Note that the brokers refuse the token, so that the next client gets another one."""
+        self._shared.refused()
 
-    def _failed(self, reason: str) -> AuthenticationFailed:
-        return AuthenticationFailed(f"kafka.oauth_cb = {self._name!r}: {reason}.")
+
+_SHARED: dict[tuple[Callable[[str | None], object], str | None], SharedToken] = {}
+"""The tokens of this process, by callback and configuration. A forked process begins with those of its parent."""
+
+
+def _fetched(name: str, function: Callable[[str | None], object], config: str | None) -> Token:
+    """Call the function, and return its token.
+
+    Raises:
+        CallFailed: The function raised an error, as when its server does not answer.
+        AuthenticationFailed: It returned no token.
+    """
+    said = f"kafka.oauth_cb = {name!r}:"
+    try:
+        returned = function(config)
+    # A function that ends its process must not end a task or a query without an error.
+    except (Exception, SystemExit) as error:  # noqa: BLE001 -- any error of a user's function
+        raise CallFailed(f"{said} the function raised {type(error).__name__}.") from None
+    match returned:
+        case (str(), int() | float(), *more) if isinstance(returned, tuple) and len(more) <= 2:
+            token = Token(*returned)
+        case _:
+            raise AuthenticationFailed(f"{said} it gives no tuple of a token (str) and its expiry in seconds since 1970.")
+    wrong = _what_is_wrong(token)
+    if wrong is not None:
+        raise AuthenticationFailed(f"{said} {wrong}.")
+    return token
 
 
 def _what_is_wrong(token: Token) -> str | None:

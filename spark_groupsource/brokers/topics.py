@@ -22,6 +22,7 @@ from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCol
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
+from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import UNANSWERED, LastError
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
@@ -94,6 +95,7 @@ class Topics:
             OptionError: As `make_admin_client` does.
             AuthenticationFailed: As `make_admin_client` does.
         """
+        self._client_settings = client_settings
         self._last_error = LastError()
         self._admin = make_admin_client(client_settings, self._last_error)
         self._subscription = subscription
@@ -131,6 +133,7 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
+        self._await_first_answer()
         if self._subscription.subscribe is None:
             found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
             return sorted(
@@ -157,6 +160,7 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
+        self._await_first_answer()
         found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
         return sorted(
             TopicPartition(name, partition)
@@ -173,6 +177,7 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login.
         """
         if self._cluster_id is None:
+            self._await_first_answer()
             found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "looking up the cluster")
             self._cluster_id = str(found.cluster_id)
         return self._cluster_id
@@ -183,6 +188,10 @@ class Topics:
         The errors are TopicNotFound, NotAuthorized, AuthenticationFailed and BrokerUnavailable.
         """
         found: dict[str, TopicDescription | GroupKafkaError] = {}
+        try:
+            self._await_first_answer()
+        except BrokerUnavailable as unreachable:
+            return dict.fromkeys(topics, unreachable)
         for name, future in self._described(topics, with_operations=True).items():
             try:
                 topic = self._asked(future.result, f"looking up topic {name!r}")
@@ -346,6 +355,9 @@ class Topics:
                 if not earlier:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
+
+    def _await_first_answer(self) -> None:
+        await_first_answer(self._admin, self._last_error, self._client_settings)
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
@@ -82,7 +83,7 @@ def ask_bounds(
 
 
 def wait_for_bounds(
-    consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str
+    consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str, client: Mapping[str, str]
 ) -> LogBounds | None:
     """Return what `ask_bounds` does, but ask for up to `timeout_ms`.
 
@@ -94,9 +95,10 @@ def wait_for_bounds(
         end: Where the log should end, exclusive.
         timeout_ms: How long to ask, in ms.
         doing: What the task is doing; the text of an error begins with it.
+        client: The settings of the consumer.
 
     Raises:
-        BrokerError: The brokers refuse, or none has answered in time.
+        BrokerError: The brokers refuse, none has answered in time, or none can be reached at the address that it advertises.
     """
     deadline = Deadline(timeout_ms / 1000)
     believe_after_s = cut_believed_after_s(timeout_ms)
@@ -119,8 +121,17 @@ def wait_for_bounds(
                 raise_if_refused(consumer, doing)
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
+            if wait == 2 * BOUNDS_FIRST_WAIT_S and not consumer.answered:
+                _refuse_unreachable(client)
         wait *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
+
+
+def _refuse_unreachable(client: Mapping[str, str]) -> None:
+    # A fresh worker pays for what this imports, and needs it only if no broker answers.
+    from spark_groupsource.brokers.advertised import refuse_unreachable
+
+    refuse_unreachable(client)
 
 
 def raise_if_refused(consumer: FetchConsumer, doing: str) -> None:

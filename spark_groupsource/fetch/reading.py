@@ -132,7 +132,8 @@ class _Reading:
         # 1. Ask for the bounds, once for each consumer and partition: of a topic that does not exist librdkafka reports nothing,
         #    and the task would wait for its whole time. Before `assign`, since a Fetch that waits delays all other requests.
         if self._partition not in self._consumer.answered:
-            self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing))
+            client = self._settings.client
+            self._leave_out_lost(wait_for_bounds(self._consumer, self._partition, self._end, timeout_ms, self._doing, client))
             # The leader had as long for its answer. The records have their own time.
             self._progress()
         # 2. Read until `_next` is at the end. Records, gaps and losses move it on; a cut log moves the end down.

@@ -9,7 +9,8 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.client import librdkafka_log_of_tasks, refused_settings
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, noticing_refusals, refused_settings
+from spark_groupsource.brokers.oauth_callback import TokenCallback
 from spark_groupsource.kafka_settings.environment import resolved
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.native.libraries import load_libraries
@@ -50,12 +51,20 @@ class NativeClient:
         errors: dict[int, KafkaError] = {}
         self.errors = errors
 
+        def keep(error: KafkaError) -> None:
+            errors[error.code()] = error
+
+        tokens: TokenCallback | None = None
+        if OAUTH_CALLBACK in client:
+            tokens = TokenCallback(client[OAUTH_CALLBACK], client.get("sasl.oauthbearer.config"))
+        on_error = keep if tokens is None else noticing_refusals(keep, tokens)
+
         def note(_handle: int | None, code: int, reason: bytes | None, _opaque: int | None) -> None:
-            errors[code] = KafkaError(code, decoded(reason))
+            on_error(KafkaError(code, decoded(reason)))
 
         # librdkafka does not hold references to the callbacks.
         self._note = ErrorCallback(note)
-        self._refresh = refresh_callback(self._kafka, client) if OAUTH_CALLBACK in client else None
+        self._refresh = refresh_callback(self._kafka, client, tokens) if tokens is not None else None
         self._handle = self._new(kind, client)
         self._kafka.set_log_queue(self._handle, None)
 

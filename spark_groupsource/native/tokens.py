@@ -11,29 +11,26 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from spark_groupsource.brokers.oauth_callback import Token, TokenCallback
+from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.shared_token import Token
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.native.structs import NO_ERROR, TEXT_BYTES, RefreshCallback
 
 log = logging.getLogger(__name__)
 
 
-def refresh_callback(kafka: Any, client: Mapping[str, str]) -> Any:
-    """Fetch the first token, and return the callback that gives it and later ones to librdkafka.
+def refresh_callback(kafka: Any, client: Mapping[str, str], tokens: TokenCallback) -> Any:
+    """Return the callback that gives tokens to librdkafka.
 
     Args:
         kafka: The functions of librdkafka. The callback holds no reference to a consumer.
         client: The settings of the consumer, with the name of the function.
+        tokens: Has the tokens.
 
     Returns:
         A `RefreshCallback`. librdkafka does not hold a reference to it.
-
-    Raises:
-        OptionError: The function does not exist, or is not marked.
-        AuthenticationFailed: The function returns no token.
     """
     config = client.get("sasl.oauthbearer.config")
-    tokens = TokenCallback(client[OAUTH_CALLBACK], config)
 
     def refresh(handle: int, _config: bytes | None, _opaque: int | None) -> None:
         # librdkafka asks again only after it has got a token or a failure.

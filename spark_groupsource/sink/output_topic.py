@@ -11,6 +11,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.admin_client import make_admin_client
+from spark_groupsource.brokers.advertised import refuse_unreachable
 from spark_groupsource.brokers.broker_errors import TOPIC_ERRORS
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.errors import TopicNotFound
@@ -36,7 +37,7 @@ _CREATED = KafkaError.LEADER_NOT_AVAILABLE
 def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
     """Refuse a topic that does not exist. Where brokers create topics by themselves, this creates it, as a row would.
 
-    Brokers that do not answer are left to the tasks, which have more patience.
+    Brokers that do not answer are left to the tasks, which have more patience, unless their addresses cannot be reached.
 
     Args:
         settings: How the query writes.
@@ -44,6 +45,7 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
 
     Raises:
         TopicNotFound: The brokers have had no such topic for some seconds.
+        BrokerUnavailable: As `refuse_unreachable` does.
     """
     place = settings.producer.get("bootstrap.servers"), topic or ""
     if topic is None or time.monotonic() - _FOUND.get(place, -TOPIC_KNOWN_S) < TOPIC_KNOWN_S:
@@ -54,6 +56,7 @@ def refuse_missing(settings: SinkSettings, topic: str | None) -> None:
         # Connect first: a question that goes to the bootstrap server may be lost, and is sent again after 500 ms.
         admin.describe_cluster(request_timeout=TOPIC_TRY_S).result()
     except KafkaException:
+        refuse_unreachable(without_producers(settings.producer))
         return
     for _ in Deadline(TOPIC_APPEARS_S).attempts():
         try:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.advertised import refuse_unreachable
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
@@ -179,7 +180,8 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
         return Report()
     producer = make_producer(settings.producer, settings.topic, topics_of(first))
     try:
-        producer.connect(CONNECT_S)
+        if not producer.connect(CONNECT_S):
+            refuse_unreachable(settings.requests)
         for each in rows:
             producer.write(each)
         began = time.monotonic()
@@ -221,6 +223,8 @@ class _Writer:
         if self._producer.connect(CONNECT_S):
             # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
             tokens.connect(task, run)
+        else:
+            refuse_unreachable(self._settings.requests)
         # 1. Take the id. That fences every earlier try of the task, and ends its transaction: it can commit nothing any more.
         began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)

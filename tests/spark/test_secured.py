@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from spark_groupsource.native.libraries import why_unavailable
 from tests.support.queries import Queries
 from tests.support.secured import WRONG, Secured
+from tests.support.waiting import until
 
 MakeTopic = Callable[[str], str]
 
@@ -46,6 +47,32 @@ def test_a_query_and_a_batch_read_with_the_right_secret(
     assert sorted(int(row.value) for row in batch.select("value").collect()) == list(range(10))
     explained = str(batch._jdf.queryExecution().toString())
     assert shown_secrets(secured, explained) == []
+
+
+def test_the_tasks_of_a_sink_share_the_tokens_of_their_processes(
+    spark: SparkSession, secured_queries: Queries, secured: Secured, secured_topic: MakeTopic, tmp_path: Path
+) -> None:
+    """An identity provider that is asked for dozens of tokens in each micro-batch answers with 429."""
+    topic = secured_topic("open-")
+    secured.allow_writing_once("open-")
+    rows = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 80).option("numPartitions", 8).load()
+    writing = {**secured.login("oauth_cb"), "topic": topic, "transactionalIdPrefix": topic}
+    sink = rows.selectExpr("CAST(value AS STRING) AS value").writeStream.format("groupkafka").options(**writing)
+    query = sink.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(processingTime="1 second").start()
+
+    def newest() -> int:
+        failure = query.exception()
+        assert failure is None, failure
+        progress = query.lastProgress
+        return -1 if progress is None else int(progress["batchId"])
+
+    try:
+        until(lambda: newest() >= 4, "the first micro-batches")
+        first, issued = newest(), len(secured.tokens.issued)
+        until(lambda: newest() >= first + 4, "four more")
+    finally:
+        query.stop()
+    assert len(secured.tokens.issued) - issued == 0, "four micro-batches of eight tasks"
 
 
 def test_a_task_that_may_not_read_says_why(spark: SparkSession, secured: Secured, secured_topic: MakeTopic) -> None:

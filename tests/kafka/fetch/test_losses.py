@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -139,9 +140,9 @@ def test_bounds_are_asked_for_once_by_each_consumer(
     name, how = filled(partitions=2), using({"client.id": "once"})
     asked: list[TopicPartition] = []
 
-    def ask(consumer: FetchConsumer, partition: TopicPartition, end: int, timeout_ms: int, doing: str) -> LogBounds | None:
+    def ask(consumer: FetchConsumer, partition: TopicPartition, *more: Any) -> LogBounds | None:
         asked.append(partition)
-        return wait_for_bounds(consumer, partition, end, timeout_ms, doing)
+        return wait_for_bounds(consumer, partition, *more)
 
     monkeypatch.setattr(reading, "wait_for_bounds", ask)
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.login_trouble import is_refused, login_trouble
+from spark_groupsource.brokers.login_trouble import is_refused, lacks_token, login_trouble, token_refused
+from spark_groupsource.fetch.refusals import refusal
 
 SAID = [
     (
@@ -28,7 +29,10 @@ SAID = [
     ("_AUTHENTICATION", "SASL authentication error: Authentication failed: Invalid username or password", "sasl.password", 1),
     ("_AUTHENTICATION", 'SASL authentication error: {"status":"invalid_token"}', "the token", 1),
     ("_AUTHENTICATION", "SASL PLAIN mechanism handshake failed: broker's supported mechanisms: ", "kafka.sasl.mechanism", 1),
-    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: Failed to connect", "token.endpoint.url", 1),
+    ("_AUTHENTICATION", 'Failed to acquire SASL OAUTHBEARER token: {"error":"invalid_client"}', "oauthbearer.client.secret", 1),
+    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: Failed to connect to h:1: Could not", "token.endpoint.url", 0),
+    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: Could not resolve host: nowhere", "token.endpoint.url", 0),
+    ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: Operation timed out after 20000 ms", "token.endpoint.url", 0),
     ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception", "kafka.oauth_cb", 0),
     ("_AUTHENTICATION", "Failed to acquire SASL OAUTHBEARER token: kafka.oauth_cb: the function raised E", "kafka.oauth_cb", 0),
 ]
@@ -48,3 +52,18 @@ def test_each_text_leads_to_the_setting(code: str, text: str, setting: str, fina
 )
 def test_a_broken_connection_is_no_matter_of_the_login(text: str) -> None:
     assert login_trouble(KafkaError(KafkaError._TRANSPORT, text)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "lacks", "refused"),
+    [
+        ("Failed to acquire SASL OAUTHBEARER token: Failed to connect to h:1: Could not", True, False),
+        ("Failed to acquire SASL OAUTHBEARER token: OAuth callback raised exception", True, False),
+        ('Failed to acquire SASL OAUTHBEARER token: {"error":"invalid_client"}', False, False),
+        ('SASL authentication error: {"status":"invalid_token"}', False, True),
+    ],
+)
+def test_a_token_that_is_not_there_yet_is_not_one_that_the_brokers_refuse(text: str, lacks: bool, refused: bool) -> None:
+    error = KafkaError(KafkaError._AUTHENTICATION, text)
+    assert (lacks_token(error), token_refused(error)) == (lacks, refused)
+    assert (refusal(error, "Reading orders-0 [0, 10)") is None) == lacks

@@ -10,13 +10,14 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from spark_groupsource import oauth_callback
+from spark_groupsource.brokers import shared_token
 from spark_groupsource.brokers.oauth_callback import TokenCallback, function_named
 from spark_groupsource.errors import AuthenticationFailed, OptionError
+from tests.support.waiting import until
 
 SECRET = "tweedledum"  # noqa: S105
 
@@ -67,6 +68,7 @@ def __getattr__(name: str) -> object:
 @pytest.fixture
 def giving(monkeypatch: pytest.MonkeyPatch) -> Callable[[object], TokenCallback]:
     def make(token: object) -> TokenCallback:
+        monkeypatch.setattr(shared_token, "FIRST_TOKEN_S", 0.0)
         monkeypatch.setitem(globals(), "given", token if callable(token) else lambda _config: token)
         return TokenCallback(f"{__name__}:callback", None)
 
@@ -180,7 +182,8 @@ def test_what_is_no_token_is_an_error_without_the_token(giving: Giving, token: o
 @pytest.mark.parametrize("more", [(), ("principal",), ("principal", {"extension": "x"})])
 def test_a_principal_and_extensions_may_come_with_it(giving: Giving, more: tuple[object, ...]) -> None:
     expiry = time.time() + 60
-    assert giving((SECRET, expiry, *more))(None) == (SECRET, expiry, *more, *("", {})[len(more) :])
+    given_token = giving((SECRET, expiry, *more))(None)
+    assert given_token == (SECRET, pytest.approx(expiry, abs=1), *more, *("", {})[len(more) :])
 
 
 def test_a_function_that_ends_its_process_is_an_error_without_what_it_said(giving: Giving) -> None:
@@ -189,18 +192,32 @@ def test_a_function_that_ends_its_process_is_an_error_without_what_it_said(givin
     assert SECRET not in "".join(traceback.format_exception(caught.value))
 
 
-def test_the_token_that_was_fetched_first_is_not_fetched_again(giving: Giving) -> None:
+def test_clients_with_the_same_function_and_config_share_a_token(giving: Giving) -> None:
     fetched = iter(range(9))
-    tokens = giving(lambda _config: (str(next(fetched)), time.time() + 60))
-    assert [tokens(None)[0] for _ in range(3)] == ["0", "1", "2"]
+    tokens = giving(lambda config: (f"{next(fetched)}-{config}", time.time() + 60))
+    assert [tokens(None)[0] for _ in range(3)] == ["0-None"] * 3
+    assert TokenCallback(f"{__name__}:callback", None)(None)[0] == "0-None"
+    assert TokenCallback(f"{__name__}:callback", "region=eu")(None)[0] == "1-region=eu"
+
+
+def test_a_function_that_fails_once_is_called_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared_token, "FIRST_PAUSE_S", 0.05)
+    answers: list[object] = [PermissionError(SECRET), (SECRET, time.time() + 60)]
+
+    def answer(_config: str | None) -> object:
+        found = answers.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    monkeypatch.setitem(globals(), "given", answer)
+    assert TokenCallback(f"{__name__}:callback", None)(None).value == SECRET
 
 
 def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
-    giving: Giving, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    giving: Giving, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = [1_000_000_000.0]
-    monkeypatch.setattr("spark_groupsource.brokers.oauth_callback.time", SimpleNamespace(time=lambda: now[0]))
-    answers: list[object] = [(SECRET, now[0] + 5)]
+    answers: list[object] = [(SECRET, time.time() + 1)]
 
     def answer(_config: str | None) -> object:
         if not answers:
@@ -208,13 +225,12 @@ def test_when_no_new_token_comes_the_last_one_is_given_and_a_warning_told(
         return answers.pop()
 
     tokens = giving(answer)
-    tokens(None)
-    now[0] += 10
     caplog.set_level(logging.WARNING)
+    until(lambda: tokens(None) and "PermissionError" in caplog.text, "a renewal that fails")
+    until(lambda: tokens(None) and "has expired" in caplog.text, "the end of the token")
     last = tokens(None)
     assert last.value == SECRET
-    assert last.expiry > now[0] + 5, "librdkafka takes no token that has expired, and would not ask again"
-    assert "PermissionError" in caplog.text
+    assert last.expiry > time.time(), "librdkafka takes no token that has expired, and would not ask again"
     assert SECRET not in caplog.text
-    answers.append(("new", now[0] + 60))
-    assert tokens(None)[0] == "new"
+    answers.append(("new", time.time() + 60))
+    until(lambda: tokens(None)[0] == "new", "the new token")

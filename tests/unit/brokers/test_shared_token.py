@@ -1,0 +1,243 @@
+"""One token for all clients of a process: when the function is called, and what happens when it fails."""
+
+from __future__ import annotations
+
+import logging
+import os
+import pickle
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from spark_groupsource.brokers.shared_token import CALL_S, FIRST_TOKEN_S, LONGEST_PAUSE_S, CallFailed, SharedToken, Token
+from spark_groupsource.errors import AuthenticationFailed
+
+SECRET = "tweedledum"  # noqa: S105
+LIFE_S = 3600.0
+
+
+class Provider:
+    """An identity provider, its clock, and the token that clients share."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000_000.0
+        self.calls = 0
+        self.failure: Exception | None = None
+        self.life_s = LIFE_S
+        self.shared = SharedToken(self.fetch, clock=lambda: self.now, sleep=self.sleep)
+
+    def fetch(self) -> Token:
+        self.calls += 1
+        if self.failure is not None:
+            raise self.failure
+        return Token(f"{SECRET}-{self.calls}", self.now + self.life_s)
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def asks_again_in(self, token: Token) -> float:
+        """Return after how many seconds librdkafka asks again: after four fifths of what it takes for the token's life."""
+        return 0.8 * (token.expiry - self.now)
+
+
+@pytest.fixture
+def provider() -> Provider:
+    return Provider()
+
+
+def test_clients_share_a_token_until_four_fifths_of_its_life_are_over(provider: Provider) -> None:
+    tokens = {provider.shared.valid().value for _ in range(20)}
+    provider.now += 0.79 * LIFE_S
+    tokens |= {provider.shared.valid().value, provider.shared.newest().value}
+    assert (len(tokens), provider.calls) == (1, 1)
+    provider.now += 0.02 * LIFE_S
+    assert {provider.shared.newest().value for _ in range(20)} == {f"{SECRET}-2"}
+    assert provider.calls == 2
+
+
+def test_librdkafka_asks_again_when_the_token_is_renewed_however_old_the_token_is(provider: Provider) -> None:
+    assert provider.asks_again_in(provider.shared.newest()) == pytest.approx(0.8 * LIFE_S)
+    provider.now += 0.5 * LIFE_S
+    assert provider.asks_again_in(provider.shared.newest()) == pytest.approx(0.3 * LIFE_S)
+
+
+def test_a_renewal_that_fails_keeps_the_valid_token_and_is_tried_again_with_pauses(
+    provider: Provider, caplog: pytest.LogCaptureFixture
+) -> None:
+    provider.shared.valid()
+    provider.now += 0.8 * LIFE_S
+    provider.failure = CallFailed("it raised TooManyRequests.")
+    pauses = []
+    for _ in range(8):
+        token = provider.shared.newest()
+        assert token.value == f"{SECRET}-1"
+        assert provider.shared.valid().value == f"{SECRET}-1", "a new client gets it, too"
+        pauses.append(provider.asks_again_in(token))
+        provider.now += pauses[-1] + 0.001
+    assert pauses == pytest.approx([1, 2, 4, 8, 16, LONGEST_PAUSE_S, LONGEST_PAUSE_S, LONGEST_PAUSE_S])
+    assert provider.calls == 9
+    assert "it raised TooManyRequests. The last token is valid for another 720 s." in caplog.text
+    assert SECRET not in caplog.text
+    provider.failure = None
+    assert provider.shared.newest().value == f"{SECRET}-10"
+
+
+def test_a_token_that_has_expired_is_given_to_librdkafka_and_to_no_new_client(provider: Provider) -> None:
+    """librdkafka takes no token that has expired, and would not ask again."""
+    provider.shared.valid()
+    provider.failure = CallFailed("it raised OSError.")
+    provider.now += 10 * LIFE_S
+    token = provider.shared.newest()
+    assert (token.value, token.expiry > provider.now) == (f"{SECRET}-1", True)
+    with pytest.raises(AuthenticationFailed, match=r"it raised OSError\.$"):
+        provider.shared.valid()
+
+
+@pytest.mark.parametrize("failing", [1, 2, 3])
+def test_a_first_call_that_fails_is_repeated(provider: Provider, failing: int) -> None:
+    fetch, failures = provider.shared._fetch, iter(range(failing))
+
+    def flaky() -> Token:
+        if next(failures, None) is not None:
+            raise CallFailed("it raised TooManyRequests.")
+        return fetch()
+
+    provider.shared._fetch = flaky
+    began = provider.now
+    assert provider.shared.valid().value == f"{SECRET}-1"
+    assert provider.now - began == pytest.approx(2**failing - 1, abs=0.1)
+
+
+def test_a_function_that_always_fails_is_an_error_after_a_few_calls(provider: Provider) -> None:
+    provider.failure = CallFailed("it raised TooManyRequests.")
+    began = provider.now
+    with pytest.raises(AuthenticationFailed, match=r"^it raised TooManyRequests\.$"):
+        provider.shared.valid()
+    assert provider.calls == 4
+    assert provider.now - began < FIRST_TOKEN_S
+
+
+def test_an_answer_that_is_no_token_is_an_error_at_once_and_no_reason_to_give_up_a_valid_one(provider: Provider) -> None:
+    provider.failure = AuthenticationFailed("it has expired already.")
+    with pytest.raises(AuthenticationFailed, match="it has expired already"):
+        provider.shared.valid()
+    assert provider.calls == 1
+    provider.failure = None
+    provider.now += LONGEST_PAUSE_S
+    provider.shared.valid()
+    provider.failure = AuthenticationFailed("it has expired already.")
+    provider.now += 0.9 * LIFE_S
+    assert provider.shared.valid().value == f"{SECRET}-2"
+
+
+def test_a_token_that_brokers_refuse_is_replaced_for_the_next_client_but_not_again_and_again(provider: Provider) -> None:
+    provider.shared.valid()
+    provider.shared.refused()
+    assert provider.shared.valid().value == f"{SECRET}-1", "it is new: another one would be refused as well"
+    provider.now += 60
+    provider.shared.refused()
+    assert provider.shared.valid().value == f"{SECRET}-2"
+    provider.shared.refused()
+    assert provider.shared.valid().value == f"{SECRET}-2"
+
+
+@pytest.fixture
+def slow() -> Iterator[tuple[SharedToken, list[int], threading.Event]]:
+    """A provider that answers when the test lets it."""
+    calls: list[int] = []
+    answer = threading.Event()
+
+    def fetch() -> Token:
+        calls.append(threading.get_ident())
+        assert answer.wait(60)
+        return Token(f"{SECRET}-{len(calls)}", time.time() + LIFE_S)
+
+    yield SharedToken(fetch), calls, answer
+    answer.set()
+
+
+Slow = tuple[SharedToken, list[int], threading.Event]
+
+
+def test_clients_that_are_made_at_the_same_time_wait_for_one_call(slow: Slow) -> None:
+    shared, calls, answer = slow
+    with ThreadPoolExecutor(21) as threads:
+        asked = [threads.submit(shared.valid) for _ in range(21)]
+        while not calls:
+            time.sleep(0.01)
+        answer.set()
+        assert {one.result(60).value for one in asked} == {f"{SECRET}-1"} or len(calls) == 2
+    assert len(calls) <= 2
+
+
+def test_threads_use_the_valid_token_while_one_of_them_renews_it(slow: Slow) -> None:
+    shared, calls, answer = slow
+    answer.set()
+    shared.valid()
+    answer.clear()
+    shared._kept = shared._kept._replace(call_at=0.0)
+    with ThreadPoolExecutor(1) as threads:
+        renewed = threads.submit(shared.newest)
+        while len(calls) < 2:
+            time.sleep(0.01)
+        assert {shared.newest().value for _ in range(20)} == {f"{SECRET}-1"}
+        answer.set()
+        assert renewed.result(60).value == f"{SECRET}-2"
+    assert len(calls) == 2
+
+
+def test_a_signal_handler_that_needs_a_token_during_the_first_call_does_not_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("spark_groupsource.brokers.shared_token.CALL_S", 0.3)
+    calls: list[float] = []
+    in_handler: list[Token] = []
+
+    def fetch() -> Token:
+        calls.append(time.monotonic())
+        if len(calls) == 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        return Token(f"{SECRET}-{len(calls)}", time.time() + LIFE_S)
+
+    shared = SharedToken(fetch)
+    before = signal.signal(signal.SIGUSR1, lambda *_: in_handler.append(shared.valid()))
+    try:
+        shared.valid()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert [token.value for token in in_handler] == [f"{SECRET}-2"]
+    assert CALL_S <= 10
+
+
+def test_a_call_that_hangs_does_not_keep_other_threads_from_calling(monkeypatch: pytest.MonkeyPatch, slow: Slow) -> None:
+    monkeypatch.setattr("spark_groupsource.brokers.shared_token.CALL_S", 0.3)
+    shared, calls, answer = slow
+    with ThreadPoolExecutor(2) as threads:
+        asked = [threads.submit(shared.valid) for _ in range(2)]
+        limit = time.monotonic() + 60
+        while len(calls) < 2 and time.monotonic() < limit:
+            time.sleep(0.01)
+        answer.set()
+        assert len({one.result(60).value for one in asked}) >= 1
+    assert len(set(calls)) == 2
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+def test_a_token_is_neither_shown_nor_pickled(provider: Provider, protocol: int, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    token = provider.shared.valid()
+    assert SECRET not in f"{token!r} {token} {provider.shared._kept!r} {provider.shared!r}"
+    pickled: Callable[..., bytes] = pickle.dumps
+    with pytest.raises(TypeError, match="not pickled"):
+        pickled([token], protocol)
+    assert SECRET not in caplog.text
+
+
+def test_a_forked_process_has_the_token_of_its_parent(provider: Provider) -> None:
+    provider.shared.valid()
+    pid = os.fork()
+    if not pid:
+        os._exit(0 if provider.shared.valid().value == f"{SECRET}-1" and provider.calls == 1 else 1)
+    assert os.waitpid(pid, 0)[1] == 0

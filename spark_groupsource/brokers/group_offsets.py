@@ -123,7 +123,15 @@ class GroupOffsets:
         self._group = group
         self._advice: dict[str, Any] = {"advice_of": advice_of, "missing_acl": missing_acl}
         self._reported = LastError()
-        settings = {**client_settings, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": "false"}
+        settings = {
+            **client_settings,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": "false",
+            # After so long without an answer librdkafka closes the connection, so the next attempt has a new one: the network may
+            # have forgotten the old one. By default it waits for a minute, which is as long as all attempts may take together.
+            "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
+        }
         self._consumer = make_client(Consumer, settings, self._reported.record, librdkafka_log)
 
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:

@@ -18,10 +18,15 @@ from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 
 EVERY_CLIENT: Mapping[str, str] = {
     "client.id": CLIENT_ID,
+    "connections.max.idle.ms": "180000",
     "isolation.level": "read_uncommitted",
     "log_level": "4",
+    "socket.keepalive.enable": "true",
 }
 """Our defaults for every client.
+
+Networks forget idle connections without telling either end, clouds after 240 s or more. Java's client closes such a connection
+after 540 s, librdkafka never. Java's client also turns keepalive on.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
 4 is warnings; by default librdkafka writes more to stderr.

@@ -125,9 +125,7 @@ def test_it_refuses_until_it_is_released(proxy: Proxy, client: socket.socket) ->
         assert another.recv(10) == b"4"
 
 
-def test_a_connection_that_was_idle_swallows_all_and_neither_end_is_told(
-    proxy: Proxy, echo: Echo, client: socket.socket
-) -> None:
+def test_a_connection_that_was_idle_swallows_all_and_neither_end_is_told(proxy: Proxy, echo: Echo, client: socket.socket) -> None:
     proxy.idle_s = 0.0
     client.sendall(b"2")
     client.settimeout(0.2)

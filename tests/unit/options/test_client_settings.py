@@ -15,6 +15,8 @@ from spark_groupsource.options.client_settings import (
     RECONNECT_MS,
     RECONNECT_MS_OF_A_MEMBER,
     member_settings,
+    producer_settings,
+    request_settings,
 )
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse
@@ -56,6 +58,19 @@ def test_isolation_level_and_log_level_are_always_written_out_because_librdkafka
         assert (settings["isolation.level"], settings["log_level"]) == ("read_uncommitted", "4")
 
 
+def test_every_client_closes_an_idle_connection_before_clouds_forget_it_or_when_the_user_says() -> None:
+    for given, idle_ms in (({}, "180000"), ({"connections.max.idle.ms": "0"}, "0")):
+        kafka = Options.parse({**BASE, **{f"kafka.{name}": value for name, value in given.items()}})
+        for settings in (
+            kafka.client_settings(),
+            kafka.member_settings(),
+            kafka.fetch_settings().client,
+            producer_settings(given, exactly_once=True),
+            request_settings(given),
+        ):
+            assert (settings["connections.max.idle.ms"], settings["socket.keepalive.enable"]) == (idle_ms, "true")
+
+
 def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
     options = Options.parse(SETUPS["KIP-848"])
     assert {"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"} & set(
@@ -83,8 +98,10 @@ ALL_KINDS: dict[str, str] = {
 OF_THE_USER = {
     "bootstrap.servers": "127.0.0.1:1",
     "client.id": "billing-1",
+    "connections.max.idle.ms": "180000",
     "isolation.level": "read_committed",
     "log_level": "7",
+    "socket.keepalive.enable": "true",
     "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
     "topic.metadata.refresh.interval.ms": "60000",
 }

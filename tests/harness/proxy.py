@@ -145,16 +145,15 @@ class Proxy:
                 self._loses = None
                 self._forgotten.add(broker)
             if self._is_idle(broker):
+                self.swallowed += broker not in self._swallowing
+                self._swallowing.add(broker)
                 return True
             self._used_at[broker] = time.monotonic()
             return direction is Direction.ANSWERS and broker in self._forgotten
 
     def _is_idle(self, broker: socket.socket) -> bool:
         """Whether a connection was idle for too long, now or before. Called with the lock."""
-        if broker not in self._swallowing and time.monotonic() - self._used_at[broker] > self.idle_s:
-            self._swallowing.add(broker)
-            self.swallowed += 1
-        return broker in self._swallowing
+        return broker in self._swallowing or time.monotonic() - self._used_at[broker] > self.idle_s
 
     def _close_all(self) -> None:
         with self._lock:

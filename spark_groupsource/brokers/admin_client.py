@@ -10,7 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.errors import GroupKafkaError
-from spark_groupsource.timeouts import IDLE_S
+from spark_groupsource.timeouts import IDLE_S, REQUEST_TIMEOUT_S
 
 log = logging.getLogger(__name__)
 
@@ -27,7 +27,9 @@ def make_admin_client(client_settings: Mapping[str, str], last_error: LastError)
         AuthenticationFailed: As `make_client` does.
     """
     # That one is a consumer's setting: librdkafka would log a warning for an AdminClient.
-    settings = {name: value for name, value in client_settings.items() if name != "isolation.level"}
+    theirs = {name: value for name, value in client_settings.items() if name != "isolation.level"}
+    # A connection on which nobody waits for an answer any more is closed. By default librdkafka keeps it for a minute.
+    settings = {"socket.timeout.ms": str(int(REQUEST_TIMEOUT_S * 1000)), **theirs}
     return make_client(AdminClient, settings, last_error.record, librdkafka_log)
 
 

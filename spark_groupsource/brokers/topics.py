@@ -333,8 +333,10 @@ class Topics:
     def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
         idle, began = self._admin.idle, self._clock()
         known = self._answered(specs, timeout_s)
-        # A leader that was silent before is probably down: only a silence that is new costs a second question.
-        overdue = specs.keys() - known.keys() - self._unknown_since.keys()
+        missing = specs.keys() - known.keys()
+        # A leader that was silent before is probably down: only a silence that is new costs a second question. If no leader at
+        # all answers, it may be the network.
+        overdue = missing - self._unknown_since.keys() or (set() if known else missing)
         if idle and overdue:
             self._admin.renew()
         # What failed at once is asked for again, too. librdkafka fails a request if it finds just then that the connection has

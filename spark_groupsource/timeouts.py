@@ -14,6 +14,10 @@ REQUEST_TIMEOUT_S = 10.0
 FIRST_TIMEOUTS_S = (3.0, 3.0)
 """Time limits of the first attempts to describe topics. After each of them another broker is asked."""
 
+IDLE_S = 10.0
+"""After this time without an answer, silence may mean that the network has forgotten the connection. A client's first request
+then is repeated on a new connection, or a new client is made for it."""
+
 FETCH_TIMEOUT_S = 30.0
 """Time limit of one request for the group's commits, which have the records of the hand-off."""
 

@@ -69,7 +69,7 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
         ),
         Handling(
-            "reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
+            "says so once, and reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
             "the leader of an owned partition is silent",

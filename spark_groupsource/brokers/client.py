@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.login_trouble import token_refused
@@ -17,6 +19,7 @@ from spark_groupsource.errors import OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
+from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
     from confluent_kafka import Consumer
@@ -28,6 +31,9 @@ else:
 
 EARLY_TIMEOUT_S = 10.0
 """The time limit of a new AdminClient's own first request. Nobody waits for its answer."""
+
+CONNECT_EARLY_S = 0.5
+"""How long a new Consumer waits for the leader of a partition. Without that connection its first request would wait as long."""
 
 LAST_ERROR_KEPT_S = 180.0
 """For how long an error that a client reported in the background explains requests that nobody answers. A lasting one is reported
@@ -119,6 +125,18 @@ def connect_early(client: object) -> None:
     describe_cluster = getattr(client, "describe_cluster", None)
     if describe_cluster is not None:
         describe_cluster(request_timeout=EARLY_TIMEOUT_S)
+
+
+def connect_to_leader(consumer: Consumer, partitions: Sequence[TopicPartition]) -> None:
+    """Have a new Consumer connect to the leader of the first partition, best effort, for the same reason as `connect_early`.
+
+    Args:
+        consumer: Nobody else uses it yet.
+        partitions: Partitions that exist.
+    """
+    for partition in partitions[:1]:
+        with suppress(KafkaException):
+            consumer.get_watermark_offsets(KafkaTopicPartition(*partition), timeout=CONNECT_EARLY_S, cached=False)
 
 
 class TimeoutsNoticed(_LoggerAdapter):

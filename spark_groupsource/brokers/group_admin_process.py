@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from spark_groupsource.brokers.group_view import GroupMember, GroupView
 from spark_groupsource.errors import BrokerError, BrokerUnavailable, GroupKafkaError, GroupNotFound, NotAConsumerGroup
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import IDLE_S
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -224,6 +226,7 @@ def serve(descriptor: int) -> None:
     pipe = Connection(descriptor)
     settings: Mapping[str, str] = {}
     admin: GroupAdmin | None = None
+    used_at = 0.0
     while True:
         question: Question
         try:
@@ -232,7 +235,9 @@ def serve(descriptor: int) -> None:
         except EOFError:
             return
         try:
-            admin = admin or GroupAdmin(settings)
+            # The network may have forgotten the connections of a client that was idle.
+            if admin is None or time.monotonic() - used_at >= IDLE_S:
+                admin = GroupAdmin(settings)
             answer = getattr(admin, question)(*about)
         except GroupKafkaError as failed:
             pipe.send(failed)
@@ -240,3 +245,4 @@ def serve(descriptor: int) -> None:
             pipe.send(BrokerError(f"{doing} failed: {type(failed).__name__}: {failed}"))
         else:
             pipe.send(answer)
+        used_at = time.monotonic()

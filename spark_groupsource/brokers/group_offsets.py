@@ -26,6 +26,9 @@ from spark_groupsource.timeouts import GROUP_OFFSETS_S
 GROUP_OFFSETS_TRY_S = 5.0
 """How long one such request may take. Between two of them a refusal is noticed."""
 
+_SILENCE = 0.9
+"""An attempt that fails after this part of its time has had no answer."""
+
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
@@ -123,8 +126,15 @@ class GroupOffsets:
         self._group = group
         self._advice: dict[str, Any] = {"advice_of": advice_of, "missing_acl": missing_acl}
         self._reported = LastError()
-        settings = {**client_settings, "group.id": group, "isolation.level": "read_committed", "enable.auto.commit": "false"}
-        self._consumer = make_client(Consumer, settings, self._reported.record, librdkafka_log)
+        self._settings = {
+            **client_settings,
+            "group.id": group,
+            "isolation.level": "read_committed",
+            "enable.auto.commit": "false",
+            # A commit has no other limit. By default this is a minute, which is as long as all attempts may take together.
+            "socket.timeout.ms": str(int(GROUP_OFFSETS_TRY_S * 1000)),
+        }
+        self._consumer = make_client(Consumer, self._settings, self._reported.record, librdkafka_log)
 
     def read(self, topics: Collection[str]) -> dict[str, tuple[int, str | None]]:
         """Return the offset of partition 0 of each topic that has one, with its metadata.
@@ -178,11 +188,31 @@ class GroupOffsets:
             log.info("no thread to close a client of group %s: %s", self._group, none_left)
         self._consumer.close()
 
+    def _renew(self) -> None:
+        """Replace the client: the network may have forgotten its connections. The new one does not hurry to connect."""
+        pause = {"reconnect.backoff.ms": self._settings.get("reconnect.backoff.max.ms", "1000")}
+        renewed = make_client(Consumer, {**self._settings, **pause}, self._reported.record, librdkafka_log)
+        self.close()
+        self._consumer = renewed
+
     def _tried(self, step: Callable[[float], T]) -> T:
         """Take a step that can be repeated until it succeeds, or is refused, or time is up."""
         deadline = Deadline(GROUP_OFFSETS_S)
+        renewed = False
+
+        def attempt() -> T:
+            nonlocal renewed
+            left_s = deadline.left
+            try:
+                return step(min(GROUP_OFFSETS_TRY_S, max(1.0, left_s)))
+            except (BrokerUnavailable, CommitOutcomeUnknown):
+                if not renewed and left_s - deadline.left >= _SILENCE * GROUP_OFFSETS_TRY_S:
+                    renewed = True
+                    self._renew()
+                raise
+
         try:
-            return deadline.retry(lambda: step(min(GROUP_OFFSETS_TRY_S, max(1.0, deadline.left))), _passes)
+            return deadline.retry(attempt, _passes)
         except BrokerUnavailable as unanswered:
             reason = self._reported.newest(self._consumer)
             if reason is None:

@@ -13,7 +13,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Protocol, TypeVar
@@ -21,13 +21,13 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, Uuid
 from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-defined]
 
-from spark_groupsource.brokers.admin_client import make_admin_client
+from spark_groupsource.brokers.admin_client import LastingAdmin
 from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import UNANSWERED, LastError
 from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import FIRST_TIMEOUTS_S, REQUEST_TIMEOUT_S
 
@@ -92,12 +92,12 @@ class Topics:
             clock: Returns seconds, monotonic.
 
         Raises:
-            OptionError: As `make_admin_client` does.
-            AuthenticationFailed: As `make_admin_client` does.
+            OptionError: As `LastingAdmin` does.
+            AuthenticationFailed: As `LastingAdmin` does.
         """
         self._client_settings = client_settings
         self._last_error = LastError()
-        self._admin = make_admin_client(client_settings, self._last_error)
+        self._admin = LastingAdmin(client_settings, self._last_error, clock=clock)
         self._subscription = subscription
         self._isolation = IsolationLevel.READ_COMMITTED if read_committed else IsolationLevel.READ_UNCOMMITTED
         self._patience_s = patience_s
@@ -106,6 +106,8 @@ class Topics:
         self._unknown_since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
         self._all_answered = False
+        self._absent: frozenset[TopicPartition] = frozenset()
+        """The partitions of topics that did not exist when their offsets were asked for the last time."""
 
     def without_patience(self) -> Topics:
         """Return the same topics, with the same client, for callers on other threads.
@@ -133,15 +135,15 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        self._await_first_answer()
         if self._subscription.subscribe is None:
-            found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
+            found = self._listed("listing the topics")
             return sorted(
                 TopicPartition(name, partition)
                 for name, topic in found.topics.items()
                 if self._subscription.matches(name)
                 for partition in topic.partitions
             )
+        self._await_first_answer()
         partitions: list[TopicPartition] = []
         for name, future in self._described(self._subscription.subscribe).items():
             try:
@@ -160,8 +162,7 @@ class Topics:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        self._await_first_answer()
-        found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "listing the topics")
+        found = self._listed("listing the topics")
         return sorted(
             TopicPartition(name, partition)
             for name, topic in found.topics.items()
@@ -177,8 +178,7 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login.
         """
         if self._cluster_id is None:
-            self._await_first_answer()
-            found = self._asked(lambda: self._admin.list_topics(timeout=REQUEST_TIMEOUT_S), "looking up the cluster")
+            found = self._listed("looking up the cluster")
             self._cluster_id = str(found.cluster_id)
         return self._cluster_id
 
@@ -252,12 +252,14 @@ class Topics:
             # more. If nobody has asked for long, it is asked until its time is over: the next trigger may be an hour away.
             known |= self._ask_again(silent_again, began + self._patience_s - now if far_apart else 0)
         self._asked_at = now = self._clock()
+        silent_before = self._unknown_since.keys()
         self._unknown_since = {
             partition: self._unknown_since.get(partition, now) for partition in partitions if partition not in known
         }
+        self._warn_of(self._unknown_since.keys() - silent_before - self._absent)
         if known and not self._unknown_since:
             self._all_answered = True
-            self._last_error.clear(self._admin)
+            self._last_error.clear(self._admin.client)
         for partition, since in self._unknown_since.items():
             if now - since >= self._patience_s:
                 raise BrokerUnavailable(
@@ -265,6 +267,18 @@ class Topics:
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
         return known
+
+    def _warn_of(self, silent: Collection[TopicPartition]) -> None:
+        """Warn of partitions whose ends are unknown now, and were known before: once until they are known again."""
+        if silent and self._patience_s < math.inf:
+            log.warning(
+                "the leaders of %d partitions did not return an end offset in time: %s%s. This micro-batch leaves out their new "
+                "records, and a later one reads them: nothing is lost. A leader that has just moved needs no action. If this "
+                "lasts, check that the brokers are up and can be reached from this driver",
+                len(silent),
+                listed(sorted(silent), 20),
+                self._last_error_text(),
+            )
 
     def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, int]:
         """Ask for these ends at least once, and for so many seconds while one is left out."""
@@ -306,19 +320,59 @@ class Topics:
         found = self._offsets(asked, REQUEST_TIMEOUT_S)
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
+    def _listed(self, doing: str) -> Any:
+        """Return all topics with their partitions, and the cluster's id."""
+        self._await_first_answer()
+        idle = self._admin.idle
+
+        def ask() -> Any:
+            return self._admin.client.list_topics(timeout=REQUEST_TIMEOUT_S)
+
+        try:
+            found = ask()
+        except KafkaException as failed:
+            if not idle or failed.args[0].code() not in UNANSWERED:
+                raise self._explained(failed.args[0], doing) from None
+            self._admin.renew()
+            found = self._asked(ask, doing)
+        self._admin.answered()
+        return found
+
     def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
+        idle, began = self._admin.idle, self._clock()
+        known = self._answered(specs, timeout_s)
+        missing = specs.keys() - known.keys()
+        # A leader that was silent before is probably down: only a silence that is new costs a second question. If no leader at
+        # all answers, it may be the network.
+        overdue = missing - self._unknown_since.keys() or (set() if known else missing)
+        if idle and overdue:
+            self._admin.renew()
+        # What failed at once is asked for again, too. librdkafka fails a request if it finds just then that the connection has
+        # been idle for `connections.max.idle.ms`, and closes it.
+        if overdue and (idle or self._clock() - began < timeout_s):
+            known |= self._answered({partition: specs[partition] for partition in overdue}, timeout_s)
+        self._refresh_leaders({partition.topic for partition in specs if partition not in known})
+        return known
+
+    def _answered(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
+        admin = self._admin.client
         known = {}
-        for partition, answer in request_offsets(self._admin, specs, timeout_s, self._isolation).items():
+        absent = set()
+        for partition, answer in request_offsets(admin, specs, timeout_s, self._isolation).items():
             try:
                 offset = answer.result().offset
             except KafkaException as failed:
                 error = self._explained(failed.args[0], f"asking for an offset of {partition}")
+                if isinstance(error, TopicNotFound):
+                    absent.add(partition)
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
                     continue  # no leader now, or just created, or just deleted: the caller's patience decides
                 raise error from None
             if offset >= NO_RECORD:
                 known[partition] = offset
-        self._refresh_leaders({partition.topic for partition in specs if partition not in known})
+        self._absent = self._absent - specs.keys() | absent
+        if known:
+            self._admin.answered()
         return known
 
     def _refresh_leaders(self, topics: Iterable[str]) -> None:
@@ -335,29 +389,37 @@ class Topics:
             return {}
 
         def ask(timeout_s: float) -> Mapping[str, Future[Any]]:
+            admin = self._admin.client
             # Unlike list_topics(name) this never creates a topic.
-            return self._admin.describe_topics(
+            futures = admin.describe_topics(
                 TopicCollection(names), include_authorized_operations=with_operations, request_timeout=timeout_s
             )
+            wait(futures.values())
+            return futures
 
+        idle = self._admin.idle
         for earlier, timeout_s in enumerate(FIRST_TIMEOUTS_S):
             futures = ask(timeout_s)
             if not any(_is_unanswered(future) for future in futures.values()):
+                self._admin.answered()
                 _release_leaked_ids(futures.values())
                 return futures
+            if idle and not earlier:
+                self._admin.renew()
+                continue
             # librdkafka asks the broker that the last metadata names as controller, even if it is dead. This request asks any
             # broker, and so finds another controller. For some seconds it may find the dead one again.
             try:
-                self._admin.list_topics(timeout=timeout_s)
+                self._admin.client.list_topics(timeout=timeout_s)
             except KafkaException:
                 # In the first round this means that no broker answers. In a later round one has just answered: then it may be
                 # a single broker that hangs.
-                if not earlier:
+                if not earlier or idle:
                     return futures
         return ask(REQUEST_TIMEOUT_S)
 
     def _await_first_answer(self) -> None:
-        await_first_answer(self._admin, self._last_error, self._client_settings)
+        await_first_answer(self._admin.client, self._last_error, self._client_settings)
 
     def _asked(self, request: Callable[[], T], doing: str) -> T:
         try:
@@ -366,13 +428,13 @@ class Topics:
             raise self._explained(failed.args[0], doing) from None
 
     def _explained(self, error: KafkaError, doing: str) -> GroupKafkaError:
-        explained = explain(self._last_error.reason(error, self._admin), doing)
+        explained = explain(self._last_error.reason(error, self._admin.client), doing)
         if isinstance(explained, TopicNotFound | NotAuthorized | AuthenticationFailed):
             return explained
         return BrokerUnavailable(str(explained))
 
     def _last_error_text(self) -> str:
-        error = self._last_error.newest(self._admin)
+        error = self._last_error.newest(self._admin.client)
         return f" ({error.str()})" if error is not None else ""
 
 

@@ -15,6 +15,7 @@ import hashlib
 import logging
 import os
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,8 +39,12 @@ class _Key:
     digest: str
 
 
-_kept: dict[_Key, FetchConsumer] = {}
-"""The consumers that no task uses now."""
+_KEPT_S = 30.0
+"""How long a consumer is kept. The network may forget connections that are idle, and each of them would cost a task six seconds
+of silence. A new consumer costs little beside the pause before it."""
+
+_kept: dict[_Key, tuple[FetchConsumer, float]] = {}
+"""The consumers that no task uses now, and until when they serve."""
 
 _living: dict[int, FetchConsumer] = {}
 """All consumers that are not closed, by `id`."""
@@ -62,7 +67,11 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
     key = _Key(make, _digest(client))
     # Taken out while it is lent: a second task of this process would assign its own range, and both would read wrong records. The
     # key names the maker, so the consumer is of its kind.
-    consumer = cast("Kind | None", _kept.pop(key, None))
+    kept, until = _kept.pop(key, (None, 0.0))
+    consumer = cast("Kind | None", kept)
+    if consumer is not None and time.monotonic() >= until:
+        _close(consumer)
+        consumer = None
     if consumer is None:
         _give_memory_back()
         consumer = make(client)
@@ -86,7 +95,7 @@ def borrowed(make: Callable[[Mapping[str, str]], Kind], client: Mapping[str, str
 def close_kept() -> None:
     """Close all consumers that this process keeps."""
     while _kept:
-        _key, consumer = _kept.popitem()
+        _key, (consumer, _until) = _kept.popitem()
         _close(consumer)
 
 
@@ -99,11 +108,11 @@ def _give_back(key: _Key, consumer: FetchConsumer) -> None:
         _close(consumer)
         return
     previous = _kept.pop(key, None)
-    _kept[key] = consumer
+    _kept[key] = consumer, time.monotonic() + _KEPT_S
     if previous is not None:
-        _close(previous)
+        _close(previous[0])
     while len(_kept) > _MOST_KEPT:
-        _close(_kept.pop(next(iter(_kept))))
+        _close(_kept.pop(next(iter(_kept)))[0])
 
 
 def _close(consumer: FetchConsumer) -> None:

@@ -7,6 +7,7 @@ crash librdkafka (brokers/group_admin_process.py).
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import islice
 
@@ -14,10 +15,11 @@ from confluent_kafka import Consumer
 
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.errors import NotAuthorized, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotFound
 from spark_groupsource.group.fenced_commits import fetch_commits
 from spark_groupsource.handoff.commit_record import GroupCommit, mark_of
 from spark_groupsource.partition import TopicPartition, topics_of
+from spark_groupsource.timeouts import IDLE_S
 
 log = logging.getLogger(__name__)
 
@@ -52,6 +54,7 @@ class GroupReader:
         self._everywhere = everywhere
         self._cluster_id = cluster_id
         self._client: Consumer | None = None
+        self._used_at = 0.0
         self._look = GroupAdminProcess(client_settings)
 
     def subscribed(self) -> Mapping[TopicPartition, GroupCommit]:
@@ -100,7 +103,14 @@ class GroupReader:
         return found
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
-        if self._client is None:
+        # The network may have forgotten the connections of a client that was idle: its requests would disappear for a minute.
+        if self._client is None or time.monotonic() - self._used_at >= IDLE_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)
-        return fetch_commits(self._client, self._group_id, partitions, cluster_id=self._cluster_id)
+        try:
+            return fetch_commits(self._client, self._group_id, partitions, cluster_id=self._cluster_id)
+        except BrokerUnavailable:
+            self._client = None
+            raise
+        finally:
+            self._used_at = time.monotonic()

@@ -18,10 +18,15 @@ from spark_groupsource.kafka_settings.tables import PRODUCER_NAMES
 
 EVERY_CLIENT: Mapping[str, str] = {
     "client.id": CLIENT_ID,
+    "connections.max.idle.ms": "180000",
     "isolation.level": "read_uncommitted",
     "log_level": "4",
+    "socket.keepalive.enable": "true",
 }
 """Our defaults for every client.
+
+Networks forget idle connections without telling either end, clouds after 240 s or more. Java's client closes such a connection
+after 540 s, librdkafka never. Java's client also turns keepalive on.
 
 The default of `isolation.level` in Java, and so in Spark, is `read_uncommitted`; in librdkafka it is `read_committed`. Log level
 4 is warnings; by default librdkafka writes more to stderr.
@@ -31,17 +36,15 @@ RECONNECT = "reconnect.backoff.ms"
 RECONNECT_MAX = "reconnect.backoff.max.ms"
 
 RECONNECT_MS = 1000
-RECONNECT_MS_OF_A_MEMBER = 200
-"""Our defaults of `reconnect.backoff.ms`.
+"""Our default of `reconnect.backoff.ms`.
 
 While a client has no connection, librdkafka tries one broker after the other, one in half of this time. This pause is never
 longer than 1 s, and it does not double. `reconnect.backoff.max.ms` limits other pauses: of a single broker that is down while
 others are up.
 
 A new client connects to a bootstrap server first, and then to the brokers that this one names. A request that any broker may
-answer waits for the same pause between the two. A member's first request is such a one, so each start of a query waits for this
-pause. The other clients do not wait. A task asks the leader of its partition, and `make_client` has an AdminClient ask the
-controller first.
+answer waits for the same pause between the two. So clients begin with a request to one certain broker, which connects to it at
+once: a member and a task ask the leader of a partition, and `make_client` has an AdminClient ask the controller.
 """
 
 RECONNECT_MS_OF_A_TOKEN = 20
@@ -149,7 +152,7 @@ def member_settings(kafka: Mapping[str, str], ignored_topics: Collection[str] = 
     return {
         **EVERY_CLIENT,
         **EVERY_MEMBER,
-        **_reconnecting(RECONNECT_MS_OF_A_MEMBER, kafka),
+        **_reconnecting(RECONNECT_MS, kafka),
         **(CLASSIC_MEMBER if kafka.get("group.protocol") != "consumer" else {}),
         **({"topic.blacklist": ",".join(f"^{topic}$" for topic in ignored_topics)} if ignored_topics else {}),
         **{name: value for name, value in kafka.items() if name not in FOR_CONSUMERS_ONLY},

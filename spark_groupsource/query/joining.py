@@ -6,6 +6,7 @@ import logging
 from functools import partial
 
 from spark_groupsource.brokers.broker_errors import explain
+from spark_groupsource.brokers.client import connect_to_leader
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -179,10 +180,12 @@ class Joining:
         """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""
         while True:
             try:
+                partitions = self._subscribed()
+                connect_to_leader(member.consumer, partitions)
                 return fetch_commits(
                     member.consumer,
                     self._options.group_id,
-                    self._subscribed(),
+                    partitions,
                     cluster_id=cluster_id,
                     timeout_s=FIRST_FETCH_TIMEOUT_S,
                 )

@@ -130,8 +130,9 @@ _kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], float, Token
 """The tokens of the last micro-batch of each query: whose they are, and until when. A process finishes one
 after the other."""
 
-_KEPT_S = 100.0
-"""How long a client is kept. Nobody polls it meanwhile, so what it reports is as old; and certificates are renewed."""
+_KEPT_S = 30.0
+"""How long a client is kept. Nobody polls it meanwhile, so what it reports is as old; certificates are renewed; and the network
+may forget its connections."""
 
 _MOST_KEPT = 8
 

@@ -1,4 +1,4 @@
-"""A TCP proxy in front of one broker's listener, which can stop either direction, refuse to connect, or forget a connection.
+"""A TCP proxy in front of one broker's listener, which can stop either direction, refuse to connect, or forget connections.
 
 `hold` keeps the bytes and the connections: what was sent arrives when it is released, as through a network that was away for
 a while. `drop` closes the connections that were held, and their bytes never arrive. `forget` loses an answer and all that follow
@@ -8,8 +8,10 @@ on its connection, as a router does that has forgotten one: requests still arriv
 from __future__ import annotations
 
 import contextlib
+import math
 import socket
 import threading
+import time
 from collections.abc import Callable
 from enum import Enum
 
@@ -38,6 +40,13 @@ class Proxy:
         self._loses: tuple[Direction, Callable[[bytes], bool]] | None = None
         self._forgotten: set[socket.socket] = set()
         """The broker's ends of connections on which no answer arrives any more."""
+        self.idle_s = math.inf
+        """After how many seconds without a byte a connection is forgotten. May be changed at any time."""
+        self.swallowed = 0
+        """How many connections were forgotten because they were idle, and used afterwards."""
+        self._used_at: dict[socket.socket, float] = {}
+        self._swallowing: set[socket.socket] = set()
+        """The broker's ends of connections that were forgotten because they were idle."""
         self._connections: set[socket.socket] = set()
         self._lock = threading.Lock()
         self._listener = socket.create_server((HOST, 0))
@@ -106,6 +115,7 @@ class Proxy:
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             self._connections |= {client, broker}
+            self._used_at[broker] = time.monotonic()
         threading.Thread(target=self._pump, args=(client, broker, Direction.REQUESTS), daemon=True).start()
         self._pump(broker, client, Direction.ANSWERS)
 
@@ -120,10 +130,13 @@ class Proxy:
             pass
         # If a connection ends while the direction is held, its end is held too.
         self._open[direction].wait()
+        broker = target if direction is Direction.REQUESTS else source
         with self._lock:
-            self._connections -= {source, target}
-            self._forgotten -= {source, target}
-        for one in (source, target):
+            # The other end of one that was idle is not told. It stays open until the proxy is closed.
+            ended = {source} if self._is_idle(broker) else {source, target}
+            self._connections -= ended
+            self._forgotten -= ended
+        for one in ended:
             _shut(one)
 
     def _is_lost(self, broker: socket.socket, direction: Direction, data: bytes) -> bool:
@@ -131,7 +144,16 @@ class Proxy:
             if self._loses is not None and self._loses[0] is direction and self._loses[1](data):
                 self._loses = None
                 self._forgotten.add(broker)
+            if self._is_idle(broker):
+                self.swallowed += broker not in self._swallowing
+                self._swallowing.add(broker)
+                return True
+            self._used_at[broker] = time.monotonic()
             return direction is Direction.ANSWERS and broker in self._forgotten
+
+    def _is_idle(self, broker: socket.socket) -> bool:
+        """Whether a connection was idle for too long, now or before. Called with the lock."""
+        return broker in self._swallowing or time.monotonic() - self._used_at[broker] > self.idle_s
 
     def _close_all(self) -> None:
         with self._lock:

@@ -123,3 +123,20 @@ def test_it_refuses_until_it_is_released(proxy: Proxy, client: socket.socket) ->
     with connect(proxy) as another:
         another.sendall(b"4")
         assert another.recv(10) == b"4"
+
+
+def test_a_connection_that_was_idle_swallows_all_and_neither_end_is_told(proxy: Proxy, echo: Echo, client: socket.socket) -> None:
+    proxy.idle_s = 0.0
+    client.sendall(b"2")
+    client.settimeout(0.2)
+    with pytest.raises(TimeoutError):
+        client.recv(10)
+    until(lambda: proxy.swallowed == 1, "the proxy has forgotten it")
+    proxy.idle_s = 60.0
+    client.sendall(b"3")
+    with pytest.raises(TimeoutError):
+        client.recv(10)
+    with connect(proxy) as another:
+        another.sendall(b"4")
+        assert another.recv(10) == b"4"
+    assert echo.got == b"14"

@@ -31,7 +31,7 @@ def every_connection_is_counted(caplog: pytest.LogCaptureFixture, monkeypatch: p
 
 
 def assert_calm(found: Outage) -> None:
-    assert 0 < found.settled_per_s <= 25, found
+    assert 0 < found.settled_per_s <= 13, found
     assert len(found.lines) <= 20, found.lines
 
 

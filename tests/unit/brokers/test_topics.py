@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -79,3 +80,97 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
     now = 10800.0
     with pytest.raises(BrokerUnavailable, match=r"orders-0 has not returned its end offset for [67]\d s"):
         topics.ends([PLANNED])
+
+
+Ask = Callable[[Topics, Mapping[TopicPartition, object], float], dict[TopicPartition, int]]
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, set[int]]], list[set[int]]]:
+    """What leaders are asked, each time with the number of clients before, and which partitions they answer for."""
+    questions: list[tuple[int, set[int]]] = []
+    answers: list[set[int]] = []
+    clients: dict[int, int] = {}
+
+    def answer(topics: Topics, specs: Mapping[TopicPartition, object], _timeout_s: float) -> dict[TopicPartition, int]:
+        questions.append((clients.setdefault(id(topics._admin.client), len(clients)), {each.partition for each in specs}))
+        kept_alive.append(topics._admin.client)
+        answering = answers.pop(0)
+        if answering:
+            topics._admin.answered()
+        return {each: 7 for each in specs if each.partition in answering}
+
+    kept_alive: list[object] = []
+    monkeypatch.setattr(Topics, "_answered", answer)
+    monkeypatch.setattr(Topics, "_refresh_leaders", lambda *_: None)
+    return questions, answers
+
+
+def test_silence_after_a_pause_is_asked_again_by_a_new_client_once_in_an_episode(
+    asked: tuple[list[tuple[int, set[int]]], list[set[int]]], caplog: pytest.LogCaptureFixture
+) -> None:
+    """The network may have forgotten the connections. A leader that is really down costs one more question, not one each time."""
+    questions, answers = asked
+    now = 0.0
+    options = parse()
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=1000, clock=lambda: now)
+    both = {PLANNED: 7, ADOPTED: 7}
+    answers += [{0, 1}]
+    assert topics.ends(both) == both
+    # A pause, and no connection is left: a new client asks for what is missing.
+    now, answers[:] = 45.0, [{0}, {1}]
+    assert topics.ends(both) == both
+    assert questions == [(0, {0, 1}), (0, {0, 1}), (1, {1})]
+    # A leader that is down: once more, by a new client.
+    now, answers[:] = 90.0, [{0}, set()]
+    questions.clear()
+    with caplog.at_level(logging.WARNING, "spark_groupsource.brokers.topics"):
+        assert topics.ends(both) == {PLANNED: 7}
+        assert questions == [(1, {0, 1}), (2, {1})]
+        (warning,) = caplog.messages
+        assert "orders-1" in warning
+        # And then no more, while it is the only one.
+        for now in (135.0, 180.0, 225.0):  # noqa: B007
+            answers[:] = [{0}]
+            assert topics.ends(both) == {PLANNED: 7}
+        # Its connection to the other one may be forgotten all the same.
+        now, answers[:] = 270.0, [set(), {0}]
+        questions.clear()
+        assert topics.ends(both) == {PLANNED: 7}
+        assert questions == [(2, {0, 1}), (3, {0})]
+        assert len(caplog.messages) == 1, "one line for the episode"
+        # If nobody answers, it may be the network: when that has lasted for a while, all are asked by a new client.
+        now, answers[:] = 271.0, [set(), set()]
+        assert topics.ends(both) == {}
+        now, answers[:] = 300.0, [set(), {0, 1}]
+        questions.clear()
+        assert topics.ends(both) == both
+        assert questions == [(3, {0, 1}), (4, {0, 1})]
+        now, answers[:] = 301.0, [{0}, set()]
+        assert topics.ends(both) == {PLANNED: 7}
+        assert len(caplog.messages) == 3, "the next episodes"
+
+
+def test_what_fails_at_once_is_asked_again_by_the_same_client_and_silence_without_a_pause_is_not(
+    asked: tuple[list[tuple[int, set[int]]], list[set[int]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """librdkafka fails a request if it closes the idle connection at that moment."""
+    questions, answers = asked
+    now = 0.0
+    options = parse()
+    topics = Topics(options.client_settings(), options, read_committed=False, patience_s=1000, clock=lambda: now)
+    both = {PLANNED: 7, ADOPTED: 7}
+    answers += [{0}, {1}]
+    assert topics.ends(both) == both
+    assert questions == [(0, {0, 1}), (0, {1})]
+    answer = Topics._answered
+
+    def late(topics: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+        nonlocal now
+        now += timeout_s
+        return answer(topics, specs, timeout_s)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Topics, "_answered", late)
+    answers += [{0}]
+    assert topics.ends(both) == {PLANNED: 7}
+    assert not answers

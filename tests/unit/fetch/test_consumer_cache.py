@@ -90,3 +90,15 @@ def test_a_consumer_that_cannot_be_unassigned_is_closed_and_the_task_succeeds(ca
     assert "cannot be unassigned" in caplog.text
     assert used_once(fails=False) is not failed
     consumer_cache.close_kept()
+
+
+def test_a_consumer_whose_connections_the_network_may_have_forgotten_is_closed_and_replaced(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept = used_once(fails=False)
+    assert used_once(fails=False) is kept
+    monkeypatch.setattr(consumer_cache, "_KEPT_S", 0.0)
+    assert used_once(fails=False) is kept
+    assert used_once(fails=False) is not kept
+    assert kept.closed
+    consumer_cache.close_kept()

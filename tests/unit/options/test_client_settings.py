@@ -13,10 +13,11 @@ from spark_groupsource.options.client_settings import (
     FOR_MEMBERS_ONLY,
     RECONNECT,
     RECONNECT_MS,
-    RECONNECT_MS_OF_A_MEMBER,
     client_settings,
     consumer_settings,
     member_settings,
+    producer_settings,
+    request_settings,
 )
 from spark_groupsource.options.model import Options
 from tests.support.options import BASE, NEEDED, WITH_PASSWORD, parse
@@ -58,6 +59,19 @@ def test_isolation_level_and_log_level_are_always_written_out_because_librdkafka
         assert (settings["isolation.level"], settings["log_level"]) == ("read_uncommitted", "4")
 
 
+def test_every_client_closes_an_idle_connection_before_clouds_forget_it_or_when_the_user_says() -> None:
+    for given, idle_ms in (({}, "180000"), ({"connections.max.idle.ms": "0"}, "0")):
+        kafka = Options.parse({**BASE, **{f"kafka.{name}": value for name, value in given.items()}})
+        for settings in (
+            kafka.client_settings(),
+            kafka.member_settings(),
+            kafka.fetch_settings().client,
+            producer_settings(given, exactly_once=True),
+            request_settings(given),
+        ):
+            assert (settings["connections.max.idle.ms"], settings["socket.keepalive.enable"]) == (idle_ms, "true")
+
+
 def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
     options = Options.parse(SETUPS["KIP-848"])
     assert {"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"} & set(
@@ -86,8 +100,10 @@ ALL_KINDS: dict[str, str] = {
 OF_THE_USER = {
     "bootstrap.servers": "127.0.0.1:1",
     "client.id": "billing-1",
+    "connections.max.idle.ms": "180000",
     "isolation.level": "read_committed",
     "log_level": "7",
+    "socket.keepalive.enable": "true",
     "ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256",
     "topic.metadata.refresh.interval.ms": "60000",
 }
@@ -107,7 +123,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "heartbeat.interval.ms": "3000",
         "max.poll.interval.ms": "300000",
         "partition.assignment.strategy": "cooperative-sticky",
-        "reconnect.backoff.ms": "200",
+        "reconnect.backoff.ms": "1000",
         "session.timeout.ms": "20000",
     }
     assert options.fetch_settings().client == {
@@ -161,16 +177,6 @@ def test_the_users_pause_between_connections_is_that_of_all_clients() -> None:
 def test_our_pause_between_connections_gives_way_to_the_users_longest(longest: str) -> None:
     """librdkafka refuses a pause above the longest one."""
     options = parse(**{"kafka.reconnect.backoff.max.ms": longest})
-    for settings, ours in (
-        (options.client_settings(), RECONNECT_MS),
-        (options.member_settings(), RECONNECT_MS_OF_A_MEMBER),
-        (options.fetch_settings().client, RECONNECT_MS),
-    ):
-        assert settings[RECONNECT] == str(min(ours, int(longest)))
+    for settings in (options.client_settings(), options.member_settings(), options.fetch_settings().client):
+        assert settings[RECONNECT] == str(min(RECONNECT_MS, int(longest)))
         Consumer({"group.id": "billing", **settings}).close()
-
-
-def test_clients_without_brokers_try_at_most_25_connections_a_second() -> None:
-    """librdkafka tries a broker in half of the time, and a query has a member and an AdminClient."""
-    a_second = 2000 / RECONNECT_MS_OF_A_MEMBER + 2000 / RECONNECT_MS
-    assert a_second <= 25

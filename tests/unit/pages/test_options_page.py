@@ -90,7 +90,7 @@ def test_the_default_of_a_kafka_setting_is_what_the_clients_get(option: str) -> 
 
 def test_the_page_repeats_the_defaults_that_differ_from_kafkas() -> None:
     said = re.findall(r"^- `(kafka\.[a-z.]+)`\s+is\s+(\d+),", PAGE, re.MULTILINE)
-    assert len(said) == 3
+    assert len(said) == 4
     assert all(written(ROWS[option].default) == value for option, value in said)
     assert {option for option, row in ROWS.items() if "Kafka's default is" in row.meaning} == {option for option, _ in said}
 

@@ -5,7 +5,8 @@ Spark itself only interrupts a query. Here the source plans nothing new, so the 
 1. A file asks the source's process for that (checkpoint/driver_reports.py). It is named after the stream, whose name is in the
    query's offsets.
 2. Spark finishes its micro-batch. That is reported to the source, with or without a listener.
-3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and removes the file.
+3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and removes the
+   file.
 """
 
 from __future__ import annotations
@@ -161,7 +162,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
         for _ in Deadline(LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
             if hurried() or not any(stop.unanswered() for stop in stops):
                 break
-        return all([stop.says_that_nothing_is_claimed() for stop in stops])
+        return not [stop for stop in stops if stop.warn_of_claims()]
     except ReportsUnavailable as error:
         log.warning(
             "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(): what they had "
@@ -224,10 +225,11 @@ class _Stop:
         """Return the streams whose source has not left the group yet, or has left with something claimed."""
         return [stream for stream in self._asked if self._reports.is_asked_to_stop(stream)]
 
-    def says_that_nothing_is_claimed(self) -> bool:
-        """Return whether nothing stays claimed, as far as that is known. Otherwise a warning says what does."""
+    def warn_of_claims(self) -> bool:
+        """Warn of what may stay claimed, and return whether there is anything."""
         unfinished = self._unfinished()
-        for stream in self.unanswered():
+        unanswered = self.unanswered()
+        for stream in unanswered:
             if stream in unfinished:
                 log.warning(
                     "a micro-batch of stream %s was interrupted: %s may stay claimed, and then only this query reads them. Start "
@@ -242,7 +244,7 @@ class _Stop:
                     stream,
                     LEFT_WITHIN_S,
                 )
-        return not self.unanswered()
+        return bool(unanswered)
 
     def forget(self) -> None:
         """Ask for nothing any more."""

@@ -276,6 +276,12 @@ ROUNDS = int(os.environ.get("GRACEFUL_STOPS", "2"))
 """How often each program is stopped."""
 
 
+def place(text: str) -> tuple[int, int]:
+    """Return the partition and the offset in a row of the program's output."""
+    partition, offset = text.split()
+    return int(partition), int(offset)
+
+
 @pytest.mark.parametrize("sink", ["files", "foreachBatch", "topic"])
 def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_once(
     sink: str, topic: MakeTopic, produce: Produce, cluster: Cluster, left: Left, tmp_path: Path
@@ -303,7 +309,7 @@ def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_
     if sink == "files":
         rows = written(tmp_path / "out")
     elif sink == "foreachBatch":
-        rows = sorted(tuple(map(int, line.split())) for line in (tmp_path / "rows").read_text().splitlines())
+        rows = sorted(map(place, (tmp_path / "rows").read_text().splitlines()))
     else:
-        rows = sorted(tuple(map(int, value.split())) for value in read_committed(cluster, target))
+        rows = sorted(map(place, read_committed(cluster, target)))
     assert rows == [(partition, offset) for partition in range(4) for offset in range(RECORDS * ROUNDS // 8)]

@@ -239,10 +239,9 @@ class _Stop:
                 )
             else:
                 log.warning(
-                    "the source of stream %s has not left the group within %.0f s. The last micro-batch is written, and may stay "
-                    "claimed: groupkafka claims shows that. The query's next start confirms it",
+                    "the source of stream %s has not left the group yet. The last micro-batch is written, and may stay claimed: "
+                    "groupkafka claims shows that. The query's next start confirms it",
                     stream,
-                    LEFT_WITHIN_S,
                 )
         return bool(unanswered)
 

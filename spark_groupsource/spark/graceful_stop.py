@@ -120,7 +120,7 @@ def _signals() -> Iterator[list[int]]:
 
     def restore() -> None:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, handler or signal.SIG_DFL)
 
     def note(number: int, _frame: object) -> None:
         received.append(number)

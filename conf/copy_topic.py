@@ -6,27 +6,21 @@ SOURCE and SINK are properties files with the options of the source and of the s
 own, and the two share the topic. Kill either at any time and start it again: a reader with isolation.level=read_committed finds
 each record once.
 
-On SIGTERM the query stops between two micro-batches, or leaves one half written for its next start.
+On SIGTERM the query finishes its running micro-batch, confirms it, and leaves the group.
 """
 
 from __future__ import annotations
 
-import signal
 import sys
-import threading
-import time
 
 from pyspark.sql import SparkSession
 
-from spark_groupsource import read_properties, register
+from spark_groupsource import await_termination, read_properties, register
 
 
 def main() -> None:
     """Run until SIGTERM, or until the query fails."""
     source, sink, checkpoint = sys.argv[1:]
-    stopping: list[int] = []  # not an Event: its `set` can wait for ever for a lock that the interrupted thread holds
-    if threading.current_thread() is threading.main_thread():  # other threads cannot set signal handlers
-        signal.signal(signal.SIGTERM, lambda number, _frame: stopping.append(number))
     spark = SparkSession.builder.appName("copy").getOrCreate()
     register(spark)
     records = spark.readStream.format("groupkafka").options(**read_properties(source)).load()
@@ -38,11 +32,7 @@ def main() -> None:
         .queryName("copy")
         .start()
     )
-    while query.isActive and not stopping:
-        time.sleep(1)
-    if not stopping:
-        query.awaitTermination()  # raises the query's error
-    query.stop()
+    await_termination(query)
 
 
 if __name__ == "__main__":

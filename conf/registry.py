@@ -38,7 +38,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.protobuf.functions import from_protobuf
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource import read_properties, register
+from spark_groupsource import await_termination, read_properties, register
 
 log = logging.getLogger(__name__)
 
@@ -289,12 +289,12 @@ def start(
 
 
 def main() -> None:
-    """Run until the query fails or the program is stopped."""
+    """Run until SIGTERM or Ctrl-C, or until the query fails."""
     file, checkpoint, output = sys.argv[1:]
     options = read_properties(file)
     spark = SparkSession.builder.appName("registry").getOrCreate()
     register(spark)  # what Spark has finished is confirmed at once; and Databricks may need it to find the source
-    start(spark, connected(options), options, checkpoint, output, processingTime="10 seconds").awaitTermination()
+    await_termination(start(spark, connected(options), options, checkpoint, output, processingTime="10 seconds"))
 
 
 if __name__ == "__main__":

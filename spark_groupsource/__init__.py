@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from spark_groupsource.brokers.oauth_callback import oauth_callback
     from spark_groupsource.options.properties_file import read_properties
     from spark_groupsource.spark.datasource import GroupKafkaDataSource, register
+    from spark_groupsource.spark.graceful_stop import await_termination, stop_gracefully
     from spark_groupsource.spark.lag_listener import LagListener, LagSnapshot
 
 __all__ = [
@@ -17,9 +18,11 @@ __all__ = [
     "LagListener",
     "LagSnapshot",
     "__version__",
+    "await_termination",
     "oauth_callback",
     "read_properties",
     "register",
+    "stop_gracefully",
 ]
 
 
@@ -29,6 +32,10 @@ def __getattr__(name: str) -> object:
         from spark_groupsource.spark import datasource
 
         return getattr(datasource, name)
+    if name in {"await_termination", "stop_gracefully"}:
+        from spark_groupsource.spark import graceful_stop
+
+        return getattr(graceful_stop, name)
     if name in {"LagListener", "LagSnapshot"}:
         from spark_groupsource.spark import lag_listener
 

@@ -45,6 +45,7 @@ GroupKafkaError
 │   └── RecordRefused           a row has no topic, or a partition that the topic does not have
 ├── WorkersPythonUnsuitable     Spark starts a Python that lacks this package, or is another version
 ├── ReportsUnavailable          the driver's program cannot report durable plans to the runner
+├── NotWithSparkConnect         `stop_gracefully` and `await_termination` need the driver on this host
 └── DataLossError               records that should be read are no longer in Kafka (`failOnDataLoss`)
 """
 
@@ -244,6 +245,10 @@ class RecordRefused(SinkError):
 
 class WorkersPythonUnsuitable(GroupKafkaError):
     """`register` found that Spark's Python workers would fail: their Python lacks the package, or is another version."""
+
+
+class NotWithSparkConnect(GroupKafkaError):
+    """A query of Spark Connect cannot be stopped gracefully: its driver may run on another host. It still runs."""
 
 
 class ReportsUnavailable(GroupKafkaError):

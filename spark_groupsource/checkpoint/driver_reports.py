@@ -1,9 +1,12 @@
-"""Reports of durable plans, from the driver's program to the runner on the same host.
+"""What the driver's program tells the runner on the same host: which plan is durable, and that the query is being stopped.
 
 Spark posts the progress of a micro-batch when its commit log has the micro-batch. A listener in the driver's program
 (spark/durable_listener.py) then writes a file that is named after the driver's process and the stream. The runner, a child of
 that process, looks at the file. It believes one thing of it: which plan of that stream is durable. The file is in a folder that
 only this user may enter, and is always replaced whole.
+
+A second file, which is empty, asks the runner to plan nothing new (spark/graceful_stop.py). The runner removes it when it has
+left the group with nothing claimed, and before its first plan: then it is of an earlier run.
 
 Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
 """
@@ -19,6 +22,9 @@ from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.handoff.commit_record import STREAM_NAME
 
 _LONGEST = 200
+
+_STOP = ".stop"
+"""The end of a request's name. No stream's name has a dot."""
 
 
 class DriverReports:
@@ -69,8 +75,30 @@ class DriverReports:
 
     def discard(self, stream: str) -> None:
         """Remove the stream's report, if there is one: what it says is of an earlier plan."""
+        self._remove(stream)
+
+    def ask_to_stop(self, stream: str) -> None:
+        """Ask the runner to plan nothing new.
+
+        Raises:
+            ReportsUnavailable: the folder is another user's, or cannot be written to.
+        """
+        self._folder.replace(self._name(stream) + _STOP, "")
+
+    def is_asked_to_stop(self, stream: str) -> bool:
+        """Return whether the driver's program asks to plan nothing new. A folder that cannot be read asks for nothing."""
+        try:
+            return self._folder.content(self._name(stream) + _STOP, 0) is not None
+        except ReportsUnavailable:
+            return False
+
+    def end_stop(self, stream: str) -> None:
+        """Remove the request to plan nothing new, if there is one. Safe in a signal handler."""
+        self._remove(stream, _STOP)
+
+    def _remove(self, stream: str, end: str = "") -> None:
         with suppress(OSError, ReportsUnavailable):
-            (self.folder / self._name(stream)).unlink()
+            (self.folder / (self._name(stream) + end)).unlink()
 
     def _name(self, stream: str) -> str:
         if not re.fullmatch(STREAM_NAME, stream):

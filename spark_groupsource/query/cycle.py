@@ -12,12 +12,14 @@ The first call that shows which stream this is joins the group.
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import writable_cluster_id
@@ -76,11 +78,14 @@ class Cycle:
         self._claiming = Claiming(self._membership, self._steps, self._watch, options)
         self._assignment_wait = AssignmentWait(options, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
+        self._stream_name: str | None = None
+        self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
             report=self._report_durable,
             closed=self._is_closed,
             hurried=self._is_draining,
+            reports=self._reports,
             clock=clock,
         )
         self._planned_at: float | None = None
@@ -104,7 +109,7 @@ class Cycle:
         self._watch.fix_target()
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
-        """Return the next plan; `None` when there is nothing new, or less than is waited for.
+        """Return the next plan; `None` when there is nothing new, less than is waited for, or the query is being stopped.
 
         Plan `start.plan` is durable, so its claims are confirmed.
 
@@ -132,6 +137,9 @@ class Cycle:
             # would end and leave its records to the next run.
             assignment, adopted = joined.assignment, joined.positions.keys()
             self._assignment_wait.note(assignment)
+            if self._reports.is_asked_to_stop(stream.name):
+                self._steps.carry_out(Ledger.confirm)
+                return None
             planned = self._plan(stream, start, limited=limited)
             target = self._watch.target
             if planned is not None or target is None:
@@ -258,8 +266,10 @@ class Cycle:
         """
         self._membership.ending = True
         # Before it leaves: claims that are open then stay open until the query is started again.
-        self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
+        all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
         self._membership.leave()
+        if all_closed and self._stream_name is not None:
+            self._reports.end_stop(self._stream_name)  # the driver's program waits for it
 
     # Called on any thread, by the durable watch.
 
@@ -300,6 +310,9 @@ class Cycle:
 
     def _stream(self, offset: PlanOffset, durable: int) -> Stream:
         """Return what the stream knows of itself when `offset` is its newest. Offsets of another cluster are void."""
+        if self._stream_name is None:
+            self._stream_name = offset.stream
+            self._reports.end_stop(offset.stream)  # an earlier run was asked to stop, and was killed meanwhile
         here = self._cluster_id()
         if offset.cluster is not None and here is not None and offset.cluster != here:
             if not self._moved:

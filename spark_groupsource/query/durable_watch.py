@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -103,7 +102,7 @@ class DurableWatch:
         report: Callable[[str, int], None],
         closed: Callable[[int], bool],
         hurried: Callable[[], bool],
-        reports: DriverReports | None = None,
+        reports: DriverReports,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Begin with nothing to look for. The threads start with the first claim.
@@ -113,12 +112,12 @@ class DurableWatch:
             report: takes a stream and its plan that is durable. Called on either thread.
             closed: whether the claims of a plan were closed after it was reported.
             hurried: whether somebody waits for the end of the micro-batch, as while a partition drains.
-            reports: where the driver's program reports durable plans. This process is a child of the driver's JVM.
+            reports: where the driver's program reports durable plans.
             clock: returns seconds, monotonic.
         """
         self._location = None if location is None else without_password(location)
         self._plans = None if location is None else DurablePlans(location)
-        self._reports = reports or DriverReports(os.getppid())
+        self._reports = reports
         self._report = report
         self._closed = closed
         self._hurried = hurried
@@ -213,21 +212,27 @@ class DurableWatch:
 
     # Called on any thread, and in a signal handler.
 
-    def conclude(self, wait_s: float) -> None:
+    def conclude(self, wait_s: float) -> bool:
         """Read both places once more, and wait until what is found is closed, for `wait_s` seconds at most.
 
         Spark stops a source when the query's own thread has ended. So what the checkpoint says then is final.
+
+        Returns:
+            Whether the newest plan's claims are closed.
         """
         # The run ends. A warning that its claims stay open would come when nobody can act on it any more.
         self._suspected = None
         claim = self._claim
-        if claim is None or not claim.made or self._closed(claim.plan):
-            return
+        if claim is None or self._closed(claim.plan):
+            return True
+        if not claim.made:
+            return False
         self._stopping = True
         self._wake()
         for _ in Deadline(wait_s, clock=self._clock).attempts(WAS_READ_EVERY_S):
             if self._closed(claim.plan) or self._not_durable is claim:
-                return
+                break
+        return self._closed(claim.plan)
 
     def _wake(self) -> None:
         for poller in self._pollers:

@@ -92,9 +92,9 @@ def test_a_query_that_is_stopped_closes_what_is_reported_after_the_stop_began(
     watch = one.cycle._durable_watch
     conclude = watch.conclude
 
-    def report_then_conclude(wait_s: float) -> None:
+    def report_then_conclude(wait_s: float) -> bool:
         report(one)
-        conclude(wait_s)
+        return conclude(wait_s)
 
     watch.conclude = report_then_conclude  # type: ignore[method-assign]
     one.cycle.stop()
@@ -119,3 +119,29 @@ def test_a_run_that_was_just_stopped_may_close_what_the_next_run_has_finished(
     leaving.join()
     produce(name, [(None, b"y")] * 5)
     assert again.run_batch() == {0: (10, 15)}
+
+
+def test_a_run_that_is_asked_to_stop_plans_nothing_new_and_the_next_run_does(
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("spark_groupsource.query.cycle.AT_STOP_S", 0.5)
+    requests = DriverReports(os.getppid())
+    name = filled()
+    one = query(name, maxOffsetsPerTrigger="4")
+    requests.ask_to_stop(one.done.stream)  # for an earlier run of this checkpoint, which was killed meanwhile
+    assert one.run_batch() == {0: (0, 4)}
+    requests.ask_to_stop(one.done.stream)
+    assert not one.plan(), "nothing, although there is a backlog"
+    assert settled(record_of, name, 1)(), "the last micro-batch is confirmed"
+    one.restart()
+    assert not requests.is_asked_to_stop(one.done.stream), "it has left with nothing claimed"
+    assert one.run_batch() == {0: (4, 8)}
+    requests.ask_to_stop(one.done.stream)
+    assert not one.plan()
+    produce(name, [(None, b"y")])
+    requests.end_stop(one.done.stream)
+    until(one.plan, "the backlog again")
+    one.claim()
+    requests.ask_to_stop(one.done.stream)
+    one.restart()
+    assert requests.is_asked_to_stop(one.done.stream), "it has left in the middle of a micro-batch"

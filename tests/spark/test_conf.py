@@ -10,7 +10,6 @@ import yaml
 
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.claimed import claimed_in
-from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.support.page_programs import replaced
 from tests.support.secured import PASSWORD, USER, Secured
 from tests.support.sinks import written
@@ -44,4 +43,4 @@ def test_a_pod_that_is_stopped_owes_nothing(secured: Secured, secured_topic: Cal
     assert written(tmp_path / "output") == [(0, offset) for offset in range(10)]
     assert not [secret for secret in secured.secrets() if secret in log]
     view = GroupAdmin({"bootstrap.servers": secured.cluster.bootstrap_servers}).describe(topic)
-    assert not ADMISSION_CONTROL or (view.lag, claimed_in(view)) == (0, ())
+    assert (view.lag, claimed_in(view)) == (0, ())

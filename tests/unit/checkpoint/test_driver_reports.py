@@ -72,3 +72,23 @@ def test_a_host_without_a_folder_for_temporary_files_has_nothing_to_discard(monk
 
     monkeypatch.setattr(tempfile, "gettempdir", nowhere)
     DriverReports(4711).discard(STREAM)
+
+
+def test_a_request_to_stop_is_seen_by_the_runners_of_this_driver_until_it_is_ended(reports: DriverReports) -> None:
+    assert not reports.is_asked_to_stop(STREAM)
+    reports.write(STREAM, 7)
+    for _ in range(2):
+        reports.ask_to_stop(STREAM)
+    assert DriverReports(4711, reports.folder).is_asked_to_stop(STREAM)
+    assert not DriverReports(4712, reports.folder).is_asked_to_stop(STREAM)
+    assert not reports.is_asked_to_stop(f"{STREAM}-2")
+    for _ in range(2):
+        reports.end_stop(STREAM)
+    assert not reports.is_asked_to_stop(STREAM)
+    assert reports.read(STREAM) == 7
+
+
+def test_a_folder_of_others_asks_for_nothing(reports: DriverReports) -> None:
+    reports.ask_to_stop(STREAM)
+    reports.folder.chmod(0o777)
+    assert not reports.is_asked_to_stop(STREAM)

@@ -8,7 +8,15 @@ import re
 from pathlib import Path
 
 import spark_groupsource
-from spark_groupsource import GroupKafkaDataSource, LagListener, LagSnapshot, read_properties, register
+from spark_groupsource import (
+    GroupKafkaDataSource,
+    LagListener,
+    LagSnapshot,
+    await_termination,
+    read_properties,
+    register,
+    stop_gracefully,
+)
 
 PAGE = (Path(__file__).parents[3] / "docs" / "api.md").read_text(encoding="utf-8")
 
@@ -37,7 +45,7 @@ def test_the_short_name_is_the_formats() -> None:
 
 
 def test_the_arguments_and_attributes_are_those_of_the_code() -> None:
-    for function in (register, read_properties):
+    for function in (register, await_termination, stop_gracefully, read_properties):
         assert rows(section(function.__name__)) == list(inspect.signature(function).parameters)
     assert rows(section("LagListener")) == [*inspect.signature(LagListener).parameters, *properties(LagListener)]
     fields = [field.name for field in dataclasses.fields(LagSnapshot)]

@@ -1,0 +1,281 @@
+"""Stops queries after their running micro-batch, and waits for queries until the program is asked to end.
+
+Spark itself only interrupts a query. Here the source plans nothing new, so the running micro-batch is the last one:
+
+1. A file asks the source's process for that (checkpoint/driver_reports.py). It is named after the stream, whose name is in the
+   query's offsets.
+2. Spark finishes its micro-batch. That is reported to the source, with or without a listener.
+3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and removes the
+   file.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.offset_log import plan_of
+from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
+from spark_groupsource.patience import Deadline
+from spark_groupsource.spark.durable_listener import driver_process
+from spark_groupsource.timeouts import AT_STOP_S
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 20.0
+"""How long the running micro-batches may take. Kubernetes kills a pod 30 s after SIGTERM."""
+
+LEFT_WITHIN_S = AT_STOP_S + 1.0
+"""How long the sources may then take to confirm what they have claimed, and to leave the group."""
+
+LOOK_EVERY_S = 0.1
+"""Seconds between two looks at the queries."""
+
+RANGES_SHOWN = 10
+"""How many ranges a warning names."""
+
+Offset = dict[str, Any]
+
+
+def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
+    """Stop a query after its running micro-batch, so that nothing stays claimed and no row is written twice.
+
+    No listener is needed. The query's own `foreachBatch` must not call this. Other sources of the query are interrupted once the
+    ranges of this one are confirmed.
+
+    Args:
+        query: a query that this program has started.
+        timeout_s: seconds that the running micro-batch may take. Then it is interrupted, as by `query.stop()`. In both cases the
+            source may take 6 s more to leave the group.
+
+    Returns:
+        Whether nothing stays claimed. Otherwise a warning says what does, and the query's next start reads it first.
+
+    Raises:
+        NotWithSparkConnect: The query is of Spark Connect. It still runs.
+    """
+    _refuse_connect([query])
+    return _stop([query], timeout_s, hurried=lambda: False)
+
+
+def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
+    """Wait until all queries have ended. SIGTERM and SIGINT (Ctrl-C) stop them gracefully, and a second signal at once.
+
+    If a query fails, the others are stopped gracefully. Signals are handled on the main thread only. At the end the handlers of
+    before are back.
+
+    Args:
+        queries: queries that this program has started.
+        timeout_s: seconds that a graceful stop may take, for all queries together. How long the queries run is not limited.
+
+    Returns:
+        Whether nothing stays claimed by a query that was stopped. See `stop_gracefully`.
+
+    Raises:
+        StreamingQueryException: A query has failed: its own error.
+        NotWithSparkConnect: A query is of Spark Connect. All queries still run.
+    """
+    _refuse_connect(queries)
+    running = list(queries)
+    with _signals() as received:
+        try:
+            while running and not received:
+                for query in [each for each in running if not each.isActive]:
+                    running.remove(query)
+                    query.awaitTermination()  # it has ended, so this only raises its error
+                time.sleep(LOOK_EVERY_S)
+        finally:
+            nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
+    for query in running:
+        query.awaitTermination()
+    return nothing_claimed
+
+
+def _refuse_connect(queries: Sequence[StreamingQuery]) -> None:
+    if any(type(query).__module__.startswith("pyspark.sql.connect") for query in queries):
+        raise NotWithSparkConnect(
+            "a query of Spark Connect cannot be stopped gracefully, because its driver may run on another host. Nothing was "
+            "stopped. Call query.stop(): it interrupts the running micro-batch, whose ranges stay claimed until the query is "
+            "started again on its checkpoint"
+        )
+
+
+@contextmanager
+def _signals() -> Iterator[list[int]]:
+    """Collect SIGTERM and SIGINT. With the second one the handlers of before are back, so that a third one ends what hangs."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # Python lets no other thread set handlers
+        yield received
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+    def note(number: int, _frame: object) -> None:
+        received.append(number)
+        if len(received) > 1:
+            restore()
+
+    try:
+        for number in before:
+            signal.signal(number, note)
+        yield received
+    finally:
+        restore()
+
+
+def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Callable[[], bool]) -> bool:
+    """Stop queries, each after its running micro-batch, and return whether nothing stays claimed.
+
+    Args:
+        queries: the queries.
+        timeout_s: seconds for the micro-batches of all of them.
+        hurried: whether they are to be stopped at once.
+    """
+    if not queries:
+        return True
+    stops: list[_Stop] = []
+    try:
+        with ExitStack() as whatever_happens:
+            for query in queries:
+                whatever_happens.callback(query.stop)
+            reports = DriverReports(driver_process())
+            stops += [_Stop(query, reports) for query in queries]
+            running = stops
+            for _ in Deadline(timeout_s).attempts(LOOK_EVERY_S):
+                running = [stop for stop in running if not stop.is_over()]
+                if not running or hurried():
+                    break
+        for stop in stops:
+            stop.report_finished()  # a micro-batch may have ended between the last look and the interruption
+        for _ in Deadline(LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
+            if hurried() or not any(stop.unanswered() for stop in stops):
+                break
+        return not [stop for stop in stops if stop.warn_of_claims()]
+    except ReportsUnavailable as error:
+        log.warning(
+            "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(): what they had "
+            "claimed may stay claimed until they are started again on their checkpoints",
+            error,
+        )
+        return False
+    finally:
+        for stop in stops:
+            stop.forget()
+
+
+class _Stop:
+    """One query that is being stopped."""
+
+    def __init__(self, query: StreamingQuery, reports: DriverReports) -> None:
+        self._query = query
+        self._reports = reports
+        self._execution = query._jsq.streamingQuery()
+        self._asked: set[str] = set()
+        self._batch: int | None = None
+        """The newest micro-batch that was finished when the source was asked."""
+
+    def is_over(self) -> bool:
+        """Ask the source to plan nothing new; stop the query if it is between two micro-batches, and return whether it is."""
+        if not self._query.isActive:
+            return True
+        # Each time: an earlier run of this checkpoint, which is still leaving the group, may have removed the file.
+        for stream in self._offsets("availableOffsets"):
+            self._reports.ask_to_stop(stream)
+            self._asked.add(stream)
+        if not self._query.isActive:
+            self.forget()  # it has ended by itself, perhaps before it was asked
+            return True
+        self.report_finished()
+        if not self._is_between():
+            return False
+        self._query.stop()
+        return True
+
+    def _is_between(self) -> bool:
+        """Whether the query is between two micro-batches, and none with this source's records can begin."""
+        progress = self._query.lastProgress
+        if progress is None:
+            return False  # the first trigger of the run is not over. It may finish a micro-batch of the run before
+        if self._batch is None:
+            self._batch = progress.batchId
+        # A trigger that began before the source was asked may have planned. Other sources leave no pause between two triggers.
+        if self._query.status["isTriggerActive"] and progress.batchId < self._batch + 2:
+            return False
+        return not self._unfinished()
+
+    def report_finished(self) -> None:
+        """Report the newest finished micro-batch to the source."""
+        for stream, offset in self._offsets("committedOffsets").items():
+            if offset["plan"] >= 0:
+                self._reports.write(stream, offset["plan"])
+
+    def unanswered(self) -> list[str]:
+        """Return the streams whose source has not left the group yet, or has left with something claimed."""
+        return [stream for stream in self._asked if self._reports.is_asked_to_stop(stream)]
+
+    def warn_of_claims(self) -> bool:
+        """Warn of what may stay claimed, and return whether there is anything."""
+        unfinished = self._unfinished()
+        unanswered = self.unanswered()
+        for stream in unanswered:
+            if stream in unfinished:
+                log.warning(
+                    "a micro-batch of stream %s was interrupted: %s may stay claimed, and then only this query reads them. Start "
+                    "it again on its checkpoint. It needs a longer timeout_s, or smaller micro-batches",
+                    stream,
+                    _ranges(unfinished[stream]),
+                )
+            else:
+                log.warning(
+                    "the source of stream %s has not left the group yet. The last micro-batch is written, and may stay claimed: "
+                    "groupkafka claims shows that. The query's next start confirms it",
+                    stream,
+                )
+        return bool(unanswered)
+
+    def forget(self) -> None:
+        """Ask for nothing any more."""
+        for stream in self._asked:
+            self._reports.end_stop(stream)
+        self._asked.clear()
+
+    def _unfinished(self) -> dict[str, Offset]:
+        """Return the offsets of a micro-batch that is planned and not finished, by stream."""
+        finished = self._offsets("committedOffsets")
+        planned = self._offsets("availableOffsets")
+        return {stream: offset for stream, offset in planned.items() if offset != finished.get(stream)}
+
+    def _offsets(self, which: str) -> dict[str, Offset]:
+        """Return the newest planned or committed offset of each stream."""
+        offsets = getattr(self._execution, which)().valuesIterator()
+        found: dict[str, Offset] = {}
+        while offsets.hasNext():
+            offset = json.loads(offsets.next().json())
+            if (known := plan_of(offset)) is not None:
+                found[known[0]] = offset
+        return found
+
+
+def _ranges(offset: Offset) -> str:
+    """Return the ranges of an offset as a text, shortened."""
+    ranges = [
+        f"{topic}-{partition} [{start}, {end})"
+        for topic, partitions in offset["ranges"].items()
+        for partition, each in partitions.items()
+        for start, end in each
+        if start < end
+    ]
+    more = len(ranges) - RANGES_SHOWN
+    return ", ".join(ranges[:RANGES_SHOWN]) + (f" and {more} more ranges" if more > 0 else "")

@@ -1,0 +1,315 @@
+"""A query that is stopped gracefully finishes its micro-batch, and nothing stays claimed; signals do that to a program."""
+
+from __future__ import annotations
+
+import logging
+import os
+import random
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from devtools.broker import Cluster
+from spark_groupsource import await_termination, stop_gracefully
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.cli.claimed import claimed_in
+from tests.conftest import MakeTopic, Produce
+from tests.support.committed import read_committed
+from tests.support.queries import Pipeline, Queries, needs_admission_control
+from tests.support.sinks import written
+from tests.support.spark_process import running
+from tests.support.waiting import until
+
+RECORDS = 4000
+EACH = {"maxOffsetsPerTrigger": "40"}
+"""A hundred micro-batches."""
+
+TRIGGERS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "interval": {"processingTime": "1 hour"},
+    "available": {"availableNow": True},
+}
+
+
+@pytest.fixture
+def backlog(topic: MakeTopic, produce: Produce) -> str:
+    name = topic(partitions=4)
+    for partition in range(4):
+        produce(name, [(None, b"x")] * (RECORDS // 4), partition)
+    return name
+
+
+@pytest.fixture
+def left(cluster: Cluster) -> Callable[[str], tuple[int, int]]:
+    """Returns how many ranges of a topic's group are claimed, and how many members it has."""
+
+    def look(topic: str) -> tuple[int, int]:
+        view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(f"group-of-{topic}")
+        return len(claimed_in(view)), len(view.members)
+
+    return look
+
+
+Left = Callable[[str], tuple[int, int]]
+
+
+def micro_batches(pipeline: Pipeline) -> tuple[int, int]:
+    """Return how many micro-batches are in the offset log and in the commit log."""
+    folder = pipeline.folder / "checkpoint"
+    offsets, commits = (len(list((folder / log).glob("[0-9]*"))) for log in ("offsets", "commits"))
+    return offsets, commits
+
+
+def has_finished(pipeline: Pipeline, count: int) -> Callable[[], bool]:
+    """Return whether so many micro-batches are finished; fail with the query's own error."""
+
+    def look() -> bool:
+        pipeline.raise_if_ended()
+        return micro_batches(pipeline)[1] >= count
+
+    return look
+
+
+@needs_admission_control
+@pytest.mark.parametrize("trigger", TRIGGERS.values(), ids=TRIGGERS.keys())
+def test_a_stop_leaves_the_backlog_and_no_claim_and_the_next_run_reads_it(
+    queries: Queries, backlog: str, left: Left, trigger: dict[str, Any]
+) -> None:
+    """No listener reports anything."""
+    query = queries("a", backlog, **EACH).start(**trigger)
+    until(has_finished(query, 1), "a micro-batch")
+    began = time.monotonic()
+    assert stop_gracefully(query.running)
+    print(f"stopped within {time.monotonic() - began:.1f} s")
+    assert not query.running.isActive
+    assert left(backlog) == (0, 0)
+    planned, finished = micro_batches(query)
+    assert planned == finished < 100
+    query.options = {**query.options, "maxOffsetsPerTrigger": str(RECORDS // 2)}
+    assert len(query.run()) == RECORDS
+    assert len(set(query.offsets())) == RECORDS
+    assert micro_batches(query)[0] <= planned + 3
+
+
+def test_the_running_micro_batch_is_finished_however_its_sink_works(queries: Queries, backlog: str, left: Left) -> None:
+    """The first one of a run, before there is any progress, into a sink that cannot recognise a micro-batch."""
+    rows: list[tuple[int, int]] = []
+    is_in_it, may_end = threading.Event(), threading.Event()
+
+    def append(batch: DataFrame, _: int) -> None:
+        is_in_it.set()
+        may_end.wait()
+        rows.extend((row.partition, row.offset) for row in batch.collect())
+
+    query = queries("a", backlog, **EACH)
+    for _ in range(2):
+        is_in_it.clear()
+        may_end.clear()
+        query.start(foreach_batch=append)
+        assert is_in_it.wait(180)
+        threading.Timer(1.0, may_end.set).start()
+        assert stop_gracefully(query.running)
+        assert left(backlog) == (0, 0)
+    assert len(rows) == len(set(rows)) == 80
+    planned, finished = micro_batches(query)
+    assert planned == finished == 2
+
+
+def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
+    queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The warning's advice: the next start on the checkpoint, with time enough."""
+
+    def slow(_: DataFrame, batch: int) -> None:
+        time.sleep(8 if batch else 0)
+
+    query = queries("a", backlog, **EACH).start(foreach_batch=slow)
+    until(has_finished(query, 1), "the first micro-batch")
+    until(lambda: micro_batches(query)[0] == 2 and left(backlog)[0], "the second one is claimed")
+    with caplog.at_level(logging.WARNING):
+        assert not stop_gracefully(query.running, timeout_s=0.5)
+    (warning,) = [line.message for line in caplog.records if line.name.endswith("graceful_stop")]
+    assert f"{backlog}-0 [10, 20)" in warning
+    assert "Start it again on its checkpoint" in warning
+    until(lambda: left(backlog)[1] == 0, "the member has left")
+    assert left(backlog)[0] == 4
+    query.start(foreach_batch=slow)
+    assert stop_gracefully(query.running, timeout_s=60)
+    assert left(backlog) == (0, 0)
+
+
+def test_one_of_two_queries_is_stopped_and_the_other_goes_on(queries: Queries, backlog: str, left: Left) -> None:
+    a, b = (queries(name, backlog, **EACH).start() for name in "ab")
+    until(has_finished(a, 1), "a micro-batch of a")
+    until(has_finished(b, 1), "a micro-batch of b")
+    assert stop_gracefully(a.running)
+    assert left(backlog)[1] == 1
+    until(has_finished(b, micro_batches(b)[1] + 2), "b goes on")
+    assert stop_gracefully(b.running)
+    assert left(backlog) == (0, 0)
+
+
+def test_a_query_with_other_sources_stops_when_its_ranges_are_confirmed(
+    spark: SparkSession, queries: Queries, topic: MakeTopic, backlog: str, produce: Produce, left: Left
+) -> None:
+    """Two loads of this source, and one of another that never pauses."""
+    other = topic(partitions=1)
+    produce(other, [(None, b"x")] * 1000, 0)
+    query = queries("a", backlog, **EACH)
+    second = queries("b", other, **EACH).load().select("partition", "offset")
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 1000).load().selectExpr("0 AS partition", "value AS offset")
+    query.transform = lambda frame: frame.select("partition", "offset").union(second).union(rate)
+    query.start()
+    until(has_finished(query, 2), "two micro-batches")
+    assert stop_gracefully(query.running)
+    assert (left(backlog), left(other)) == ((0, 0), (0, 0))
+
+
+class TestAwaitTermination:
+    @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+    def test_a_signal_stops_all_queries_gracefully_and_restores_the_handlers(
+        self, queries: Queries, backlog: str, left: Left, number: signal.Signals
+    ) -> None:
+        before = signal.getsignal(number)
+        both = [queries(name, backlog, **EACH).start() for name in "ab"]
+        until(lambda: all(has_finished(one, 1)() for one in both), "a micro-batch of each")
+        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+        assert await_termination(*(one.running for one in both))
+        assert left(backlog) == (0, 0)
+        assert signal.getsignal(number) is before
+        assert all(planned == finished for planned, finished in map(micro_batches, both))
+
+    def test_a_second_signal_stops_at_once(self, queries: Queries, backlog: str) -> None:
+        is_in_it = threading.Event()
+        may_end = threading.Event()
+
+        def slow(_: DataFrame, __: int) -> None:
+            is_in_it.set()
+            may_end.wait()  # Spark's interruption does not reach this process
+
+        query = queries("a", backlog, **EACH).start(foreach_batch=slow)
+        assert is_in_it.wait(180)
+        for after_s in (0.5, 2.5):
+            threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
+        threading.Timer(6.0, may_end.set).start()
+        assert not await_termination(query.running, timeout_s=600)
+        assert micro_batches(query) == (1, 0)
+
+    def test_a_query_that_fails_stops_the_others_and_its_error_is_raised(self, queries: Queries, backlog: str) -> None:
+        def fail(_: DataFrame, batch: int) -> None:
+            if batch == 1:
+                raise ValueError("out of paper")
+
+        healthy = queries("a", backlog, **EACH).start()
+        until(has_finished(healthy, 1), "a micro-batch")
+        failing = queries("b", backlog, **EACH).start(foreach_batch=fail)
+        with pytest.raises(StreamingQueryException, match="out of paper"):
+            await_termination(healthy.running, failing.running)
+        planned, finished = micro_batches(healthy)
+        assert planned == finished
+        assert not healthy.running.isActive
+
+    def test_queries_that_end_by_themselves_are_waited_for(self, queries: Queries, backlog: str) -> None:
+        both = [queries(name, backlog, maxOffsetsPerTrigger="2000").start(availableNow=True) for name in "ab"]
+        assert await_termination(*(one.running for one in both))
+        assert not any(one.running.isActive for one in both)
+
+    def test_another_thread_waits_without_handlers(self, queries: Queries, backlog: str) -> None:
+        query = queries("a", backlog).start(availableNow=True)
+        ended: list[bool] = []
+        thread = threading.Thread(target=lambda: ended.append(await_termination(query.running)))
+        thread.start()
+        thread.join(180)
+        assert ended == [True]
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from spark_groupsource import await_termination, register
+from spark_groupsource.spark.datasource import ADMISSION_CONTROL
+
+brokers, topic, sink, rounds = sys.argv[1:]
+spark = SparkSession.builder.master("local[2]").config("spark.ui.enabled", False).getOrCreate()
+register(spark)
+
+
+def append(batch, _):
+    lines = [f"{row.partition} {row.offset}" for row in batch.collect()]
+    with open("rows", "a") as file:
+        file.writelines(line + "\\n" for line in lines)
+
+
+def start(most, **trigger):
+    options = {"kafka.bootstrap.servers": brokers, "kafka.group.id": f"group-of-{topic}", "subscribe": topic}
+    reader = spark.readStream.format("groupkafka").options(**options, startingOffsets="earliest", maxOffsetsPerTrigger=most)
+    rows = reader.schema("partition INT, offset LONG").load()
+    if sink == "files":
+        writer = rows.writeStream.format("parquet").option("path", "out")
+    elif sink == "foreachBatch":
+        writer = rows.writeStream.foreachBatch(append)
+    else:
+        values = rows.selectExpr("concat(partition, ' ', offset) AS value")
+        writer = values.writeStream.format("groupkafka").option("kafka.bootstrap.servers", brokers).option("topic", sink)
+    return writer.option("checkpointLocation", "checkpoint").trigger(**trigger).start()
+
+
+for number in range(int(rounds)):
+    query = start(40, **({"availableNow": True} if number % 2 and ADMISSION_CONTROL else {"processingTime": "0 seconds"}))
+    print("round", number, file=sys.stderr)
+    print("nothing is claimed:", await_termination(query), file=sys.stderr)
+start(1_000_000, availableNow=True).awaitTermination()
+spark.stop()
+"""
+ROUNDS = int(os.environ.get("GRACEFUL_STOPS", "2"))
+"""How often each program is stopped."""
+
+
+def place(text: str) -> tuple[int, int]:
+    """Return the partition and the offset in a row of the program's output."""
+    partition, offset = text.split()
+    return int(partition), int(offset)
+
+
+@pytest.mark.parametrize("sink", ["files", "foreachBatch", "topic"])
+def test_a_program_that_gets_signals_leaves_nothing_claimed_and_writes_each_row_once(
+    sink: str, topic: MakeTopic, produce: Produce, cluster: Cluster, left: Left, tmp_path: Path
+) -> None:
+    """SIGTERM, and SIGINT for the whole process group, as a terminal sends it for Ctrl-C."""
+    name, target = topic(partitions=4), topic(partitions=2)
+    for partition in range(4):
+        produce(name, [(None, b"x")] * (RECORDS * ROUNDS // 8), partition)
+    (tmp_path / "program.py").write_text(PROGRAM)
+    commits = tmp_path / "checkpoint" / "commits"
+    command = [sys.executable, "program.py", cluster.bootstrap_servers, name, target if sink == "topic" else sink, str(ROUNDS)]
+    with running("program", tmp_path, command) as program:
+        pid = program._pid()
+        for number in range(ROUNDS):
+            program.found_in_log(f"(round {number})")
+            before = len(list(commits.glob("[0-9]*"))) if number else 0
+            until(lambda: program.ended or len(list(commits.glob("[0-9]*"))) > before + 1, "new micro-batches")  # noqa: B023
+            time.sleep(random.uniform(0, 0.5))
+            began = time.monotonic()
+            os.kill(pid, signal.SIGTERM) if number % 2 else os.killpg(pid, signal.SIGINT)
+            until(lambda: program.ended or program.log().count("nothing is claimed: True") == number + 1, "stopped")  # noqa: B023
+            print(f"{sink}, round {number}: stopped within {time.monotonic() - began:.1f} s")
+            assert left(name)[0] == 0
+        program.finish()
+    if sink == "files":
+        rows = written(tmp_path / "out")
+    elif sink == "foreachBatch":
+        rows = sorted(map(place, (tmp_path / "rows").read_text().splitlines()))
+    else:
+        rows = sorted(map(place, read_committed(cluster, target)))
+    assert rows == [(partition, offset) for partition in range(4) for offset in range(RECORDS * ROUNDS // 8)]

@@ -210,6 +210,13 @@ class LastError:
         return self._newest if self._clock() - self._at < LAST_ERROR_KEPT_S else None
 
 
+_OLD_KEY_STORE = (
+    "An old keytool has encrypted it with RC2, which OpenSSL no longer reads. Convert it with the keytool of Java 17 or newer: "
+    "keytool -importkeystore -srckeystore keystore.p12 -destkeystore new.p12 -deststoretype PKCS12, and set "
+    "kafka.ssl.keystore.location to new.p12, on every node."
+)
+
+
 def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
     """Return the error for settings that librdkafka refuses.
 
@@ -219,4 +226,5 @@ def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
         text: What librdkafka says. The secrets that it quotes are masked, and what is from the environment.
         settings: The refused settings, which say what the secrets are.
     """
-    return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}")
+    advice = f". {_OLD_KEY_STORE}" if "PKCS#12" in text and "unsupported" in text else ""
+    return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}{advice}")

@@ -23,8 +23,10 @@ class LoginTrouble(NamedTuple):
 
 
 _CERTIFICATE = LoginTrouble(
-    "Check kafka.ssl.truststore.*: it needs the authority that signed the brokers' certificates. Check also that each broker's "
-    "certificate has the host name that kafka.bootstrap.servers and the broker's advertised.listeners have.",
+    "Check kafka.ssl.truststore.*: it needs the root of the authority that signed the brokers' certificates; an intermediate "
+    "authority alone is not enough. Without a trust store, the authorities of the operating system are trusted, not those of the "
+    "JVM (cacerts). Check also that each broker's certificate has the host name that kafka.bootstrap.servers and the broker's "
+    "advertised.listeners have.",
     final=True,
 )
 _OWN_CERTIFICATE = LoginTrouble(

@@ -216,6 +216,12 @@ class _Reading:
                 # The log was cut, or this leader is new and does not know the end yet. Only the bounds tell: ask soon.
                 self._ask_at = min(self._ask_at, time.monotonic() + TASK_EARLY_END_S)
             return
+        if event.offset >= self._end and event.offset == self._consumer.position(self._partition):
+            # All before it has been passed, and the range ends there with a transaction marker or an aborted record. The position
+            # alone proves nothing: behind a batch with a wrong checksum librdkafka continues at a wrong place.
+            self._begin(self._end)
+            self._next = self._end
+            return
         # So the next task asks for the bounds first. Otherwise a deleted topic would cost it its whole time.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error

@@ -36,6 +36,13 @@ _LARGEST_RESPONSE = "..2147483647)"
 _OF_ZSTD = "(codec 0x4)"
 """What its text of a batch that it cannot decompress has for zstd."""
 
+_WRONG_CHECKSUM = "failed CRC32"
+"""What its text of a batch whose checksum is wrong has. librdkafka returns no record of the batch, and continues at a wrong place
+after it: nothing that comes after this error may be read."""
+
+_RUNBOOK = "pass over the batch (docs/operations.md, One record fails each time)"
+"""What to do about a batch that nothing can read."""
+
 _NO_BROKER = frozenset({KafkaError._ALL_BROKERS_DOWN, KafkaError._TRANSPORT, KafkaError._RESOLVE})
 _PASSING = _NO_BROKER | {
     # A request waited for a broker that librdkafka has replaced.
@@ -105,6 +112,12 @@ def _how_to_read_it(error: KafkaError) -> str:
         )
     if _RESPONSE_LIMIT in error.str() and _LARGEST_RESPONSE not in error.str():
         return "Remove kafka.receive.message.max.bytes, or raise it: without it a response has the largest size that there is."
+    if error.code() == KafkaError._BAD_MSG and _WRONG_CHECKSUM in error.str():
+        return (
+            "The batch is damaged, so none of its records was read. Restart the query. If it ends at this offset again, the "
+            "damage is on the leader's disk. Another replica may have the batch intact: make that broker the leader. If none has "
+            f"it, {_RUNBOOK}. kafka.check.crcs=false would return the damaged records as they are."
+        )
     if error.code() == KafkaError._BAD_MSG and UNREADABLE_HEADERS in error.str():
         return "Read without headers: remove includeHeaders, or headers from the schema."
     return ""
@@ -123,13 +136,15 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
     if answers:
         return BrokerError(
             f"{doing}: no record and no progress for {timeout_ms} ms, though the partition's leader answers.{reason} "
-            "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs."
+            "Check the broker's load, its log and quotas, or raise kafkaConsumer.pollTimeoutMs. If each restart ends at this "
+            f"offset, the batch there may be malformed, although its checksum is right: {_RUNBOOK}."
         )
     trouble = login_trouble(last) if last is not None else None
     check = f"{trouble.check} " if trouble is not None else ""
     return BrokerUnavailable(
         f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor reaches kafka.bootstrap.servers and "
-        "the brokers' advertised.listeners, and that the partition has a leader. Or raise kafkaConsumer.pollTimeoutMs."
+        "the brokers' advertised.listeners, and that the partition has a leader. If a host name has an IPv6 address that does "
+        "not work, set kafka.broker.address.family=v4. Or raise kafkaConsumer.pollTimeoutMs."
     )
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from spark_groupsource.kafka_settings import environment
-from spark_groupsource.kafka_settings.judge import refusal
+from spark_groupsource.kafka_settings.judge import nearest, refusal
 from spark_groupsource.kafka_settings.secrets import is_secret, shown, shown_name
-from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN
+from spark_groupsource.kafka_settings.tables import BLANK_IS_UNSET, CHOICES, REWRITTEN, WITHIN_RANGE
 
 _FLAGS = {"true": "true", "t": "true", "1": "true", "false": "false", "f": "false", "0": "false"}
 """What librdkafka reads as true and false. The rest of this package compares with these two words."""
@@ -47,6 +47,8 @@ class Draft:
         if not value.strip() and target in BLANK_IS_UNSET:
             return
         read = _read(target, value)
+        if target in WITHIN_RANGE:
+            read = nearest(target, read)
         reason = environment.problem(target, read) or refusal(target, read)
         if reason is not None:
             self.wrong(source, reason, value=value)

@@ -44,6 +44,14 @@ def refusal(name: str, value: str) -> str | None:
     return None if said is None else f"librdkafka refuses it: {without_secrets(said, {name: value}).strip()}"
 
 
+def nearest(name: str, value: str) -> str:
+    """Return the nearest number to `value` that librdkafka takes. A negative number, or another text, is returned as it is."""
+    found = re.search(r"range (-?[0-9]+)\.\.(-?[0-9]+)", _said(name, str(-_MOST)) or "")
+    if found is None or not re.fullmatch(r"[0-9]{1,19}", value):
+        return value
+    return str(min(max(int(value), int(found[1])), int(found[2])))
+
+
 def _said(name: str, value: str) -> str | None:
     try:
         Consumer({"group.id": "-", name: value, _END: ""})

@@ -75,9 +75,31 @@ REWRITTEN: Mapping[tuple[str, str], str] = {
     ("connections.max.idle.ms", "-1"): "0",
     ("socket.receive.buffer.bytes", "-1"): "0",
     ("socket.send.buffer.bytes", "-1"): "0",
+    # In Java 0 is "at each poll", at most every `retry.backoff.ms`; in librdkafka "never".
+    ("topic.metadata.refresh.interval.ms", "0"): "100",
     ("ssl.endpoint.identification.algorithm", ""): "none",
 }
 """Values that Java and librdkafka write differently, by librdkafka's name."""
+
+WITHIN_RANGE = frozenset(
+    {
+        "batch.size",
+        "connections.max.idle.ms",
+        "fetch.max.bytes",
+        "fetch.wait.max.ms",
+        "max.partition.fetch.bytes",
+        "max.poll.interval.ms",
+        "reconnect.backoff.max.ms",
+        "reconnect.backoff.ms",
+        "retry.backoff.max.ms",
+        "retry.backoff.ms",
+        "socket.connection.setup.timeout.ms",
+        "topic.metadata.propagation.max.ms",
+        "topic.metadata.refresh.interval.ms",
+    }
+)
+"""Numbers for which Java's range is wider than librdkafka's, by librdkafka's name. The nearest one that librdkafka takes does the
+same for a user: a client asks more often, waits for an hour or a day at most, or fetches a little more or less at a time."""
 
 BLANK_IS_UNSET = frozenset({"client.rack", "client.id"})
 """Settings whose default in Java is the empty text."""

@@ -88,12 +88,14 @@ def translation_of(settings: Mapping[str, str], *, writes: bool = False) -> Tran
         translate_oauth,
         translate_truststore,
         translate_keystore,
+        _leave_out_other_codecs,
         _translate_each,
         _rewrite_servers,
         check_mechanism,
         _check_layers,
         _check_protocol,
         _check_relations,
+        _check_suites,
     ):
         step(draft)
     return Translation(Settings(draft.settings), tuple(dict.fromkeys(draft.problems)))
@@ -104,6 +106,13 @@ def _refuse_unusable_text(draft: Draft) -> None:
         if "\0" in name + value or any("\ud800" <= character <= "\udfff" for character in name + value):
             draft.take(name)
             draft.wrong(name, "it contains a character (NUL, or half a surrogate pair) that Kafka's clients cannot use")
+
+
+def _leave_out_other_codecs(draft: Draft) -> None:
+    """Take out the compression levels of all codecs but the one that is used: librdkafka has one level, which would act on it."""
+    used = (draft.given.get("compression.type") or draft.given.get("compression.codec") or "none").strip().lower()
+    for codec in {"gzip", "lz4", "zstd"} - {used} if draft.writes else ():
+        draft.take(f"compression.{codec}.level")
 
 
 def _translate_each(draft: Draft) -> None:
@@ -228,5 +237,18 @@ def _check_relations(draft: Draft) -> None:
         draft.wrong(
             "receive.message.max.bytes", f"it is {received}, and must be at least kafka.fetch.max.bytes ({fetched}) + 512"
         )
-    if "_WITH_" in settings.get("ssl.cipher.suites", ""):
+    if int(settings.get("topic.metadata.refresh.interval.ms", 1)) < 0:
+        name = "topic.metadata.refresh.interval.ms"
+        draft.wrong(draft.sources[name], "the query would never notice new partitions and topics; set a time in ms, or remove it")
+
+
+def _check_suites(draft: Draft) -> None:
+    suites = draft.settings.get("ssl.cipher.suites", "")
+    if "_WITH_" in suites:
         draft.wrong("ssl.cipher.suites", "OpenSSL's names of cipher suites are expected, such as ECDHE-RSA-AES128-GCM-SHA256")
+    elif "TLS_" in suites:
+        draft.wrong(
+            "ssl.cipher.suites",
+            "it has suites of TLS 1.3, and librdkafka's list is for TLS 1.2: all suites of TLS 1.3 stay allowed. To exclude one, "
+            "set ssl.cipher.suites of the brokers. Remove the names that begin with TLS_",
+        )

@@ -66,12 +66,18 @@ CLASSIC_MEMBER: Mapping[str, str] = {
 """Our defaults for a member under the classic protocol, which learns of a rebalance with its next heartbeat."""
 
 CONSUMER: Mapping[str, str] = {
+    "check.crcs": "true",
     "fetch.wait.max.ms": "10",
     "queued.min.messages": "5000",
     "fetch.queue.backoff.ms": "1",
+    "socket.timeout.ms": "30000",
     "receive.message.max.bytes": "2147483647",
 }
 """Our defaults for a task's consumer.
+
+`check.crcs` is true in Java, and false in librdkafka, which then returns the rows of a damaged batch, or leaves them out.
+
+`socket.timeout.ms` is 30 s in Java (`request.timeout.ms`), and 60 s in librdkafka: a leader that hangs delays a task for so long.
 
 A Fetch that waits at the end of a log delays all requests on its connection, the next range's among them. By default it waits
 for 500 ms (`fetch.wait.max.ms`).
@@ -192,6 +198,7 @@ PRODUCER: Mapping[str, str] = {
     "acks": "-1",
     "enable.idempotence": "true",
     "linger.ms": "5",
+    "max.in.flight.requests.per.connection": "5",
     "message.max.bytes": "1048576",
     "message.timeout.ms": "120000",
     "partitioner": "murmur2_random",
@@ -243,6 +250,8 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
     for name in ("message.timeout.ms", "socket.timeout.ms"):
         if name not in kafka:
             merged[name] = str(min(int(PRODUCER[name]), timeout))
+    # Java's setting of this name is both: how long a client waits for an answer, and brokers for their replicas.
+    merged["request.timeout.ms"] = merged["socket.timeout.ms"]
     return merged
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import struct
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,11 +16,11 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from tests.conftest import KEEP_ALL, NOT_FENCED, MakeTopic, Produce
+from tests.conftest import MakeTopic, Produce
 from tests.support.producing import send
 from tests.support.queries import Queries
 from tests.support.waiting import until
-from tests.support.written_logs import GZIP, batch, write_logs
+from tests.support.written_logs import GZIP, broker_with_damage
 
 ROOT = Path(__file__).parents[2]
 
@@ -34,28 +33,11 @@ def groupkafka(cluster: Cluster, group: str, command: str, *arguments: str) -> s
     return done.output
 
 
-@pytest.fixture
-def damaged(tmp_path: Path) -> Iterator[Cluster]:
-    """A broker whose topic `orders` has ten records. A batch in the middle, offsets 4 to 6, cannot be unpacked."""
-    with Cluster(data_dir=tmp_path / "broker", config={**NOT_FENCED, **KEEP_ALL}) as cluster:
-        cluster.create_topic("orders")
-        whole = [at_offset(first, batch([b"v%d" % offset for offset in offsets], GZIP)) for first, offsets in BATCHES.items()]
-        write_logs(cluster, {"orders": whole})
-        # Only now: a broker that starts cuts a damaged log.
-        (log,) = (tmp_path / "broker").glob("**/orders-0/*.log")
-        with log.open("r+b") as file:
-            file.seek(len(whole[0]) + HEADER_BYTES)
-            file.write(bytes(len(whole[1]) - HEADER_BYTES))
+@pytest.fixture(params=[0, GZIP], ids=["a flipped bit", "a batch that cannot be unpacked"])
+def damaged(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Cluster]:
+    """A broker whose topic `orders` has ten records. A batch in the middle, offsets 4 to 6, is damaged."""
+    with broker_with_damage(tmp_path / "broker", request.param) as cluster:
         yield cluster
-
-
-HEADER_BYTES = 61
-BATCHES = {0: range(4), 4: range(4, 7), 7: range(7, 10)}
-
-
-def at_offset(first: int, content: bytes) -> bytes:
-    """Return a batch with another first offset, which its checksum leaves out."""
-    return struct.pack(">q", first) + content[8:]
 
 
 def has_left(cluster: Cluster, group: str) -> None:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from devtools.broker import Cluster
+from devtools.broker.node import Node
 from tests.conftest import KEEP_ALL, NOT_FENCED
 
 GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
@@ -19,6 +20,12 @@ GZIP, SNAPPY, LZ4, ZSTD = 1, 2, 3, 4
 
 LOG_APPEND_TIME = 8
 """The bit of a batch's attributes for a time that the broker has set."""
+
+CONTROL = 32
+"""The bit of a batch's attributes for the marker of a transaction."""
+
+ATTRIBUTES, LAST_OFFSET_DELTA, RECORDS = 21, 23, 61
+"""Where these begin in a batch of format 2."""
 
 
 class Old(NamedTuple):
@@ -50,16 +57,35 @@ def old_batch(first: int, codec: int, records: list[Old], append_time_ms: int | 
     return old_message(first + len(records) - 1, Old(magic, None, _compressed(codec, inner), time_ms), attributes)
 
 
-def batch(values: Sequence[bytes], codec: int) -> bytes:
-    """Return records of format 2 in one batch, at the begin of a log. As of Java's producer, it does not say how large it is."""
-    records = []
-    for at, value in enumerate(values):
-        # No attributes, the time of the batch, its place in it, no key; no headers behind it.
-        record = b"\0\0" + _varint(at) + _varint(-1) + _varint(len(value)) + value + b"\0"
-        records += [_varint(len(record)), record]
-    last = len(values) - 1
-    body = struct.pack(">hiqqqhii", codec, last, 0, 0, -1, -1, -1, len(values)) + _compressed(codec, b"".join(records))
-    return struct.pack(">qiibI", 0, len(body) + 9, 0, 2, _crc32c(body)) + body
+def batch(values: Sequence[bytes], codec: int, first: int = 0) -> bytes:
+    """Return records of format 2 in one batch. As of Java's producer, it does not say how large it is.
+
+    Args:
+        values: The values of the records, which have no keys.
+        codec: The codec, 0 for none. Also other bits of the batch's attributes.
+        first: The offset of the first record.
+    """
+    records = _compressed(codec & 7, b"".join(record(at, value) for at, value in enumerate(values)))
+    return batch_of(records, codec, len(values), first)
+
+
+def record(at: int, value: bytes, key: bytes | None = None) -> bytes:
+    """Return a record of format 2 as it stands in a batch that is not compressed, with its place in it."""
+    # No attributes, the time of the batch, its place in it, the key; no headers behind it.
+    parts = b"".join(_varint(-1) if part is None else _varint(len(part)) + part for part in (key, value))
+    content = b"\0\0" + _varint(at) + parts + b"\0"
+    return _varint(len(content)) + content
+
+
+def batch_of(records: bytes, attributes: int, count: int, first: int = 0) -> bytes:
+    """Return a batch of format 2 around these bytes, with the right checksum, whatever they are."""
+    body = struct.pack(">hiqqqhii", attributes, count - 1, 0, 0, -1, -1, -1, count) + records
+    return struct.pack(">qiibI", first, len(body) + 9, 0, 2, _crc32c(body)) + body
+
+
+def marker(offset: int) -> bytes:
+    """Return the marker of a committed transaction."""
+    return batch_of(record(0, bytes(6), key=b"\0\0\0\1"), CONTROL, 1, offset)
 
 
 def write_logs(cluster: Cluster, logs: Mapping[str, Iterable[bytes]]) -> None:
@@ -72,11 +98,24 @@ def write_logs(cluster: Cluster, logs: Mapping[str, Iterable[bytes]]) -> None:
     (node,) = cluster.nodes
     node.stop()
     for topic, messages in logs.items():
-        (folder,) = node.log.parent.glob(f"data/**/{topic}-0")
+        folder = folder_of(node, topic)
         for file in folder.glob("0*"):
             file.unlink()
         (folder / f"{0:020}.log").write_bytes(b"".join(messages))
     node.start()
+
+
+def overwrite(node: Node, topic: str, at: int, content: bytes) -> None:
+    """Damage the log of a topic while its broker runs: one that starts would cut a damaged log."""
+    with (folder_of(node, topic) / f"{0:020}.log").open("r+b") as file:
+        file.seek(at)
+        file.write(content)
+
+
+def folder_of(node: Node, topic: str) -> Path:
+    """Return where a node has the first partition of a topic."""
+    (folder,) = node.log.parent.glob(f"data/**/{topic}-0")
+    return folder
 
 
 @contextmanager
@@ -85,6 +124,24 @@ def broker_with_old_records(folder: Path) -> Iterator[Cluster]:
     with Cluster(data_dir=folder, config={**NOT_FENCED, **KEEP_ALL}) as cluster:
         cluster.create_topic("old")
         write_logs(cluster, {"old": _old_log()})
+        yield cluster
+
+
+@contextmanager
+def broker_with_damage(folder: Path, codec: int) -> Iterator[Cluster]:
+    """Start a broker whose topic `orders` has ten records in its only partition, and a damaged batch: offsets 4 to 6.
+
+    Args:
+        folder: A new folder for its data.
+        codec: 0: a bit of the batch's last value is flipped. Otherwise nothing can be unpacked.
+    """
+    with Cluster(data_dir=folder, config={**NOT_FENCED, **KEEP_ALL}) as cluster:
+        cluster.create_topic("orders")
+        parts = [batch([b"v%d" % at for at in range(*ends)], codec, ends[0]) for ends in ((0, 4), (4, 7), (7, 10))]
+        write_logs(cluster, {"orders": parts})
+        # The record ends with its value, "v6", and the number of its headers.
+        at, content = (RECORDS, bytes(len(parts[1]) - RECORDS)) if codec else (len(parts[1]) - 2, b"7")
+        overwrite(cluster.nodes[0], "orders", len(parts[0]) + at, content)
         yield cluster
 
 

@@ -85,6 +85,23 @@ TRANSLATED: dict[str, tuple[dict[str, str], dict[str, str]]] = {
     ),
     "connections never idle": ({"connections.max.idle.ms": "-1"}, {"connections.max.idle.ms": "0"}),
     "metadata age is Java's": ({"metadata.max.age.ms": "60000"}, {"topic.metadata.refresh.interval.ms": "60000"}),
+    "metadata at each poll": ({"metadata.max.age.ms": "0"}, {"topic.metadata.refresh.interval.ms": "100"}),
+    "numbers of Java beyond librdkafka's": (
+        {
+            "metadata.max.age.ms": str(2**63 - 1),
+            "max.poll.interval.ms": str(2**31 - 1),
+            "retry.backoff.ms": "0",
+            "max.partition.fetch.bytes": str(2**31 - 1),
+            "fetch.max.bytes": str(2**31 - 1),
+        },
+        {
+            "topic.metadata.refresh.interval.ms": "3600000",
+            "max.poll.interval.ms": "86400000",
+            "retry.backoff.ms": "1",
+            "max.partition.fetch.bytes": "1000000000",
+            "fetch.max.bytes": "2147483135",
+        },
+    ),
     "metadata age beside librdkafka's own": (
         {"metadata.max.age.ms": "60000", "topic.metadata.refresh.interval.ms": "20000"},
         {"metadata.max.age.ms": "60000", "topic.metadata.refresh.interval.ms": "20000"},
@@ -140,6 +157,20 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "too large under Java's name": (
         {"request.timeout.ms": "400000"},
         ("kafka.request.timeout.ms = '400000'", "range 10..300000"),
+    ),
+    "no metadata in Java": ({"metadata.max.age.ms": "-1"}, ("kafka.metadata.max.age.ms", "never notice new partitions")),
+    "no metadata in librdkafka": (
+        {"topic.metadata.refresh.interval.ms": "-1"},
+        ("kafka.topic.metadata.refresh.interval.ms", "never notice new partitions"),
+    ),
+    "below Java's range, too": ({"max.poll.interval.ms": "-5"}, ("kafka.max.poll.interval.ms = '-5'", "range 1..86400000")),
+    "suites by Java's names": (
+        {"ssl.cipher.suites": "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"},
+        ("kafka.ssl.cipher.suites", "OpenSSL's names"),
+    ),
+    "a suite of TLS 1.3": (
+        {"ssl.cipher.suites": "ECDHE-RSA-AES128-GCM-SHA256,TLS_AES_128_GCM_SHA256"},
+        ("kafka.ssl.cipher.suites", "suites of TLS 1.3", "Remove the names that begin with TLS_"),
     ),
     "not a boolean": ({"check.crcs": "yes"}, ("kafka.check.crcs = 'yes'", "true or false")),
     "no such word": ({"isolation.level": "serializable"}, ("read_uncommitted or read_committed",)),

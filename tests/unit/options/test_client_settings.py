@@ -129,6 +129,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
     assert options.fetch_settings().client == {
         **OF_THE_USER,
         **OFFSETS,
+        "check.crcs": "true",
         "client.rack": "zone-a",
         "enable.partition.eof": "true",
         "fetch.max.bytes": "2000000",
@@ -140,6 +141,7 @@ def test_each_client_gets_exactly_these_settings() -> None:
         "queued.min.messages": "7",
         "receive.message.max.bytes": "2147483647",
         "reconnect.backoff.ms": "1000",
+        "socket.timeout.ms": "30000",
     }
 
 
@@ -153,9 +155,14 @@ def test_what_concerns_only_fetching_reaches_no_other_client() -> None:
     assert given.items() <= consumer_settings(given, 8388608).items()
 
 
+def test_checksums_are_checked_unless_the_user_turns_it_off() -> None:
+    assert parse().fetch_settings().client["check.crcs"] == "true"
+    assert parse(**{"kafka.check.crcs": "False"}).fetch_settings().client["check.crcs"] == "false"
+
+
 def test_a_setting_belongs_to_one_kind_of_client_at_most() -> None:
     assert not FOR_MEMBERS_ONLY & FOR_CONSUMERS_ONLY
-    assert set(CONSUMER) <= FOR_CONSUMERS_ONLY
+    assert set(CONSUMER) - FOR_CONSUMERS_ONLY == {"socket.timeout.ms"}
 
 
 @pytest.mark.parametrize(("name", "default"), sorted({*(pair[:2] for pair in AT_MOST), *(pair[2:] for pair in AT_MOST)}))

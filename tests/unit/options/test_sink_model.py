@@ -47,6 +47,31 @@ class TestOptions:
         assert producer["enable.idempotence"] == "false"
         NativeProducer({**producer, "log_level": "0"}, "t").close()
 
+    @pytest.mark.parametrize("given", [{}, {"kafka.acks": "1"}, {"kafka.enable.idempotence": "false"}], ids=str)
+    def test_five_requests_at_most_are_in_flight_as_in_java(self, given: Mapping[str, str]) -> None:
+        """librdkafka's default without idempotence is a million: that many may overtake a request that is sent again."""
+        producer = SinkOptions.parse({**SERVERS, **given}, "batch").sink_settings("batch").producer
+        assert producer["max.in.flight.requests.per.connection"] == "5"
+        assert producer["enable.idempotence"] == ("false" if given else "true")
+
+    @pytest.mark.parametrize("given", ["60000", None])
+    def test_brokers_wait_for_their_replicas_as_long_as_the_producer_for_an_answer(self, given: str | None) -> None:
+        timeout = {} if given is None else {"kafka.request.timeout.ms": given}
+        producer = SinkOptions.parse({**SERVERS, **timeout}, "stream").sink_settings("stream").producer
+        assert producer["socket.timeout.ms"] == producer["request.timeout.ms"] == (given or "30000")
+        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
+
+    @pytest.mark.parametrize(
+        ("codec", "level"),
+        [({"kafka.compression.type": "ZSTD"}, "7"), ({"kafka.compression.codec": "gzip"}, "1"), ({}, None)],
+        ids=str,
+    )
+    def test_the_level_of_one_codec_does_not_act_on_another(self, codec: Mapping[str, str], level: str | None) -> None:
+        levels = {"kafka.compression.gzip.level": "1", "kafka.compression.lz4.level": "17", "kafka.compression.zstd.level": "7"}
+        producer = SinkOptions.parse({**SERVERS, **codec, **levels}, "stream").sink_settings("stream").producer
+        assert producer.get("compression.level") == level
+        NativeProducer({**producer, "transactional.id": "t", "log_level": "0"}, "t").close()
+
     def test_delivery_fits_into_a_short_transaction(self) -> None:
         given = {**SERVERS, "kafka.transaction.timeout.ms": "30000"}
         producer = SinkOptions.parse(given, "stream").sink_settings("stream").producer

@@ -133,6 +133,20 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
     )
 
 
+def throttled(doing: str, timeout_ms: int) -> BrokerError:
+    """Return the error for a wait of `timeout_ms` without progress, because of a quota.
+
+    Args:
+        doing: See `timed_out`.
+        timeout_ms: See `timed_out`.
+    """
+    return BrokerError(
+        f"{doing}: no progress for {timeout_ms} ms, because the brokers throttle this client, which has exceeded its quota. "
+        "Nothing is lost. Raise consumer_byte_rate of its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers never "
+        "deliver a batch that is larger than what the quota allows in ten seconds (by default)."
+    )
+
+
 def most_specific(errors: Mapping[int, KafkaError]) -> KafkaError | None:
     """Return the error with the most specific text, None if there is none. `All brokers down` only repeats the others."""
     found = sorted(errors.values(), key=lambda error: error.code() == KafkaError._ALL_BROKERS_DOWN)

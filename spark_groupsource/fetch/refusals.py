@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
+from spark_groupsource.brokers.login_trouble import MISSING_ACL, OUT_OF_DESCRIPTORS, login_trouble
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, NotAuthorized
 
 BOUNDS_IN_DOUBT = frozenset(
@@ -77,7 +77,7 @@ def refusal(error: KafkaError, doing: str) -> BrokerError | None:
         )
     if code in MISSING_ACL:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
-    if code in _PASSING and not error.fatal():
+    if code in _PASSING and not error.fatal() and trouble is not OUT_OF_DESCRIPTORS:
         return None
     advice = trouble.check if trouble is not None else _how_to_read_it(error)
     return BrokerError(f"{text}. {advice}".rstrip())

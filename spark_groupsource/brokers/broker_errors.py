@@ -49,6 +49,9 @@ COMMIT_ERRORS: Mapping[int, type[GroupKafkaError]] = {
 }
 """The meaning of a refused or unanswered commit (KIP-345, KIP-848, Kafka's OffsetCommitResponse)."""
 
+COORDINATOR_ERRORS = frozenset(code for code, kind in COMMIT_ERRORS.items() if kind is CoordinatorUnavailable)
+"""The group has no coordinator now, or one that is still loading. It has done nothing, so the request may be sent again."""
+
 REQUEST_ERRORS: Mapping[int, type[GroupKafkaError]] = {
     KafkaError.GROUP_AUTHORIZATION_FAILED: NotAuthorized,
     KafkaError.TOPIC_AUTHORIZATION_FAILED: NotAuthorized,
@@ -134,6 +137,12 @@ _MEMBER_ADVICE: Mapping[int, str] = {
 }
 """What to check when an error ends a member, where its class does not say enough."""
 
+_COMMIT_ADVICE: Mapping[int, str] = {
+    KafkaError.OFFSET_METADATA_TOO_LARGE: "The metadata of this commit is larger than offset.metadata.max.bytes of the brokers: "
+    "raise that setting (Kafka's default is 4096).",
+}
+"""What to check when a commit is refused, where its class does not say enough."""
+
 ADVICE: Mapping[type[GroupKafkaError], str] = {
     TopicNotFound: "Check subscribe or subscribePattern.",
     MembershipError: "No record is lost: once the query may join, it continues from its checkpoint.",
@@ -192,4 +201,6 @@ def explain(
     advice = [missing_acl.get(error.code()), trouble.check if trouble is not None else None, check]
     if table is MEMBER_ERRORS:
         advice.append(_MEMBER_ADVICE.get(error.code()))
+    if table is COMMIT_ERRORS:
+        advice.append(_COMMIT_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))

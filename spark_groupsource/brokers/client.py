@@ -22,7 +22,7 @@ from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.partition import TopicPartition
 
 if TYPE_CHECKING:
-    from confluent_kafka import Consumer
+    from confluent_kafka import Consumer, ThrottleEvent
     from confluent_kafka.admin import AdminClient
 
     _LoggerAdapter = logging.LoggerAdapter[logging.Logger]
@@ -72,7 +72,7 @@ def make_client(
     on_error: Callable[[KafkaError], None],
     logger: logging.Logger | logging.LoggerAdapter[logging.Logger],
     *,
-    reads: bool = False,
+    on_throttle: Callable[[ThrottleEvent], None] | None = None,
 ) -> Client:
     """Make a `Consumer`, a `Producer` or an `AdminClient`.
 
@@ -81,7 +81,7 @@ def make_client(
         settings: librdkafka's settings, with the name of the token callback if there is one.
         on_error: Called with each error that belongs to no request.
         logger: Receives librdkafka's log lines.
-        reads: Whether the client fetches records.
+        on_throttle: Called when a broker throttles the client, which fetches records. None: the client fetches none.
 
     Returns:
         The client.
@@ -91,7 +91,9 @@ def make_client(
             The text holds no secret.
         AuthenticationFailed: The token callback returns no token.
     """
-    given: dict[str, Any] = {**resolved(settings, reads=reads), "error_cb": on_error}
+    given: dict[str, Any] = {**resolved(settings, reads=on_throttle is not None), "error_cb": on_error}
+    if on_throttle is not None:
+        given["throttle_cb"] = on_throttle
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = tokens = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
         given["error_cb"] = noticing_refusals(on_error, tokens)

@@ -21,7 +21,7 @@ from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.advertised import await_first_answer
-from spark_groupsource.brokers.broker_errors import ADVICE, OFFSET_ERRORS, explain
+from spark_groupsource.brokers.broker_errors import ADVICE, COORDINATOR_ERRORS, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.coordinators import coordinators_move
 from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, other_protocol_type
@@ -126,10 +126,9 @@ class GroupAdmin:
 
     def _described(self, group: str) -> Any:
         doing = f"describing group {group}"
-        answers = self._ask(
-            lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing, group
+        return self._of_group(
+            group, lambda: self._admin.describe_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S), doing
         )
-        return self._answer(answers[group], doing, group)
 
     def refuse_other_kinds(self, group: str) -> None:
         """Do nothing if this is a consumer group, or no group.
@@ -180,14 +179,14 @@ class GroupAdmin:
             AuthenticationFailed: The brokers refuse the login.
         """
         doing = f"asking what is allowed with group {group}"
-        answers = self._ask(
+        description = self._of_group(
+            group,
             lambda: self._admin.describe_consumer_groups(
                 [group], include_authorized_operations=True, request_timeout=REQUEST_TIMEOUT_S
             ),
             doing,
-            group,
         )
-        return names_of(self._answer(answers[group], doing, group).authorized_operations)
+        return names_of(description.authorized_operations)
 
     def groups(self, part: str) -> list[str]:
         """Return the groups with this text in their names, as far as the user may describe them. Each broker lists its own.
@@ -283,10 +282,12 @@ class GroupAdmin:
             for partition, offset in sorted(offsets.items())
         ]
         asked = [ConsumerGroupTopicPartitions(group, altered)]
-        answers = self._ask(
-            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S), doing, group, _not_written
+        found = self._of_group(
+            group,
+            lambda: self._admin.alter_consumer_group_offsets(asked, request_timeout=REQUEST_TIMEOUT_S),
+            doing,
+            _not_written,
         )
-        found = self._ask(answers[group].result, doing, group, _not_written)
         refused = (answer for answer in found.topic_partitions or () if answer.error is not None)
         errors = {TopicPartition(answer.topic, answer.partition): answer.error for answer in refused}
         if errors:
@@ -320,12 +321,12 @@ class GroupAdmin:
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
         for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
-            answers = self._ask(
+            answer = self._of_group(
+                group,
                 lambda: self._admin.list_consumer_group_offsets(asked, require_stable=stable, request_timeout=REQUEST_TIMEOUT_S),
                 doing,
-                group,
             )
-            found = self._answer(answers[group], doing, group).topic_partitions or ()
+            found = answer.topic_partitions or ()
             refused = [answer for answer in found if answer.error is not None]
             if not any(answer.error.code() == KafkaError.UNSTABLE_OFFSET_COMMIT for answer in refused):
                 break
@@ -353,6 +354,18 @@ class GroupAdmin:
                 error: KafkaError = failed.args[0]
                 return error.code() == KafkaError._PARTIAL  # a broker lists it, and another one is silent
 
+    def _of_group(
+        self,
+        group: str,
+        request: Callable[[], Mapping[str, Future[Any]]],
+        doing: str,
+        explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
+    ) -> Any:
+        def answer() -> Any:
+            return request()[group].result()
+
+        return self._ask(answer, doing, group, explained)
+
     def _answer(self, future: Future[T], doing: str, group: str) -> T:
         return self._ask(future.result, doing, group)
 
@@ -363,11 +376,15 @@ class GroupAdmin:
         group: str,
         explained: Callable[[KafkaError, str], GroupKafkaError] = explain,
     ) -> T:
+        """Return the answer to a request. While the group has no coordinator, or one that is loading, ask again."""
         await_first_answer(self._admin, self._last_error, self._client_settings)
-        try:
-            return request()
-        except KafkaException as failed:
-            error: KafkaError = failed.args[0]
+        for _ in Deadline(REQUEST_TIMEOUT_S).attempts():
+            try:
+                return request()
+            except KafkaException as failed:
+                error: KafkaError = failed.args[0]
+            if error.code() not in COORDINATOR_ERRORS:
+                break
         if error.code() == KafkaError.GROUP_ID_NOT_FOUND:
             raise _not_found(group)
         if error.code() == KafkaError._INVALID_ARG and (other := other_protocol_type(error.str())) is not None:

@@ -1,4 +1,4 @@
-"""Errors of TLS, of logins and of missing ACLs: which setting or ACL to check.
+"""Errors of connections, of TLS, of logins and of missing ACLs: which setting or ACL to check.
 
 librdkafka has few codes for these. It has one code for a broken connection, whether the cause is permanent or temporary. Its
 texts say more.
@@ -51,9 +51,15 @@ _OWN_TOKEN = LoginTrouble("Check the function that kafka.oauth_cb names; the log
 _PASSWORD = LoginTrouble(
     "Check kafka.sasl.username and kafka.sasl.password, or kafka.sasl.jaas.config; with OAUTHBEARER, the token.", final=True
 )
+OUT_OF_DESCRIPTORS = LoginTrouble(
+    "This process has no file descriptors left, so it cannot connect. Raise the limit of open files (ulimit -n) "
+    "of the executors, or of the driver.",
+    final=False,
+)
 _TLS = LoginTrouble("Check kafka.security.protocol and kafka.ssl.*.", final=True)
 
 _BY_TEXT = (
+    (re.compile(r"Too many open files"), OUT_OF_DESCRIPTORS),
     (re.compile(r"certificate verify failed"), _CERTIFICATE),
     (re.compile(r"alert (bad certificate|certificate|unknown ca|handshake failure|access denied)"), _OWN_CERTIFICATE),
     (
@@ -90,7 +96,7 @@ MISSING_ACL: Mapping[int, str] = {
 
 
 def login_trouble(error: KafkaError) -> LoginTrouble | None:
-    """Return what an error says of TLS or of the login. `None` for an error of another kind."""
+    """Return what an error says of the connection, of TLS or of the login. `None` for an error of another kind."""
     by_text = (trouble for pattern, trouble in _BY_TEXT if pattern.search(error.str()))
     return next(by_text, None) or _BY_CODE.get(error.code())
 

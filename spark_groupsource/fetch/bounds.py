@@ -10,7 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from spark_groupsource.errors import BrokerError
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
-from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, timed_out
+from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline, cut_believed_after_s
 
@@ -104,11 +104,13 @@ def wait_for_bounds(
     believe_after_s = cut_believed_after_s(timeout_ms)
     wait = BOUNDS_FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
+    consumer.serve()
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
         try:
-            timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(wait, deadline.left))
+            # An earlier task of this consumer may have exceeded a quota: the brokers do not answer before that is over.
+            timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(consumer.throttling.left_s + wait, deadline.left))
             return ask_bounds(consumer, partition, end, timeout_s, doing, believe_after_s)
         except NoAnswer as silence:
             consumer.serve()
@@ -119,6 +121,8 @@ def wait_for_bounds(
             # A broker that stops may interrupt a handshake, which looks like a refusal. Only a second one is accepted.
             if overdue or wait > BOUNDS_FIRST_WAIT_S:
                 raise_if_refused(consumer, doing)
+            if overdue and consumer.throttling.left_s:
+                raise throttled(doing, timeout_ms) from None
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
             if wait == 2 * BOUNDS_FIRST_WAIT_S and not consumer.answered:

@@ -5,6 +5,7 @@ The native and the pure reader differ only in these parts. reading.py, bounds.py
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -78,6 +79,22 @@ class Intake(Protocol):
         """Free all records."""
 
 
+class Throttling:
+    """How much longer the brokers answer nothing on this consumer's connections, because the client has exceeded a quota."""
+
+    def __init__(self) -> None:
+        self._until = 0.0
+
+    def note(self, seconds: float) -> None:
+        """Keep what a broker says in its response: for so long it does not read from the connection."""
+        self._until = max(self._until, time.monotonic() + seconds)
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left."""
+        return max(0.0, self._until - time.monotonic())
+
+
 class FetchConsumer(Protocol):
     """A consumer that reads one partition at a time, for one task at a time."""
 
@@ -86,6 +103,9 @@ class FetchConsumer(Protocol):
 
     answered: set[TopicPartition]
     """The partitions whose leader has answered this consumer, without an error since. Tasks begin with their Fetch."""
+
+    throttling: Throttling
+    """Whether brokers throttle this consumer. A request that times out meanwhile closes the connection, with its Fetch."""
 
     pid: int
     """The process that made the consumer. No other process may use it."""

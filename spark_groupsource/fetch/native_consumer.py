@@ -14,13 +14,20 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
+from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.native_arrow import NativeBatches
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.native.client import NativeClient, decoded
 from spark_groupsource.native.libraries import load_libraries
-from spark_groupsource.native.structs import CONSUMER, NO_ERROR, IntakeStruct, MetadataStruct, PartitionListStruct
+from spark_groupsource.native.structs import (
+    CONSUMER,
+    NO_ERROR,
+    IntakeStruct,
+    MetadataStruct,
+    PartitionListStruct,
+    ThrottleCallback,
+)
 from spark_groupsource.partition import TopicPartition
 
 
@@ -42,6 +49,13 @@ class NativeConsumer(NativeClient):
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
+        throttling = Throttling()
+        self.throttling = throttling
+
+        def note(_handle: int | None, _broker: bytes | None, _id: int, throttle_ms: int, _opaque: int | None) -> None:
+            throttling.note(throttle_ms / 1000)
+
+        self._note_throttling = ThrottleCallback(note)
         super().__init__(CONSUMER, client)
         self.answered: set[TopicPartition] = set()
         self._assigned = False
@@ -116,6 +130,10 @@ class NativeConsumer(NativeClient):
         self._kafka.queue_destroy(self._queue)
         self._kafka.consumer_close(self._handle)
         self._kafka.destroy(self._handle)
+
+    def _prepare(self, conf: int) -> None:
+        """See `NativeClient`."""
+        self._kafka.conf_set_throttle_cb(conf, self._note_throttling)
 
     def _with_list(self, call: Any, partition: TopicPartition, offset: int) -> int:
         partitions: ctypes._Pointer[PartitionListStruct] = self._kafka.topic_partition_list_new(1)

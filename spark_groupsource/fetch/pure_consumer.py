@@ -14,7 +14,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
 from spark_groupsource.fetch.arrow_schema import column_names
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken
+from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
@@ -35,9 +35,11 @@ class PureConsumer:
     """
 
     def __init__(self, client: Mapping[str, str]) -> None:
-        # The callback must not refer to `self`: a cycle would keep the consumer's threads and sockets open.
+        # The callbacks must not refer to `self`: a cycle would keep the consumer's threads and sockets open.
         errors: dict[int, KafkaError] = {}
         self.errors = errors
+        throttling = Throttling()
+        self.throttling = throttling
         self.pid = os.getpid()
         self.answered: set[TopicPartition] = set()
         self._assigned = False
@@ -46,7 +48,7 @@ class PureConsumer:
             client,
             lambda error: errors.__setitem__(error.code(), error),
             librdkafka_log_of_tasks,
-            reads=True,
+            on_throttle=lambda event: throttling.note(event.throttle_time),
         )
 
     def bounds(self, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:

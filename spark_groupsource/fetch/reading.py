@@ -29,7 +29,7 @@ from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, lost_ranges, remaining, report
-from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, timed_out
+from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import cut_believed_after_s
@@ -148,7 +148,7 @@ class _Reading:
                 self._progress()
             elif self._next > before:
                 self._progress()
-            elif self._next < self._end:
+            elif self._next < self._end and not self._throttled():
                 self._no_progress()
         # 3. End the assignment before the last batch is given away. However long Spark takes over it, no Fetch is sent that
         #    nobody needs.
@@ -260,6 +260,21 @@ class _Reading:
                 # A leader that was replaced may return an end that is too low. What has come from beyond it is not cut off.
                 bounds = LogBounds(bounds.low, max(bounds.high, first))
             self._report(lost_ranges(self._assigned_at, first, bounds))
+
+    def _throttled(self) -> bool:
+        """Return whether the brokers throttle the consumer. Then the task asks nothing, and waits.
+
+        The broker reads nothing from the connection meanwhile. A request would time out, and librdkafka would close the
+        connection with its Fetch. On a new connection the broker throttles the next Fetch again.
+        """
+        if not self._consumer.throttling.left_s:
+            return False
+        now = time.monotonic()
+        timeout_ms = self._settings.poll_timeout_ms
+        if now >= self._progress_at + timeout_ms / 1000:
+            raise throttled(self._doing_at(), timeout_ms)
+        self._ask_at = max(self._ask_at, now + TASK_SILENCE_S)
+        return True
 
     def _no_progress(self) -> None:
         large = response_too_large(self._consumer.errors, self._doing_at())

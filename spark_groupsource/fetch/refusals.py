@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.login_trouble import MISSING_ACL, lacks_token, login_trouble
+from spark_groupsource.brokers.login_trouble import MISSING_ACL, OUT_OF_DESCRIPTORS, lacks_token, login_trouble
 from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, NotAuthorized
 
 BOUNDS_IN_DOUBT = frozenset(
@@ -84,7 +84,7 @@ def refusal(error: KafkaError, doing: str) -> BrokerError | None:
         )
     if code in MISSING_ACL:
         return NotAuthorized(f"{text}. {MISSING_ACL[code]}")
-    if (code in _PASSING or lacks_token(error)) and not error.fatal():
+    if (code in _PASSING or lacks_token(error)) and not error.fatal() and trouble is not OUT_OF_DESCRIPTORS:
         return None
     advice = trouble.check if trouble is not None else _how_to_read_it(error)
     return BrokerError(f"{text}. {advice}".rstrip())
@@ -145,6 +145,20 @@ def timed_out(doing: str, timeout_ms: int, last: KafkaError | None, answers: boo
         f"{doing}: no answer for {timeout_ms} ms.{reason} {check}Check that this executor reaches kafka.bootstrap.servers and "
         "the brokers' advertised.listeners, and that the partition has a leader. If a host name has an IPv6 address that does "
         "not work, set kafka.broker.address.family=v4. Or raise kafkaConsumer.pollTimeoutMs."
+    )
+
+
+def throttled(doing: str, timeout_ms: int) -> BrokerError:
+    """Return the error for a wait of `timeout_ms` without progress, because of a quota.
+
+    Args:
+        doing: See `timed_out`.
+        timeout_ms: See `timed_out`.
+    """
+    return BrokerError(
+        f"{doing}: no progress for {timeout_ms} ms, because the brokers throttle this client, which has exceeded its quota. "
+        "Nothing is lost. Raise consumer_byte_rate of its kafka.client.id or user, or kafkaConsumer.pollTimeoutMs. Brokers never "
+        "deliver a batch that is larger than what the quota allows in ten seconds (by default)."
     )
 
 

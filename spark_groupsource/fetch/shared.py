@@ -97,6 +97,8 @@ class _Pass:
         self._settings = settings
         self._has_not_null = has_not_null(settings.schema)
         self._together = _Together(settings.batch_bytes)
+        self._overdue_at = 0.0
+        """Until when it waits for brokers that throttle its consumer, unless there is progress."""
         self._silent_at = 0.0
         """When it has been silent for too long, unless there is progress."""
         self._silent = False
@@ -129,7 +131,7 @@ class _Pass:
         rows = min(fetch_range.end - fetch_range.start, BATCH_ROWS)
         intake = consumer.own_intake(partition, self._settings.schema, self._settings.batch_bytes, rows)
         try:
-            for batch in self._batches_of(intake, fetch_range):
+            for batch in self._batches_of(consumer, intake, fetch_range):
                 if (full := self._together.add(batch)) is not None:
                     yield full
                     # The time that Spark took over the batch does not count.
@@ -137,7 +139,7 @@ class _Pass:
         finally:
             intake.close()
 
-    def _batches_of(self, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
+    def _batches_of(self, consumer: SharedConsumer, intake: Intake, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
         """Yield the records of one range, as far as they are sure; note what is left of it."""
         done = fetch_range.start
         while done < fetch_range.end:
@@ -158,7 +160,7 @@ class _Pass:
                 if not ended or done == fetch_range.start:
                     break
                 done = fetch_range.end
-            elif taken.first is None and self._is_silent():
+            elif taken.first is None and self._is_silent(consumer):
                 break
         if (batch := self._batch(intake, fetch_range, done)) is not None:
             yield batch
@@ -173,8 +175,12 @@ class _Pass:
 
     def _progress(self) -> None:
         self._silent_at = time.monotonic() + TASK_SHARED_SILENCE_S
+        self._overdue_at = time.monotonic() + self._settings.poll_timeout_ms / 1000
 
-    def _is_silent(self) -> bool:
+    def _is_silent(self, consumer: SharedConsumer) -> bool:
+        consumer.serve()
+        if consumer.throttling.left_s and time.monotonic() < self._overdue_at:
+            self._silent_at = time.monotonic() + TASK_SHARED_SILENCE_S
         self._silent = self._silent or time.monotonic() >= self._silent_at
         return self._silent
 

@@ -17,6 +17,7 @@ from spark_groupsource.native.structs import (
     PartitionStruct,
     RefreshCallback,
     RowsStruct,
+    ThrottleCallback,
 )
 
 Signatures = Mapping[str, tuple[Any, tuple[Any, ...]]]
@@ -30,6 +31,7 @@ KAFKA_FUNCTIONS: Signatures = {
     "conf_set": (c_int, (c_void_p, c_char_p, c_char_p, c_char_p, c_size_t)),
     "conf_set_error_cb": (None, (c_void_p, ErrorCallback)),
     "conf_set_log_cb": (None, (c_void_p, LogCallback)),
+    "conf_set_throttle_cb": (None, (c_void_p, ThrottleCallback)),
     "conf_set_oauthbearer_token_refresh_cb": (None, (c_void_p, RefreshCallback)),
     "conf_enable_sasl_queue": (None, (c_void_p, c_int)),
     "conf_destroy": (None, (c_void_p,)),

@@ -25,6 +25,7 @@ TEXT_BYTES = 512
 ErrorCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_void_p)
 LogCallback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_char_p, c_char_p)
 RefreshCallback = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_void_p)
+ThrottleCallback = ctypes.CFUNCTYPE(None, c_void_p, c_char_p, c_int32, c_int, c_void_p)
 
 
 class PartitionStruct(ctypes.Structure):

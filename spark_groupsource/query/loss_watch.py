@@ -160,8 +160,10 @@ class LossWatch:
         ids = self._topic_ids.now({topic: stream.topics.get(topic) for topic in topics})
         losses = plan_losses(stream, ids)
         if losses and self.target is not None:
-            target_ids = self.target.ids
-            refuse_target([loss for loss in losses if not changed(target_ids.get(loss.partition.topic), loss.was)])
+            ends, target_ids = self.target.ends, self.target.ids
+            # A topic that was deleted before the run started, or created again, is not of its target.
+            of_target = (loss for loss in losses if loss.partition in ends)
+            refuse_target([loss for loss in of_target if not changed(target_ids.get(loss.partition.topic), loss.was)])
         return losses
 
     def just_deleted(self, records: Mapping[TopicPartition, CommitRecord]) -> Sequence[PartitionLoss]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
 from pyspark.errors import AnalysisException
@@ -139,14 +140,14 @@ def register(spark: SparkSession) -> None:
 
     A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
     listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
-    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again.
+    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again. Call it for each session.
 
     Raises:
         WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
             With any other master that is logged as a warning.
     """
     from spark_groupsource.spark.durable_listener import listen
-    from spark_groupsource.spark.found_source import is_found
+    from spark_groupsource.spark.found_source import active, has, is_found
     from spark_groupsource.spark.worker_python import refuse_unsuitable
 
     here = not type(spark).__module__.startswith("pyspark.sql.connect")
@@ -156,9 +157,10 @@ def register(spark: SparkSession) -> None:
     if here and is_found(spark, GroupKafkaDataSource.name()):
         return
     try:
-        spark.dataSource.register(GroupKafkaDataSource)
+        with active(spark) if here else nullcontext():
+            spark.dataSource.register(GroupKafkaDataSource)
     except AnalysisException as refused:
         # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
-        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (here and not has(spark, GroupKafkaDataSource.name())):
             raise
         log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import closing, suppress
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.broker_errors import COORDINATOR_ERRORS
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import GroupNotFound, NotAConsumerGroup
 from spark_groupsource.partition import TopicPartition
@@ -79,3 +80,15 @@ def test_a_group_that_comes_into_being_meanwhile_is_a_consumer_group(
             while not has_a_member():  # without a pause, to meet the moment
                 consumer.poll(0)
                 assert not deadline.over
+
+
+@pytest.mark.parametrize("code", sorted(COORDINATOR_ERRORS), ids=lambda code: KafkaError(code).name())
+def test_a_coordinator_that_is_loading_is_asked_again(admin: GroupAdmin, code: int) -> None:
+    loading = [KafkaError(code)] * 3
+
+    def answer() -> list[str]:
+        if loading:
+            raise KafkaException(loading.pop())
+        return admin.groups("no-such-group")
+
+    assert admin._ask(answer, "listing", "orders") == []

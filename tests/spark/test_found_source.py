@@ -196,3 +196,38 @@ def test_register_leaves_a_found_source_alone_unless_another_python_found_it(tmp
     assert "columns: 7" in log
     assert f"tasks: {pythons['PYSPARK_PYTHON']}" in log
     assert ("replaced a statically registered data source" in log) == (not same)
+
+
+SESSIONS = """
+from pyspark.sql import SparkSession
+from spark_groupsource import register
+
+local = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1", "spark.ui.enabled": "false"}
+spark = SparkSession.builder.master("local[1]").config(map=local).getOrCreate()
+register(spark)
+other = spark.newSession()
+register(other)
+register(other)
+options = {"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "billing", "subscribe": "orders"}
+print("columns:", len(other.read.format("groupkafka").options(**options).load().columns))
+print("active:", SparkSession.getActiveSession()._jsparkSession.equals(spark._jsparkSession))
+"""
+
+
+@pytest.mark.skipif(sys.prefix == sys.base_prefix, reason="only beside a virtual environment is a Python without the package")
+def test_register_reaches_a_second_session_where_the_package_is_only_on_the_path(tmp_path: Path) -> None:
+    """Spark looks in the active session whether there is such a source, and not in the given one."""
+    (found,) = {Path(path) for path in sys.path if path.endswith("site-packages") and path.startswith(sys.prefix)}
+    on_the_path = tmp_path / "on_the_path"
+    on_the_path.mkdir()
+    for module in found.iterdir():
+        if "groupkafka" not in module.name and "spark_groupsource" not in module.name:
+            (on_the_path / module.name).symlink_to(module)
+    program = tmp_path / "program.py"
+    program.write_text(SESSIONS)
+    python: str = sys._base_executable  # type: ignore[attr-defined]
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(on_the_path)]), "PYSPARK_PYTHON": python}
+    with running("program", tmp_path, [python, str(program)], {**environment, "PYSPARK_DRIVER_PYTHON": python}) as process:
+        log = process.finish()
+    assert "columns: 7" in log
+    assert "active: True" in log

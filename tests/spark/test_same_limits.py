@@ -6,12 +6,12 @@ from collections import Counter
 from typing import Any
 
 from confluent_kafka import Producer
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from tests.conftest import MakeTopic, Produce
 from tests.support.pairs import MakePair, numbers, sizes
-from tests.support.queries import needs_admission_control
+from tests.support.queries import needs_admission_control, setting
 
 
 @needs_admission_control
@@ -81,3 +81,33 @@ def test_a_micro_batch_comes_when_the_delay_is_over(pair: MakePair, topic: MakeT
     both.until_reported(9)
     assert both.sizes() == [4, 5]
     both.stop()
+
+
+def test_each_action_on_a_micro_batch_counts_its_rows_and_only_sparks_source_has_metrics(
+    pair: MakePair, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, numbers(20))
+    both = pair(name, subscribe=name)
+
+    def count_twice(frame: DataFrame, _batch: int) -> None:
+        assert [frame.count(), frame.count()] == [20, 20]
+
+    for one in (both.theirs, both.ours):
+        one.start(foreach_batch=count_twice, availableNow=True)
+    both.finish()
+    assert sizes(both.theirs) == sizes(both.ours) == [40]
+    theirs, ours = ([each.sources[0].metrics for each in one.running.recentProgress] for one in (both.theirs, both.ours))
+    assert any("maxOffsetsBehindLatest" in metrics for metrics in theirs)
+    assert not any(ours)
+
+
+def test_a_batch_of_no_records_is_refused_by_pyspark(
+    spark: SparkSession, pair: MakePair, topic: MakeTopic, produce: Produce
+) -> None:
+    name = topic()
+    produce(name, numbers(2))
+    both = pair(name, subscribe=name)
+    with setting(spark, "spark.sql.execution.arrow.maxRecordsPerBatch", "0"):
+        assert "maximum arrow batch size should be greater than 0" in both.ours.start(availableNow=True).failure()
+        both.theirs.start(availableNow=True).finish()

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import os
+import sys
 import time
+from collections.abc import Iterator
 
 import pytest
 from confluent_kafka import KafkaError
@@ -17,6 +21,7 @@ from spark_groupsource.errors import (
     NotAuthorized,
     OptionError,
 )
+from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
@@ -58,6 +63,39 @@ def test_no_broker_at_all_is_an_error_in_time(read: Reader) -> None:
     with pytest.raises(BrokerUnavailable, match=r"refused.*kafka\.broker\.address\.family=v4"):
         list(read(FetchRange("any", 0, 7, 8), nowhere))
     Options.parse({**BASE, "kafka.broker.address.family": "v4"})
+
+
+@pytest.fixture
+def no_descriptors() -> Iterator[None]:
+    """Two more files may be opened, which is too few for a connection."""
+    import resource
+
+    consumers.close_kept()
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(limits[0], 1024), limits[1]))
+    taken: list[int] = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.dup(0))
+        for _ in range(2):
+            os.close(taken.pop())
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no limit of open files")
+def test_a_process_without_file_descriptors_is_an_error_long_before_the_poll_timeout(
+    read: Reader, using: MakeSettings, no_descriptors: None
+) -> None:
+    how = using({"client.id": "no-descriptors"}, poll_timeout_ms=250_000)
+    began = time.monotonic()
+    with pytest.raises(BrokerError, match=r"Too many open files.*limit of open files"):
+        list(read(FetchRange("orders", 0, 0, 1), how))
+    assert time.monotonic() - began < 120
 
 
 REFUSED = {

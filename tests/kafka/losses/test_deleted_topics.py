@@ -158,3 +158,55 @@ def test_a_query_that_starts_when_the_topic_of_its_only_partition_is_deleted_doe
     deleted = False
     brokers.append(name, 7)
     assert a.run_batch() == {0: (0, 7)}
+
+
+def available_now(running: Query, query: MakeQuery, **changed: str) -> Query:
+    """The query's driver is gone; a run of Trigger.AvailableNow is about to start on its checkpoint."""
+    running.cycle.stop()
+    kept, _ = topics_of(running)
+    given = {**running.given, **changed}
+    if "subscribePattern" in changed:
+        del given["subscribe"]
+    b = query(kept, **given)
+    b.done, b.logged = running.done, running.logged
+    return b
+
+
+@pytest.mark.parametrize("running", [{"failOnDataLoss": "true"}, GOES_ON], indirect=True, ids=["ends", "goes on"])
+@pytest.mark.parametrize("subscribes", ["to the other", "by pattern"])
+@pytest.mark.parametrize("created", ["never", "before the run", "in the run"])
+def test_a_topic_that_was_deleted_before_a_run_of_available_now_is_not_of_its_target(
+    running: Query, produce: Produce, query: MakeQuery, brokers: Brokers, subscribes: str, created: str
+) -> None:
+    kept, going = topics_of(running)
+    subscription = {"subscribe": kept} if subscribes == "to the other" else {"subscribePattern": f".*{kept}"}
+    b = available_now(running, query, **subscription)
+    brokers.delete(going)
+    if created == "before the run":
+        brokers._cluster.create_topic(going, 1)
+    produce(kept, [(None, b"y")] * 5)
+    b.cycle.fix_target()
+    if created == "in the run":
+        brokers._cluster.create_topic(going, 1)
+    if b.given["failOnDataLoss"] == "true":
+        with pytest.raises(DataLossError, match=f"(?s)Records that should be read are no longer in Kafka:.*{going}-0"):
+            b.claim()
+        return
+    assert b.claim() == {0: (0, 10)}
+    b.finish()
+    assert b.run_batch() == {0: (10, 15)}
+    assert not b.plan()
+
+
+@pytest.mark.parametrize("created", [False, True], ids=["deleted", "created again"])
+def test_a_topic_that_is_deleted_in_a_run_of_available_now_is_of_its_target(
+    running: Query, query: MakeQuery, brokers: Brokers, created: bool
+) -> None:
+    kept, going = topics_of(running)
+    b = available_now(running, query, subscribePattern=f".*{kept}")
+    b.cycle.fix_target()
+    brokers.delete(going)
+    if created:
+        brokers._cluster.create_topic(going, 1)
+    with pytest.raises(DataLossError, match=f"(?s)AvailableNow.*{going}-0"):
+        b.claim()

@@ -156,6 +156,11 @@ def test_a_commit_refused_for_an_unlisted_reason_is_not_tried_again() -> None:
     assert not error.passing
 
 
+def test_a_commit_whose_metadata_is_too_large_names_the_setting_of_the_brokers() -> None:
+    error = explain(KafkaError(KafkaError.OFFSET_METADATA_TOO_LARGE), "committing", COMMIT_ERRORS)
+    assert "offset.metadata.max.bytes" in str(error)
+
+
 def test_only_passing_errors_are_tried_again() -> None:
     passing = {kind for kind in ON_COMMIT.values() if kind(".").passing}
     assert passing == {errors.GenerationChanged, errors.CoordinatorUnavailable}

@@ -14,7 +14,7 @@ from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.bounds import NoAnswer
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import FetchConsumer, Taken
+from spark_groupsource.fetch.intake import FetchConsumer, Taken, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
@@ -31,6 +31,7 @@ class Consumer:
         self._there_at_s = there_at_s
         self.errors: dict[int, KafkaError] = {}
         self.answered: set[TopicPartition] = set()
+        self.throttling = Throttling()
 
     def intake(self, *_: object) -> Consumer:
         return self
@@ -85,3 +86,25 @@ def test_only_two_silences_in_a_row_make_a_refusal_of_an_interrupted_handshake(
     monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
     monkeypatch.setattr(reading, "ask_bounds", ask)
     assert len(read(consumer, 120_000)) == 1
+
+
+def test_nothing_is_asked_while_the_brokers_throttle_the_consumer_nor_for_some_time_after_that(
+    clock: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_at_s: list[float] = []
+
+    def ask(*_: object) -> LogBounds:
+        asked_at_s.append(clock.s)
+        return LogBounds(0, 10)
+
+    monkeypatch.setattr(reading, "wait_for_bounds", lambda *_: LogBounds(0, 10))
+    monkeypatch.setattr(reading, "ask_bounds", ask)
+    began_s = clock.s
+    consumer = Consumer(clock, there_at_s=began_s + 40.0)
+    consumer.throttling.note(30.0)
+    assert len(read(consumer, 120_000)) == 1
+    assert min(asked_at_s) >= began_s + 30.0 + reading.TASK_SILENCE_S - 1.0
+    consumer = Consumer(clock, there_at_s=float("inf"))
+    consumer.throttling.note(1000.0)
+    with pytest.raises(BrokerError, match="throttle this client"):
+        read(consumer, 120_000)

@@ -11,8 +11,9 @@ from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.process_limits import limit_reached, save_address_space, says_limit
 from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
-from spark_groupsource.errors import OptionError
+from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
@@ -83,15 +84,17 @@ def make_client(
         OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
             The text holds no secret.
         AuthenticationFailed: The token callback returns no token.
+        ProcessLimitReached: The process has no memory or no thread left.
     """
     given: dict[str, Any] = {**resolved(settings, reads=reads), "error_cb": on_error}
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
+    save_address_space()
     try:
         client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
-        raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
+        raise why_not_made(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
     connect_early(client)
     return client
 
@@ -177,8 +180,8 @@ class LastError:
         return self._newest if self._clock() - self._at < LAST_ERROR_KEPT_S else None
 
 
-def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
-    """Return the error for settings that librdkafka refuses.
+def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
+    """Return the error for a client that librdkafka does not make: mostly it refuses a setting.
 
     Raise it `from None`: the original error may quote a secret.
 
@@ -186,4 +189,7 @@ def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
         text: What librdkafka says. The secrets that it quotes are masked, and what is from the environment.
         settings: The refused settings, which say what the secrets are.
     """
-    return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}")
+    text = without_environment(without_secrets(text, settings))
+    if says_limit(text):
+        return limit_reached(f"A Kafka client cannot be made: {text}")
+    return OptionError(f"The Kafka client refuses a setting: {text}")

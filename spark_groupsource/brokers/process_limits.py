@@ -1,8 +1,8 @@
 """The limits of this process that Kafka clients reach first: its address space, which Spark may limit, and its threads.
 
-librdkafka has a thread for each broker, and a few more, in each client. For a thread that allocates memory glibc reserves an arena,
-64 MB of address space, until there are eight for each core. So a limit of address space is reached when little memory is used: a
-client of one broker reserved 0.3 GB, and with one arena for all threads 0.04 GB.
+librdkafka has a thread for each broker, and a few more, in each client. For a thread that allocates memory glibc reserves 64 MB
+of address space, an arena, until there are eight for each core. So a limit is reached when little memory is used:
+a client of one broker reserved 0.3 GB, and with one arena for all threads 0.04 GB.
 """
 
 from __future__ import annotations

@@ -135,11 +135,11 @@ class Processes:
         return [f"{pid} {command[:100]}" for pid, command in processes_with(f"{MARK}=").items()]
 
     def _signal(self, kind: str, find: Callable[[Mapping[int, str]], list[int]], number: signal.Signals) -> Strike | None:
-        host, at = self._chance.choice(HOSTS), time.monotonic()
-        among = find(processes_with(f"{MARK}=worker-{host}\0"))
+        at = time.monotonic()
+        among = [(host, pid) for host in HOSTS for pid in find(processes_with(f"{MARK}=worker-{host}\0"))]
         if not among:
             return None
-        pid = self._chance.choice(among)
+        host, pid = self._chance.choice(among)
         return Strike(kind, f"{host} {pid}", at, at) if _send(pid, number) else None
 
 

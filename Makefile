@@ -25,7 +25,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Copied by an editable installation; everything else of the package is read where it is.
 TOP_LEVEL := spark_groupsource/top_level/pyspark_groupkafka.py
 
-.PHONY: archives bench-runs bench-sink chaos-sink files install demo broker records registry test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
+.PHONY: archives bench-runs bench-sink chaos-cluster chaos-sink files install demo broker records registry test unit lint docs pages notebooks pictures test-notebooks test-versions test-matrix test-iceberg test-lower-bounds test-nightly chaos soak native-check wheels test-wheels release bench bench-wide bench-idle bench-starting bench-reconnecting bench-planning bench-coordinator clean
 
 # What an installation depends on. The C of the native reader is compiled by it.
 SOURCES := pyproject.toml setup.py $(addprefix spark_groupsource/native/,_native.h _intake.c _outlet.c) $(TOP_LEVEL)
@@ -151,6 +151,10 @@ chaos: $(STAMP)
 # Two queries copy a topic, and are killed, stopped and made to fail (Linux); make chaos-sink SINK=--help says what can be chosen.
 chaos-sink: $(STAMP)
 	$(BIN)/python -m tests.chaos.copying $(SINK)
+
+# A standalone cluster whose executors, workers and Python daemons are killed (Linux); make chaos-cluster CLUSTER=--help says more.
+chaos-cluster: $(STAMP)
+	$(BIN)/python -m tests.chaos.cluster $(CLUSTER)
 
 # Three queries of one group for 20 minutes: every record is counted, memory is measured (Linux); make soak SOAK="--hours 24" for a release.
 soak: $(STAMP)

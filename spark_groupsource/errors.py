@@ -43,6 +43,7 @@ GroupKafkaError
 │   ├── WriterFenced            another try of the task, or another query, writes with the same transactional id
 │   ├── RecordTooLarge          a row is larger than the producer or the topic allows
 │   └── RecordRefused           a row has no topic, or a partition that the topic does not have
+├── ProcessLimitReached         the process has no memory or no thread left for a Kafka client
 ├── WorkersPythonUnsuitable     Spark starts a Python that lacks this package, or is another version
 ├── ReportsUnavailable          the driver's program cannot report durable plans to the runner
 ├── NotWithSparkConnect         `stop_gracefully` and `await_termination` need the driver on this host
@@ -241,6 +242,10 @@ class RecordTooLarge(SinkError):
 
 class RecordRefused(SinkError):
     """A row has no topic, a partition that its topic does not have, or a header's key that the producer cannot write."""
+
+
+class ProcessLimitReached(GroupKafkaError):
+    """The process has no memory or no thread left: mostly `spark.executor.pyspark.memory` limits its address space."""
 
 
 class WorkersPythonUnsuitable(GroupKafkaError):

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, login_trouble
+from spark_groupsource.brokers.process_limits import is_limit, limit_reached
 from spark_groupsource.errors import (
     AuthenticationFailed,
     BrokerUnavailable,
@@ -192,6 +193,8 @@ def explain(
     if table is MEMBER_ERRORS and error.fatal():
         fallback = MembershipError
     error = _cause(error)
+    if is_limit(error):
+        return limit_reached(f"{doing}: {error.str()}")
     kind = table.get(error.code(), fallback)
     trouble = login_trouble(error)
     if kind is BrokerUnavailable and trouble is not None and trouble.final:

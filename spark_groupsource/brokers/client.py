@@ -14,8 +14,9 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from spark_groupsource.brokers.droppable import droppable
 from spark_groupsource.brokers.login_trouble import token_refused
 from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.process_limits import limit_reached, save_address_space, says_limit
 from spark_groupsource.brokers.repeated_lines import logger_without_repetitions
-from spark_groupsource.errors import OptionError
+from spark_groupsource.errors import GroupKafkaError, OptionError
 from spark_groupsource.kafka_settings.environment import EnvironmentFilter, resolved, without_environment
 from spark_groupsource.kafka_settings.secrets import without_secrets
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
@@ -90,6 +91,7 @@ def make_client(
         OptionError: librdkafka refuses a setting, the token callback does not exist, or a file's environment variable is not set.
             The text holds no secret.
         AuthenticationFailed: The token callback returns no token.
+        ProcessLimitReached: The process has no memory or no thread left.
     """
     given: dict[str, Any] = {**resolved(settings, reads=on_throttle is not None), "error_cb": on_error}
     if on_throttle is not None:
@@ -97,11 +99,12 @@ def make_client(
     if OAUTH_CALLBACK in given:
         given[OAUTH_CALLBACK] = tokens = TokenCallback(given[OAUTH_CALLBACK], given.get("sasl.oauthbearer.config"))
         given["error_cb"] = noticing_refusals(on_error, tokens)
+    save_address_space()
     try:
         client: Client = droppable(kind)(given, logger=logger)  # type: ignore[arg-type] # mypy takes no type of a variable as hashable
     except (KafkaException, ValueError, TypeError) as refused:
         cause = refused.args[0] if refused.args else refused
-        raise refused_settings(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
+        raise why_not_made(cause.str() if isinstance(cause, KafkaError) else str(cause), settings) from None
     connect_early(client)
     return client
 
@@ -219,8 +222,8 @@ _OLD_KEY_STORE = (
 )
 
 
-def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
-    """Return the error for settings that librdkafka refuses.
+def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
+    """Return the error for a client that librdkafka does not make: usually it refuses a setting.
 
     Raise it `from None`: the original error may quote a secret.
 
@@ -228,5 +231,8 @@ def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
         text: What librdkafka says. The secrets that it quotes are masked, and what is from the environment.
         settings: The refused settings, which say what the secrets are.
     """
+    text = without_environment(without_secrets(text, settings))
+    if says_limit(text):
+        return limit_reached(f"A Kafka client cannot be made: {text}")
     advice = f". {_OLD_KEY_STORE}" if "PKCS#12" in text and "unsupported" in text else ""
-    return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}{advice}")
+    return OptionError(f"The Kafka client refuses a setting: {text}{advice}")

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.errors import BrokerError
 from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
@@ -176,7 +175,7 @@ def _ask_once(consumer: FetchConsumer, partition: TopicPartition, timeout_s: flo
         error: KafkaError = failure.args[0]
         if error.code() in NO_SUCH_PARTITION:
             return None
-        refused: BrokerError | None = refusal(error, doing)
+        refused = refusal(error, doing)
         if refused is not None:
             raise refused from None
         raise NoAnswer(error) from None

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError
 
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, OUT_OF_DESCRIPTORS, lacks_token, login_trouble
-from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, NotAuthorized
+from spark_groupsource.brokers.process_limits import is_limit, limit_reached
+from spark_groupsource.errors import AuthenticationFailed, BrokerError, BrokerUnavailable, GroupKafkaError, NotAuthorized
 
 BOUNDS_IN_DOUBT = frozenset(
     {
@@ -68,7 +69,7 @@ _PASSING = _NO_BROKER | {
 """Errors that may pass. Every other error ends the task: some make librdkafka skip records, such as a wrong checksum."""
 
 
-def refusal(error: KafkaError, doing: str) -> BrokerError | None:
+def refusal(error: KafkaError, doing: str) -> GroupKafkaError | None:
     """Return the error to raise for `error`, or None if it may pass.
 
     Args:
@@ -77,6 +78,8 @@ def refusal(error: KafkaError, doing: str) -> BrokerError | None:
     """
     code = error.code()
     text = f"{doing}: {error.name()}: {error.str()}"
+    if is_limit(error):
+        return limit_reached(text)
     trouble = login_trouble(error)
     if trouble is not None and trouble.final:
         return AuthenticationFailed(
@@ -90,7 +93,7 @@ def refusal(error: KafkaError, doing: str) -> BrokerError | None:
     return BrokerError(f"{text}. {advice}".rstrip())
 
 
-def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> BrokerError | None:
+def response_too_large(errors: Mapping[int, KafkaError], doing: str) -> GroupKafkaError | None:
     """Return the error to raise if a response was too large for the consumer's settings, None if there is no such error.
 
     librdkafka closes the connection then, and asks for the same again: waiting does not help.

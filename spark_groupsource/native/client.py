@@ -9,8 +9,9 @@ from collections.abc import Mapping
 
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.brokers.client import librdkafka_log_of_tasks, noticing_refusals, refused_settings
+from spark_groupsource.brokers.client import librdkafka_log_of_tasks, noticing_refusals, why_not_made
 from spark_groupsource.brokers.oauth_callback import TokenCallback
+from spark_groupsource.brokers.process_limits import save_address_space
 from spark_groupsource.kafka_settings.environment import resolved
 from spark_groupsource.kafka_settings.tables import OAUTH_CALLBACK
 from spark_groupsource.native.libraries import load_libraries
@@ -41,6 +42,7 @@ class NativeClient:
         NativeUnavailable: This process cannot use librdkafka's C API.
         OptionError: librdkafka refuses the settings.
         AuthenticationFailed: `kafka.oauth_cb` returns no token.
+        ProcessLimitReached: The process has no memory or no thread left.
     """
 
     def __init__(self, kind: int, client: Mapping[str, str]) -> None:
@@ -65,6 +67,7 @@ class NativeClient:
         # librdkafka does not hold references to the callbacks.
         self._note = ErrorCallback(note)
         self._refresh = refresh_callback(self._kafka, client, tokens) if tokens is not None else None
+        save_address_space()
         self._handle = self._new(kind, client)
         self._kafka.set_log_queue(self._handle, None)
 
@@ -112,7 +115,7 @@ class NativeClient:
             text = ctypes.create_string_buffer(TEXT_BYTES)
             handle: int | None = self._kafka.new(kind, conf, text, TEXT_BYTES)
             if handle is None:
-                raise refused_settings(decoded(text.value), client)
+                raise why_not_made(decoded(text.value), client)
         except BaseException:
             self._kafka.conf_destroy(conf)
             raise
@@ -128,12 +131,12 @@ class NativeClient:
             text = decoded(self._kafka.error_string(refused))
             self._kafka.error_destroy(refused)
             self._kafka.destroy(handle)
-            raise refused_settings(text, client)
+            raise why_not_made(text, client)
 
     def _set(self, conf: int, name: str, value: str, client: Mapping[str, str]) -> None:
         text = ctypes.create_string_buffer(TEXT_BYTES)
         if self._kafka.conf_set(conf, name.encode(), value.encode(), text, TEXT_BYTES) != CONF_OK:
-            raise refused_settings(decoded(text.value), client)
+            raise why_not_made(decoded(text.value), client)
 
     def _raise_for(self, code: int) -> None:
         if code != NO_ERROR:

@@ -9,6 +9,7 @@ from confluent_kafka import KafkaError
 from spark_groupsource.brokers.broker_errors import REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import UNANSWERED
 from spark_groupsource.brokers.login_trouble import MISSING_ACL, is_refused
+from spark_groupsource.brokers.process_limits import is_limit
 from spark_groupsource.errors import (
     BrokerUnavailable,
     GroupKafkaError,
@@ -141,7 +142,7 @@ def failure(error: KafkaError, doing: str, reported: Mapping[int, KafkaError]) -
         reported: What librdkafka reported in the background. It says why no broker answers.
     """
     if error.code() in UNREACHED:
-        refused = [error for error in reported.values() if is_refused(error)]
+        refused = [error for error in reported.values() if is_refused(error) or is_limit(error)]
         error = next(iter(refused), error)
     fenced = next((code for code in FENCED if error.code() == code or _quotes(error, code)), None)
     if fenced is not None:

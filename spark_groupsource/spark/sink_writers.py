@@ -41,6 +41,9 @@ _RUN = re.compile(r"[0-9a-f-]{0,36}")
 _ROWS_AT_ONCE = 10_000
 _BYTES_AT_ONCE = 16 * 1024 * 1024
 
+WRITING = "A task cannot write"
+"""How its error for a process without memory begins."""
+
 _BATCH_ID = "streaming.sql.batchId"
 _RUN_ID = "spark.jobGroup.id"
 """The local properties of Spark's jobs that say which micro-batch and which run of the query this is."""
@@ -79,6 +82,7 @@ class _Writer(PromptlyAcknowledged):
         self._checkpoint = checkpoint
 
     def _write(self, batches: Iterator[pa.RecordBatch]) -> Done:
+        from spark_groupsource.brokers.process_limits import limits_named
         from spark_groupsource.sink.writing import write_at_least_once, write_once
 
         query = query_of_task() or ""
@@ -96,10 +100,11 @@ class _Writer(PromptlyAcknowledged):
                     "cancelled before its last row, and the sink cannot write each row once. Set deliveryGuarantee=at-least-once."
                 )
             attempt = _this_attempt(context)
-            with ended_by_signals():
+            with limits_named(WRITING), ended_by_signals():
                 report = write_once(self._settings, self._settings.names(attempt.query), attempt, batches)
         else:
-            report = write_at_least_once(self._settings, batches)
+            with limits_named(WRITING):
+                report = write_at_least_once(self._settings, batches)
         freeze_imports()
         return Done(query, run, context.partitionId(), context.attemptNumber() > 0, *report)
 

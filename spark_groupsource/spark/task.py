@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 Reader = TypeVar("Reader")
 
+READING = "A task cannot read"
+"""How its error for a process without memory begins."""
+
 
 def in_task(reader: Reader) -> Reader:
     """Return the task's reader itself: what a reader of the driver becomes when it is unpickled."""
@@ -84,13 +87,14 @@ class TaskReader(PromptlyAcknowledged):
         return records
 
     def _records(self, ranges: tuple[FetchRange, ...]) -> Iterator[pa.RecordBatch]:
+        from spark_groupsource.brokers.process_limits import limits_named
         from spark_groupsource.fetch.choice import fetch, fetch_shared
 
-        if len(ranges) == 1:
-            return fetch(ranges[0], self._settings)
-        if len({(offsets.topic, offsets.partition) for offsets in ranges}) == len(ranges):
-            return fetch_shared(ranges, self._settings)
-        return chain.from_iterable(fetch(offsets, self._settings) for offsets in ranges)
+        with limits_named(READING):
+            if len({(offsets.topic, offsets.partition) for offsets in ranges}) == len(ranges) > 1:
+                yield from fetch_shared(ranges, self._settings)
+            else:
+                yield from chain.from_iterable(fetch(offsets, self._settings) for offsets in ranges)
 
 
 class BatchTaskReader(PromptlyAcknowledged):
@@ -115,12 +119,14 @@ class BatchTaskReader(PromptlyAcknowledged):
         """
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
+        from spark_groupsource.brokers.process_limits import limits_named
         from spark_groupsource.fetch.choice import fetch
 
         work_for(group=self._group_id)
         log_to_stderr()
-        for offsets in partition.ranges:
-            yield from fetch(offsets, self._settings)
+        with limits_named(READING):
+            for offsets in partition.ranges:
+                yield from fetch(offsets, self._settings)
         if partition.commit is not None:
             from spark_groupsource.brokers.group_admin import GroupAdmin
 

@@ -14,6 +14,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from pyspark import SparkContext, SparkFiles
@@ -72,7 +73,7 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
     """
     variables = {**os.environ, **(environment or {})}
     program = shutil.which(python, path=variables.get("PATH"))
-    instead = f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+    instead = _instead_of(python)
     if program is None:
         return f"Spark starts {python} for its Python workers, and there is no such program on this machine. {instead}."
     if os.path.abspath(program) == sys.executable:
@@ -81,6 +82,18 @@ def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str
     added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
     answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
     return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
+
+
+def _instead_of(python: str) -> str:
+    """Return what to do so that Spark starts a Python in which the source works, as a clause."""
+    folder, *rest = Path(python).parts
+    if not rest or os.path.isabs(python):
+        return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+    # Another path would not lead into the archive, on the executors.
+    return (
+        f"If executors unpack {folder} from an archive (--archives), have the driver find the same there: make the archive of "
+        f"{sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
+    )
 
 
 def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:

@@ -86,8 +86,8 @@ def lines(run: Run) -> Iterator[str]:
 def violations(run: Run) -> list[str]:
     """Return what was wrong, as sentences; none of them means that all is well."""
     return [
-        *(f"lost: {_some(run.copy.lost(run.sent))}" for _ in run.copy.lost(run.sent)[:1]),
-        *(f"doubled: {_some(run.copy.doubled())}" for _ in run.copy.doubled()[:1]),
+        *(f"lost: {some(run.copy.lost(run.sent))}" for _ in run.copy.lost(run.sent)[:1]),
+        *(f"doubled: {some(run.copy.doubled())}" for _ in run.copy.doubled()[:1]),
         *(f"written twice: {task}" for task in run.copy.rewritten),
         *(f"{part.task} was visible in part for {run.waited(part):.1f} s after {run.after(part)}" for part in _parts(run)),
         *(
@@ -113,5 +113,6 @@ def _is_refusal(error: str) -> bool:
     return error in REFUSALS or error.rstrip(CONTESTED) in NEVER
 
 
-def _some(numbers: Sequence[int]) -> str:
+def some(numbers: Sequence[int]) -> str:
+    """Return how many records these are, and the first ones."""
     return f"{len(numbers)} records, the first ones {list(numbers[:5])}"

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
+import sysconfig
+import venv
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +16,7 @@ import pytest
 from devtools.broker import Cluster
 from spark_groupsource.spark.datasource import ADMISSION_CONTROL
 from tests.conftest import MakeTopic, Produce
-from tests.support.page_programs import command, replaced, write_program
+from tests.support.page_programs import RUNNING, blocks, command, replaced, write_program
 from tests.support.queries import all_confirmed
 from tests.support.sinks import written
 from tests.support.spark_process import ROOT, SPARK_HOME, running, standalone_cluster
@@ -59,7 +63,7 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
         "spark.scheduler.maxRegisteredResourcesWaitingTime": "600s",
         "spark.ui.enabled": "false",
     }
-    submit, *words, program = command("spark-submit")
+    submit, *words, program = command("spark-submit --master")
     assert (program, words.pop()) == ("job.py", "spark://localhost:7077")
     extra = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
     with running("job", tmp_path, [submit, *words, master, *extra, str(job)]) as submitted:
@@ -69,6 +73,59 @@ def test_a_submitted_job_reads_each_record_once_on_two_workers(
     read = records_read(tmp_path / "events")
     assert read.total() == 300
     assert read.keys() == {"0", "1"}, "each worker has room for one executor"
+
+
+REGISTERED = "getOrCreate()\n\nfrom spark_groupsource import register\n\nregister(spark)\n"
+
+
+def test_an_archive_brings_the_environment_to_the_executors_and_a_link_to_the_driver(
+    topic: MakeTopic, produce: Produce, cluster: Cluster, master: str, tmp_path: Path
+) -> None:
+    name = topic(partitions=2)
+    for partition in range(2):
+        produce(name, [(None, "v")] * 50, partition)
+    made, started = tmp_path / "made", tmp_path / "started"
+    venv.create(made, symlinks=True)
+    (site_packages,) = made.glob("lib/python*/site-packages")
+    (site_packages / "ours.pth").write_text(
+        f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n"
+        f"import sys; open({str(started)!r}, 'a').write(sys.prefix + '\\n')\n"
+    )
+    addresses = {"localhost:9092": cluster.bootstrap_servers, '"orders"': f'"{name}"', "/data": str(tmp_path)}
+    job = write_program("job.py", tmp_path, {**addresses, "getOrCreate()\n": REGISTERED})
+    (block,) = (block for block in blocks(RUNNING, "sh") if "--archives" in block)
+    archive, link, export, _ = block.replace("/opt/billing", str(made)).splitlines()
+    subprocess.run(archive.split(), cwd=tmp_path, check=True)
+    setting, python = export.removeprefix("export ").split("=")
+    settings = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "512m",
+        "spark.executor.memory": "512m",
+        "spark.ui.enabled": "false",
+    }
+    extra = [word for setting in settings.items() for word in ("--conf", "=".join(setting))]
+    submit, *words = command("--archives")
+    submitted = [submit, *extra, *replaced(" ".join(words), {"spark://localhost:7077": master, "job.py": str(job)}).split()]
+
+    # Another Python runs the program, as most pages about archives have it.
+    with running(
+        "unlinked", tmp_path, submitted, {setting: python, "PYSPARK_DRIVER_PYTHON": str(made / "bin" / "python")}
+    ) as job_run:
+        with pytest.raises(AssertionError, match=r"ended with status"):
+            job_run.finish(400)
+        (advice,) = set(
+            re.findall(r"queries of this session will probably fail: .* run `(.+?)` in (.+?)\.$", job_run.log(), re.MULTILINE)
+        )
+    assert advice == (link.replace("-s", "-sfn"), str(tmp_path))
+    subprocess.run(advice[0].split(), cwd=advice[1], check=True)
+
+    started.unlink()
+    with running("linked", tmp_path, submitted, {setting: python}) as job_run:
+        job_run.finish(400)
+    assert written(tmp_path / "orders") == [(partition, offset) for partition in range(2) for offset in range(50)]
+    folders = set(started.read_text().split())
+    assert str(tmp_path / "environment") in folders, "the driver's"
+    assert [folder for folder in folders if re.search(r"/worker-\d/app-.*/environment$", folder)], "the executors'"
 
 
 def test_the_settings_of_conf_run_on_a_cluster(

@@ -24,6 +24,9 @@ ROOT = Path(__file__).parents[2]
 SPARK_HOME = spark_home()
 START_LIMIT_S = 180.0
 
+_SPARK_CLASS = str(SPARK_HOME / "bin" / "spark-class")
+_ANY_PORTS = ("--port", "0", "--webui-port", "0")
+
 # The first compiler only: none of these JVMs runs for long.
 JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
@@ -122,19 +125,49 @@ def running(name: str, folder: Path, command: Sequence[str], more: Mapping[str, 
 @contextmanager
 def standalone_cluster(folder: Path, workers: int) -> Iterator[str]:
     """Start a master and its workers, each with room for one executor with one core; give the master's address."""
-    spark = str(SPARK_HOME / "bin" / "spark-class")
-    listen = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
     with ExitStack() as started:
-        command = [spark, "org.apache.spark.deploy.master.Master", *listen]
-        without_rest = {"SPARK_MASTER_OPTS": "-Dspark.master.rest.enabled=false"}  # its port is always the same
-        master = started.enter_context(running("master", folder, command, without_rest))
-        address = master.found_in_log(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+        master, address = start_master(folder)
+        started.callback(master.close)
         for number in range(workers):
-            room = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"worker-{number}")]
-            command = [spark, "org.apache.spark.deploy.worker.Worker", *listen, *room, address]
-            started.enter_context(running(f"worker-{number}", folder, command))
+            started.callback(start_worker(f"worker-{number}", folder, address).close)
         until(lambda: master.log().count("Registering worker") == workers, "the workers are registered", START_LIMIT_S)
         yield address
+
+
+def start_master(folder: Path, options: str = "", more: Mapping[str, str] | None = None) -> tuple[SparkProcess, str]:
+    """Start a master; return it with its address.
+
+    Args:
+        folder: Where its log is written.
+        options: Options of its JVM.
+        more: Variables of its environment.
+    """
+    options = f"-Dspark.master.rest.enabled=false {options}"  # the port of that is always the same
+    command = [_SPARK_CLASS, "org.apache.spark.deploy.master.Master", "--host", "127.0.0.1", *_ANY_PORTS]
+    master = SparkProcess("master", folder, command, {"SPARK_MASTER_OPTS": options, **(more or {})})
+    try:
+        return master, master.found_in_log(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
+    except AssertionError:
+        master.close()
+        raise
+
+
+def start_worker(
+    name: str, folder: Path, master: str, cores: int = 1, host: str = "127.0.0.1", more: Mapping[str, str] | None = None
+) -> SparkProcess:
+    """Start a worker with 1 GB.
+
+    Args:
+        name: Its log has this name, and so has the folder of its executors.
+        folder: Where these are.
+        master: The master's address.
+        cores: For how many tasks it has room.
+        host: The address of this machine at which it and its executors listen.
+        more: Variables of its environment, which its executors have, too.
+    """
+    room = ["--cores", str(cores), "--memory", "1g", "--work-dir", str(folder / name)]
+    command = [_SPARK_CLASS, "org.apache.spark.deploy.worker.Worker", "--host", host, *_ANY_PORTS, *room, master]
+    return SparkProcess(name, folder, command, more)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[3]
 PAGES = ("README.md", "docs/running.md")
 
 SHARED = "tests/spark/test_page_programs.py::test_the_program_of_the_readme_shows_rows_and_two_of_it_share_the_topic"
+ARCHIVE = "tests/spark/test_submit.py::test_an_archive_brings_the_environment_to_the_executors_and_a_link_to_the_driver"
 CLUSTER = "tests/spark/test_submit.py::test_a_submitted_job_reads_each_record_once_on_two_workers"
 
 RUN_BY: Mapping[str, tuple[str, ...]] = {
@@ -50,6 +51,10 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     "$SPARK_HOME/bin/spark-class org.apache.spark.deploy.master.Master --host localhost --port 7077": (CLUSTER,),
     "$SPARK_HOME/bin/spark-class org.apache.spark.deploy.worker.Worker spark://localhost:7077": (CLUSTER,),
     "spark-submit --master spark://localhost:7077 job.py": (CLUSTER,),
+    "tar -czf environment.tar.gz -C /opt/billing .": (ARCHIVE,),
+    "ln -s /opt/billing environment": (ARCHIVE,),
+    "export PYSPARK_PYTHON=./environment/bin/python": (ARCHIVE,),
+    "spark-submit --archives environment.tar.gz#environment --master spark://localhost:7077 job.py": (ARCHIVE,),
     "$SPARK_HOME/sbin/start-connect-server.sh --wait --master local[2]": (
         "tests/spark/test_connect.py::test_a_client_reads_a_batch_and_a_stream",
     ),

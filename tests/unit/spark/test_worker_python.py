@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import shlex
+import subprocess
 import sys
 import venv
 from collections.abc import Mapping
@@ -91,6 +94,25 @@ def test_a_program_that_does_not_exist_is_named() -> None:
     assert trouble_with("/no/such/python") == (
         f"Spark starts /no/such/python for its Python workers, and there is no such program on this machine. {INSTEAD}."
     )
+
+
+def test_a_python_of_an_archive_is_linked_into_the_folder_of_the_driver() -> None:
+    python = "./environment/bin/python"
+    said = trouble_with(python)
+    assert said is not None
+    assert said.startswith(f"Spark starts {python} for its Python workers, and there is no such program on this machine. ")
+    assert "PYSPARK_PYTHON=" not in said
+    (advice,) = re.findall(r"`(.+?)` in (.+?)\.$", said)
+    subprocess.run(shlex.split(advice[0]), cwd=advice[1], check=True)
+    assert trouble_with(python) is None
+
+
+def test_a_python_of_an_archive_that_differs_is_not_replaced_by_an_absolute_path(bare: str) -> None:
+    Path("environment").symlink_to(Path(bare).parent.parent)
+    said = trouble_with("environment/bin/python")
+    assert said is not None
+    assert "which lacks spark_groupsource" in said
+    assert f"run `ln -sfn {sys.prefix} environment` in {Path.cwd()}, or install it there." in said
 
 
 @pytest.mark.parametrize("does", ["exit 1", "echo well", "echo '[]'"])

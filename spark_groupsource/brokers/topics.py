@@ -24,7 +24,7 @@ from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import UNANSWERED, LastError
-from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
+from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, epoch_of, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -104,6 +104,8 @@ class Topics:
         self._unknown_since: dict[TopicPartition, float] = {}
         self._asked_at = -math.inf
         self._all_answered = False
+        self.epochs: Mapping[TopicPartition, int] = {}
+        """The leader epoch of each end that `ends` has returned last, where the brokers say it."""
 
     def without_patience(self) -> Topics:
         """Return the same topics, with the same client, for callers on other threads.
@@ -255,11 +257,12 @@ class Topics:
                     f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
-        return known
+        self.epochs = {partition: epoch for partition, end in known.items() if (epoch := epoch_of(end)) is not None}
+        return _numbers(known)
 
-    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, int]:
+    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Any]:
         """Ask for these ends at least once, and for so many seconds while one is left out."""
-        known: dict[TopicPartition, int] = {}
+        known: dict[TopicPartition, Any] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
             left = set(partitions) - known.keys()
             if not left:
@@ -276,7 +279,7 @@ class Topics:
             NotAuthorized: The user may not read a topic. Raised at once.
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
-        return self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S)
+        return _numbers(self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record of each partition that is not older than its time.
@@ -294,21 +297,22 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
         asked = {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()}
-        found = self._offsets(asked, REQUEST_TIMEOUT_S)
+        found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
-    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
+    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, Any]:
+        """Return a `ListOffsetsResultInfo` for each partition that has an answer."""
         known = {}
         for partition, answer in request_offsets(self._admin, specs, timeout_s, self._isolation).items():
             try:
-                offset = answer.result().offset
+                found = answer.result()
             except KafkaException as failed:
                 error = self._explained(failed.args[0], f"asking for an offset of {partition}")
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
                     continue  # no leader now, or just created, or just deleted: the caller's patience decides
                 raise error from None
-            if offset >= NO_RECORD:
-                known[partition] = offset
+            if found.offset >= NO_RECORD:
+                known[partition] = found
         self._refresh_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
@@ -362,6 +366,11 @@ class Topics:
     def _last_error_text(self) -> str:
         error = self._last_error.newest(self._admin)
         return f" ({error.str()})" if error is not None else ""
+
+
+def _numbers(answers: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+    """Return the offset of each answer."""
+    return {partition: answer.offset for partition, answer in answers.items()}
 
 
 def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:

@@ -484,7 +484,7 @@ class TestARangeOwedToAnotherStreamIsReread:
 
     def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_what_the_log_still_has(self) -> None:
         back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
-        assert verdict(cut_back(self.before, 45), back, **NOT_OWNED) == Verdict(read=(OffsetRange(20, 45),))
+        assert verdict(cut_back(self.before, 45, None), back, **NOT_OWNED) == Verdict(read=(OffsetRange(20, 45),))
         taken = verdict(self.before, rereading((20, 60), (100, 100))).write
         assert verdict(taken, back, **NOT_OWNED) == LEAVE
         its_own = adopted(back, taken)

@@ -56,6 +56,14 @@ def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequen
         yield partitions[begin : begin + size]
 
 
+class Found(NamedTuple):
+    """An offset that a leader has returned."""
+
+    offset: int
+    epoch: int | None = None
+    """The leader epoch of the log then. `None` if the broker does not say it."""
+
+
 class Kept(NamedTuple):
     """What a group has committed for one partition."""
 

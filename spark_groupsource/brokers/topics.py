@@ -24,7 +24,7 @@ from confluent_kafka.admin import AclOperation, OffsetSpec  # type: ignore[attr-
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import UNANSWERED, LastError
-from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, epoch_of, request_offsets
+from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, Found, epoch_of, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -257,12 +257,12 @@ class Topics:
                     f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
-        self.epochs = {partition: epoch for partition, end in known.items() if (epoch := epoch_of(end)) is not None}
+        self.epochs = {partition: end.epoch for partition, end in known.items() if end.epoch is not None}
         return _numbers(known)
 
-    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Any]:
+    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
         """Ask for these ends at least once, and for so many seconds while one is left out."""
-        known: dict[TopicPartition, Any] = {}
+        known: dict[TopicPartition, Found] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
             left = set(partitions) - known.keys()
             if not left:
@@ -300,8 +300,7 @@ class Topics:
         found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
-    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, Any]:
-        """Return a `ListOffsetsResultInfo` for each partition that has an answer."""
+    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, Found]:
         known = {}
         for partition, answer in request_offsets(self._admin, specs, timeout_s, self._isolation).items():
             try:
@@ -312,7 +311,7 @@ class Topics:
                     continue  # no leader now, or just created, or just deleted: the caller's patience decides
                 raise error from None
             if found.offset >= NO_RECORD:
-                known[partition] = found
+                known[partition] = Found(found.offset, epoch_of(found))
         self._refresh_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
@@ -368,7 +367,7 @@ class Topics:
         return f" ({error.str()})" if error is not None else ""
 
 
-def _numbers(answers: Mapping[TopicPartition, Any]) -> dict[TopicPartition, int]:
+def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
     """Return the offset of each answer."""
     return {partition: answer.offset for partition, answer in answers.items()}
 

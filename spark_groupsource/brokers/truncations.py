@@ -8,7 +8,6 @@ where they end. librdkafka has no call for it, but sends it when a consumer seek
 from __future__ import annotations
 
 import logging
-import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,6 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from spark_groupsource.brokers.broker_errors import diverging_offset
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
@@ -30,15 +30,6 @@ _POLL_S = 0.1
 
 _VALID = -2
 """The answer for a position whose log was not cut off below it."""
-
-_ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
-"""What librdkafka's texts say of a position whose epoch ends below it: where it ends, or -1 if the leader knows no such epoch."""
-
-
-def diverging_offset(error: KafkaError) -> int | None:
-    """Return where a log was cut off, by an error of librdkafka; -1 if its leader knows no epoch as old. None: no such error."""
-    found = _ENDS_AT.search(error.str()) if error.code() in {KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION} else None
-    return None if found is None else int(found[1])
 
 
 @dataclass(frozen=True)
@@ -153,8 +144,8 @@ class Truncations:
             consumer.close()
         if unknown := sorted(positions.keys() - found.keys()):
             log.warning(
-                "the leaders of %s do not say whether their logs still have what was read before they became leaders (%s): nothing "
-                "is planned there until they do",
+                "the leaders of %s do not say whether their logs still have what was read before (%s): nothing is "
+                "planned there until they do",
                 listed(unknown),
                 listed(sorted({error.str() for error in failed.values()})) or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",
             )

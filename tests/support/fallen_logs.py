@@ -1,4 +1,4 @@
-"""Logs that fall back: one broker's disk is restored from a copy, or a replica that is behind becomes leader (unclean election)."""
+"""Logs that fall back: a broker's disk is restored from a copy, or a replica that is behind becomes leader."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from devtools.broker import Cluster
 from tests.support.waiting import until

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from spark_groupsource.brokers import topics as topics_module
+from spark_groupsource.brokers.offsets import Found
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
@@ -25,7 +26,7 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
     options = parse(startingOffsets="latest")
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
 
-    def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+    def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
         return {}
 
     monkeypatch.setattr(Topics, "_offsets", no_answer)
@@ -47,7 +48,7 @@ def test_a_leader_is_asked_once_more_before_its_silence_ends_the_query(monkeypat
     now = 0.0
     options = parse()
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
-    answers = iter([{}, {}, {PLANNED: 7}, {}, {}])
+    answers = iter([{}, {}, {PLANNED: Found(7)}, {}, {}])
     monkeypatch.setattr(Topics, "_offsets", lambda *_: dict(next(answers)))
     assert topics.ends([PLANNED]) == {}
     now = 40.0
@@ -64,10 +65,10 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
     options = parse()
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
 
-    def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+    def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
         nonlocal now
         now += timeout_s
-        return dict.fromkeys(specs, 7) if now > back_at else {}
+        return dict.fromkeys(specs, Found(7)) if now > back_at else {}
 
     monkeypatch.setattr(Topics, "_offsets", silent_until)
     monkeypatch.setattr(topics_module, "ASK_LEADER_AGAIN_S", 0)

@@ -41,6 +41,7 @@ class Record:
     time_type: int = 1
     error: int = 0
     bad_headers: bool = False
+    epoch: int = -1
 
 
 class MessageStruct(ctypes.Structure):
@@ -73,7 +74,7 @@ class Played:
             "message_destroy": (self._destroy, None, (c_void_p,)),
             "message_errstr": (self._errstr, c_void_p, (c_void_p,)),
             "message_timestamp": (self._timestamp, ctypes.c_int64, (c_void_p, pointer(ctypes.c_int32))),
-            "message_leader_epoch": (lambda _: -1, ctypes.c_int32, (c_void_p,)),
+            "message_leader_epoch": (lambda message: self.living[message][0].epoch, ctypes.c_int32, (c_void_p,)),
             "message_headers": (self._headers, c_int, (c_void_p, pointer(c_void_p))),
             "header_cnt": (self._header_cnt, c_size_t, (c_void_p,)),
             "header_get_all": (
@@ -161,12 +162,12 @@ BATCH_ROWS = 7
 ALL = arrow_schema(include_headers=True)
 
 
-def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True) -> NativeIntake:
+def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True, epoch: int | None = None) -> NativeIntake:
     real = load_libraries()
     both = Libraries(real.kafka, real.ours, played.functions, real.producer_functions, key_sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native_consumer, "load_libraries", lambda: both)
-        return NativeIntake(1, FetchRange("t", 3, 0, 1), schema, BATCH_BYTES, BATCH_ROWS)
+        return NativeIntake(1, FetchRange("t", 3, 0, 1, epoch), schema, BATCH_BYTES, BATCH_ROWS)
 
 
 def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:

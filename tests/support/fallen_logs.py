@@ -17,8 +17,8 @@ from tests.support.waiting import until
 
 
 def write(cluster: Cluster, topic: str, records: int, value: bytes) -> None:
-    """Write records with a producer that has not known the log before. A leader alone acknowledges them."""
-    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "1"})
+    """Write records, in small batches, with a producer that has not known the log before. A leader alone acknowledges them."""
+    producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "1", "batch.size": 20_000})
     for _ in range(records):
         producer.produce(topic, value, partition=0)
     assert producer.flush(60) == 0

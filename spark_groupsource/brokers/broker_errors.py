@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaError
@@ -22,9 +21,6 @@ from spark_groupsource.errors import (
     NotAuthorized,
     TopicNotFound,
 )
-
-_ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
-"""What librdkafka's texts say of a position whose leader epoch ends below it: where it ends."""
 
 TOPIC_ERRORS = frozenset({KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID})
 
@@ -148,12 +144,3 @@ def explain(
     if table is MEMBER_ERRORS:
         advice.append(_MEMBER_ADVICE.get(error.code()))
     return kind(" ".join(filter(None, [f"{doing}: {error.str()} ({error.name()}).", *advice])))
-
-
-def diverging_offset(error: KafkaError) -> int | None:
-    """Return where librdkafka says that a log was cut off; -1 if its leader knows no epoch as old as that of the position.
-
-    `None` for every other error.
-    """
-    found = _ENDS_AT.search(error.str()) if error.code() == KafkaError._AUTO_OFFSET_RESET else None
-    return None if found is None else int(found[1])

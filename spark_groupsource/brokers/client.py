@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -57,6 +58,9 @@ UNANSWERED = frozenset(
     }
 )
 """Codes of a request that no broker has answered. `_NOENT` means that no broker has named the leader of a partition."""
+
+_ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
+"""What librdkafka's texts say of a position whose leader epoch ends below it: where it ends."""
 
 
 def make_client(
@@ -187,3 +191,12 @@ def refused_settings(text: str, settings: Mapping[str, Any]) -> OptionError:
         settings: The refused settings, which say what the secrets are.
     """
     return OptionError(f"The Kafka client refuses a setting: {without_environment(without_secrets(text, settings))}")
+
+
+def diverging_offset(error: KafkaError) -> int | None:
+    """Return where librdkafka says that a log was cut off; -1 if its leader knows no epoch as old as that of the position.
+
+    `None` for every other error.
+    """
+    found = _ENDS_AT.search(error.str()) if error.code() == KafkaError._AUTO_OFFSET_RESET else None
+    return None if found is None else int(found[1])

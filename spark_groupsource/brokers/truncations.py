@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import diverging_offset
-from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
+from spark_groupsource.brokers.client import LastError, diverging_offset, librdkafka_log, make_client
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import REQUEST_TIMEOUT_S

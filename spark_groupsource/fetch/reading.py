@@ -25,7 +25,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from spark_groupsource.brokers.broker_errors import diverging_offset
+from spark_groupsource.brokers.client import diverging_offset
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds

@@ -196,7 +196,7 @@ def reading(make: MakeConsumer, cluster: Cluster, more: Mapping[str, str]) -> It
     consumer: FetchConsumer = make(options(cluster, more).fetch_settings().client)
     _, end = consumer.bounds(PARTITION, 10)
     consumer.assign(PARTITION, end)
-    intake = consumer.intake(PARTITION, arrow_schema(include_headers=False), 1_000_000)
+    intake = consumer.intake(FetchRange(*PARTITION, 0, RECORDS), arrow_schema(include_headers=False), 1_000_000)
     over = threading.Event()
 
     def take() -> None:

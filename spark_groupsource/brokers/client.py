@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -65,6 +66,9 @@ UNANSWERED = frozenset(
     }
 )
 """Codes of a request that no broker has answered. `_NOENT` means that no broker has named the leader of a partition."""
+
+_ENDS_AT = re.compile(r"broker end offset is (-?\d+)")
+"""What librdkafka's texts say of a position whose leader epoch ends below it: where it ends."""
 
 
 def make_client(
@@ -236,3 +240,12 @@ def why_not_made(text: str, settings: Mapping[str, Any]) -> GroupKafkaError:
         return limit_reached(f"A Kafka client cannot be made: {text}")
     advice = f". {_OLD_KEY_STORE}" if "PKCS#12" in text and "unsupported" in text else ""
     return OptionError(f"The Kafka client refuses a setting: {text}{advice}")
+
+
+def diverging_offset(error: KafkaError) -> int | None:
+    """Return where librdkafka says that a log was cut off; -1 if its leader knows no epoch as old as that of the position.
+
+    `None` for every other error.
+    """
+    found = _ENDS_AT.search(error.str()) if error.code() == KafkaError._AUTO_OFFSET_RESET else None
+    return None if found is None else int(found[1])

@@ -26,7 +26,7 @@ from spark_groupsource.brokers.client import LastError
 from spark_groupsource.brokers.coordinators import coordinators_move
 from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, other_protocol_type
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, metadata_of, request_offsets
+from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, Kept, kept_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
@@ -74,10 +74,10 @@ class GroupAdmin:
             NotAuthorized: The user may not describe the group.
         """
         description = self._description(group)
-        offsets = self.offsets(group)
+        offsets = self._kept(group)
         if description.state == ConsumerGroupState.DEAD and not offsets:
             raise _not_found(group)
-        commits = {partition: read_commit(*found) for partition, found in offsets.items()}
+        commits = {partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in offsets.items()}
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
@@ -304,7 +304,9 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        return {partition: read_commit(*found) for partition, found in self.offsets(group).items()}
+        return {
+            partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in self._kept(group).items()
+        }
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
         """Return the group's offset of each partition that has one, with its metadata.
@@ -318,6 +320,9 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers, or a transaction stays open.
             AuthenticationFailed: The brokers refuse the login.
         """
+        return {partition: kept[:2] for partition, kept in self._kept(group, stable=stable).items()}
+
+    def _kept(self, group: str, *, stable: bool = False) -> dict[TopicPartition, Kept]:
         doing = f"reading the commits of group {group}"
         asked = [ConsumerGroupTopicPartitions(group)]
         for _ in Deadline(STABLE_OFFSETS_S).attempts(STABLE_INTERVAL_S):
@@ -332,7 +337,7 @@ class GroupAdmin:
                 break
         for answer in refused:
             raise explain(answer.error, f"{doing} ({answer.topic}-{answer.partition})")
-        return {TopicPartition(answer.topic, answer.partition): (answer.offset, metadata_of(answer)) for answer in found}
+        return {TopicPartition(answer.topic, answer.partition): kept_of(answer) for answer in found}
 
     def _ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         answers = request_offsets(self._admin, dict.fromkeys(partitions, LATEST_OFFSET), REQUEST_TIMEOUT_S)

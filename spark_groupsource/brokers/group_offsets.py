@@ -17,7 +17,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUEST_ERRORS, explain
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
-from spark_groupsource.brokers.offsets import metadata_of
+from spark_groupsource.brokers.offsets import Kept, kept_of
 from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown, GroupKafkaError
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
@@ -41,8 +41,8 @@ def read_offsets(
     timeout_s: float,
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
-) -> dict[TopicPartition, tuple[int, str | None]]:
-    """Return the group's offset of each partition, with its metadata; below 0 if there is none. Sends one request.
+) -> dict[TopicPartition, Kept]:
+    """Return the group's offset of each partition. Sends one request.
 
     Args:
         consumer: a consumer with that `group.id`.
@@ -67,7 +67,7 @@ def read_offsets(
         if found.error is not None:
             where = f"{_reading(group)} ({found.topic}-{found.partition})"
             raise explain(found.error, where, REQUEST_ERRORS, advice_of, missing_acl)
-        offsets[TopicPartition(found.topic, found.partition)] = found.offset, metadata_of(found)
+        offsets[TopicPartition(found.topic, found.partition)] = kept_of(found)
     return offsets
 
 
@@ -78,7 +78,7 @@ def read_polled(
     timeout_s: float,
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
-) -> dict[TopicPartition, tuple[int, str | None]]:
+) -> dict[TopicPartition, Kept]:
     """Do what `read_offsets` does, through a consumer that nobody else polls.
 
     Polling serves the callback that fetches tokens. It also reports when this user has no coordinator: the request itself goes on
@@ -149,7 +149,7 @@ class GroupOffsets:
         """
         partitions = [TopicPartition(topic, 0) for topic in topics]
         found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s, **self._advice))
-        return {partition.topic: kept for partition, kept in found.items() if kept[0] >= 0}
+        return {partition.topic: kept[:2] for partition, kept in found.items() if kept.offset >= 0}
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
         """Commit an offset of partition 0 of a topic.

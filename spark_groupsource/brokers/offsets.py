@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, NamedTuple
 
 from confluent_kafka import IsolationLevel
 from confluent_kafka import TopicPartition as KafkaTopicPartition
@@ -54,6 +54,36 @@ def portions(partitions: Sequence[TopicPartition], size: int) -> Iterator[Sequen
     """Split the partitions into portions of `size`, in their order. The last portion may be smaller."""
     for begin in range(0, len(partitions), size):
         yield partitions[begin : begin + size]
+
+
+class Found(NamedTuple):
+    """An offset that a leader has returned."""
+
+    offset: int
+    epoch: int | None = None
+    """The leader epoch of the log then. `None` if the broker does not say it."""
+
+
+class Kept(NamedTuple):
+    """What a group has committed for one partition."""
+
+    offset: int
+    """The committed offset. Below 0 if there is none."""
+    metadata: str | None
+    """The text beside it."""
+    epoch: int | None = None
+    """The leader epoch beside it (KIP-320): no record below the offset is of a later one. `None` if it is not known."""
+
+
+def kept_of(found: Any) -> Kept:
+    """Return what a group has committed, as confluent-kafka's `TopicPartition` has it."""
+    return Kept(found.offset, metadata_of(found), epoch_of(found))
+
+
+def epoch_of(found: Any) -> int | None:
+    """Return the leader epoch of an offset that a broker has returned, `None` if it is not known."""
+    epoch: int | None = found.leader_epoch
+    return None if epoch is None or epoch < 0 else epoch
 
 
 def metadata_of(found: Any) -> str | None:

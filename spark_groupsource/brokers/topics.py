@@ -25,7 +25,7 @@ from spark_groupsource.brokers.admin_client import LastingAdmin
 from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import UNANSWERED, LastError
-from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, request_offsets
+from spark_groupsource.brokers.offsets import EARLIEST_OFFSET, LATEST_OFFSET, NO_RECORD, Found, epoch_of, request_offsets
 from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
@@ -108,6 +108,8 @@ class Topics:
         self._all_answered = False
         self._absent: frozenset[TopicPartition] = frozenset()
         """The partitions of topics that did not exist when their offsets were asked for the last time."""
+        self.epochs: Mapping[TopicPartition, int] = {}
+        """The leader epoch of each end that `ends` has returned last, where the brokers say it."""
 
     def without_patience(self) -> Topics:
         """Return the same topics, with the same client, for callers on other threads.
@@ -266,7 +268,8 @@ class Topics:
                     f"The leader of {partition} has not returned its end offset for {now - since:.0f} s"
                     f"{self._last_error_text()}. Check that its broker is up and can be reached from this driver."
                 )
-        return known
+        self.epochs = {partition: end.epoch for partition, end in known.items() if end.epoch is not None}
+        return _numbers(known)
 
     def _warn_of(self, silent: Collection[TopicPartition]) -> None:
         """Warn of partitions whose ends are unknown now, and were known before: once until they are known again."""
@@ -280,9 +283,9 @@ class Topics:
                 self._last_error_text(),
             )
 
-    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, int]:
+    def _ask_again(self, partitions: Collection[TopicPartition], most_s: float) -> dict[TopicPartition, Found]:
         """Ask for these ends at least once, and for so many seconds while one is left out."""
-        known: dict[TopicPartition, int] = {}
+        known: dict[TopicPartition, Found] = {}
         for _ in Deadline(most_s, clock=self._clock).attempts(ASK_LEADER_AGAIN_S):
             left = set(partitions) - known.keys()
             if not left:
@@ -299,7 +302,7 @@ class Topics:
             NotAuthorized: The user may not read a topic. Raised at once.
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
-        return self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S)
+        return _numbers(self._offsets(dict.fromkeys(partitions, EARLIEST_OFFSET), REQUEST_TIMEOUT_S))
 
     def at_times(self, times: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
         """Return the offset of the first record of each partition that is not older than its time.
@@ -317,7 +320,7 @@ class Topics:
             AuthenticationFailed: The brokers refuse the login. Raised at once.
         """
         asked = {partition: OffsetSpec.for_timestamp(time) for partition, time in times.items()}
-        found = self._offsets(asked, REQUEST_TIMEOUT_S)
+        found = _numbers(self._offsets(asked, REQUEST_TIMEOUT_S))
         return {partition: None if offset == NO_RECORD else offset for partition, offset in found.items()}
 
     def _listed(self, doing: str) -> Any:
@@ -338,7 +341,7 @@ class Topics:
         self._admin.answered()
         return found
 
-    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
+    def _offsets(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, Found]:
         idle, began = self._admin.idle, self._clock()
         known = self._answered(specs, timeout_s)
         missing = specs.keys() - known.keys()
@@ -354,13 +357,13 @@ class Topics:
         self._refresh_leaders({partition.topic for partition in specs if partition not in known})
         return known
 
-    def _answered(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, int]:
+    def _answered(self, specs: Mapping[TopicPartition, OffsetSpec], timeout_s: float) -> dict[TopicPartition, Found]:
         admin = self._admin.client
         known = {}
         absent = set()
         for partition, answer in request_offsets(admin, specs, timeout_s, self._isolation).items():
             try:
-                offset = answer.result().offset
+                found = answer.result()
             except KafkaException as failed:
                 error = self._explained(failed.args[0], f"asking for an offset of {partition}")
                 if isinstance(error, TopicNotFound):
@@ -368,8 +371,8 @@ class Topics:
                 if isinstance(error, BrokerUnavailable | TopicNotFound):
                     continue  # no leader now, or just created, or just deleted: the caller's patience decides
                 raise error from None
-            if offset >= NO_RECORD:
-                known[partition] = offset
+            if found.offset >= NO_RECORD:
+                known[partition] = Found(found.offset, epoch_of(found))
         self._absent = self._absent - specs.keys() | absent
         if known:
             self._admin.answered()
@@ -436,6 +439,11 @@ class Topics:
     def _last_error_text(self) -> str:
         error = self._last_error.newest(self._admin.client)
         return f" ({error.str()})" if error is not None else ""
+
+
+def _numbers(answers: Mapping[TopicPartition, Found]) -> dict[TopicPartition, int]:
+    """Return the offset of each answer."""
+    return {partition: answer.offset for partition, answer in answers.items()}
 
 
 def names_of(operations: Iterable[AclOperation] | None) -> frozenset[str] | None:

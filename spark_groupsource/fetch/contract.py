@@ -25,6 +25,8 @@ class FetchRange:
         partition: The partition's number.
         start: The first offset, inclusive.
         end: The last offset, exclusive. If it equals the start, the range is empty.
+        epoch: The leader epoch of the log when the range was planned: none of its records is of a later one. `None` if it is not
+            known.
 
     Raises:
         ValueError: The range begins below 0, or ends before it begins.
@@ -34,6 +36,7 @@ class FetchRange:
     partition: int
     start: int
     end: int
+    epoch: int | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.start <= self.end:

@@ -38,6 +38,7 @@ class Taken:
 
     Args:
         first: The offset of the first record found, None for no record. It may be at the end of the range, or beyond.
+            A record of another log does not count (see `Intake.take`).
         next: The offset after the last row taken in, or the range's end if a record at it or beyond was found.
         full: Whether the rows make a whole batch. `batch` must be called before the next `take`.
         event: What came after the rows, if it was no record.
@@ -59,6 +60,9 @@ class Intake(Protocol):
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """Take in the fetched records of `[next_offset, end)`, up to a whole batch or an event.
+
+        A record of a later leader epoch than the range's is an event with the error `_LOG_TRUNCATION`: the log was cut off since
+        the range was planned, and has grown again.
 
         Drops records before `next_offset`. If nothing was fetched, waits for a record, and may then wait some ms for each of
         the following ones. Never asks librdkafka for more records than the range has offsets.
@@ -138,11 +142,11 @@ class FetchConsumer(Protocol):
     def position(self, partition: TopicPartition) -> int:
         """Return the offset after the last one passed, with a record or without; below 0 if there is none."""
 
-    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
-        """Begin to take in the records of this partition.
+    def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
+        """Begin to take in the records of this range.
 
         Args:
-            partition: The partition.
+            fetch_range: The range.
             schema: The columns of the batches. Nothing else of a record is copied.
             batch_bytes: The most bytes of keys, values and headers of a batch, except for a single larger record. Keys and values
                 count even if they are no columns: they stay in memory until the batch is made. Headers count if they are one.
@@ -169,11 +173,11 @@ class SharedConsumer(FetchConsumer, Protocol):
             KafkaException: librdkafka refuses that.
         """
 
-    def own_intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
-        """Begin to take in the records of one of the partitions.
+    def own_intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
+        """Begin to take in the records of one of the ranges.
 
         Args:
-            partition: The partition.
+            fetch_range: The range.
             schema: See `intake`.
             batch_bytes: See `intake`.
             rows: The most rows of a batch.

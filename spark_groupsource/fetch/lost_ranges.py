@@ -63,6 +63,18 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
     return found
 
 
+def cut_off(start: int, end: int, at: int) -> LostRange:
+    """Return what is lost of the range `[start, end)` when other records stand there than those that were planned.
+
+    Args:
+        start: The first offset, inclusive.
+        end: The last offset, exclusive.
+        at: The offset of such a record, or where the log was cut off.
+    """
+    why = f"the log was cut off at {at} or below, and has other records there since (an unclean leader election, or a "
+    return LostRange(start, end, why + "restored disk)")
+
+
 def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:
     """Return the rest of `[start, end)` without its lost ranges, as its start and its end.
 

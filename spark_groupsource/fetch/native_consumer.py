@@ -121,9 +121,9 @@ class NativeConsumer(NativeClient):
         """See `FetchConsumer`."""
         return self._with_list(self._kafka.position, partition, -1)
 
-    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
+    def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return NativeIntake(self._queue, partition, schema, batch_bytes, BATCH_ROWS)
+        return NativeIntake(self._queue, fetch_range, schema, batch_bytes, BATCH_ROWS)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -151,14 +151,14 @@ class NativeIntake:
     """An `Intake` of librdkafka's messages, which it holds until they are copied.
 
     Args:
-        queue: Where the messages come: all of them are of `partition`.
-        partition: The partition.
+        queue: Where the messages come: all of them are of the range's partition.
+        fetch_range: The range.
         schema: See `FetchConsumer.intake`.
         batch_bytes: See `FetchConsumer.intake`.
         rows: The most rows of a batch.
     """
 
-    def __init__(self, queue: int, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
+    def __init__(self, queue: int, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> None:
         both = load_libraries()
         self._ours = both.ours
         self._pid = os.getpid()
@@ -169,8 +169,10 @@ class NativeIntake:
             messages=ctypes.addressof(self._messages),
             row_limit=rows,
             byte_limit=batch_bytes,
+            newest_epoch=-1 if fetch_range.epoch is None else fetch_range.epoch,
             key_sizes=both.key_sizes,
         )
+        partition = TopicPartition(fetch_range.topic, fetch_range.partition)
         self._batches = NativeBatches(both.ours, self._state, partition, schema)
 
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:

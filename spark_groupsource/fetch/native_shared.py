@@ -56,9 +56,10 @@ class NativeSharedConsumer(NativeConsumer):
         finally:
             self._kafka.topic_partition_list_destroy(partitions)
 
-    def own_intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
+    def own_intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int, rows: int) -> Intake:
         """See `SharedConsumer`."""
-        return NativeIntake(self._queues[partition], partition, schema, batch_bytes, rows)
+        queue = self._queues[TopicPartition(fetch_range.topic, fetch_range.partition)]
+        return NativeIntake(queue, fetch_range, schema, batch_bytes, rows)
 
     def unassign(self) -> None:
         """See `FetchConsumer`. The records that were fetched and not taken are freed."""

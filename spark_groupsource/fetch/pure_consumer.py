@@ -85,9 +85,9 @@ class PureConsumer:
         """See `FetchConsumer`."""
         return self.consumer.position([ConfluentPartition(*partition)])[0].offset
 
-    def intake(self, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> Intake:
+    def intake(self, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> Intake:
         """See `FetchConsumer`."""
-        return _PureIntake(self.consumer, partition, schema, batch_bytes)
+        return _PureIntake(self.consumer, fetch_range, schema, batch_bytes)
 
     def close(self) -> None:
         """See `FetchConsumer`."""
@@ -101,9 +101,10 @@ class PureConsumer:
 class _PureIntake:
     """An `Intake` of confluent-kafka's `Message` objects."""
 
-    def __init__(self, consumer: Consumer, partition: TopicPartition, schema: pa.Schema, batch_bytes: int) -> None:
+    def __init__(self, consumer: Consumer, fetch_range: FetchRange, schema: pa.Schema, batch_bytes: int) -> None:
         self._consumer = consumer
-        self._partition = partition
+        self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
+        self._newest_epoch = fetch_range.epoch
         self._schema = schema
         self._with_headers = "headers" in column_names(schema)
         self._batch_bytes = batch_bytes
@@ -114,12 +115,7 @@ class _PureIntake:
     def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
         """See `Intake`."""
         if not self._fetched:
-            wanted = min(BATCH_ROWS - len(self._rows), end - next_offset)
-            fetched = self._consumer.consume(wanted, 0)
-            if not fetched and wait_s > 0:
-                # One: `consume` waits until it has as many as it was asked for.
-                fetched = self._consumer.consume(1, wait_s)
-            self._fetched.extend(fetched)
+            self._fetch(min(BATCH_ROWS - len(self._rows), end - next_offset), wait_s)
         first = None
         # Nothing after the last record of the range counts, not even an error.
         while self._fetched and next_offset < end:
@@ -133,6 +129,9 @@ class _PureIntake:
             if offset < next_offset:
                 self._fetched.popleft()
                 continue
+            if offset < end and self._is_of_another_log(message):
+                self._fetched.popleft()
+                return Taken(first, next_offset, event=PartitionEvent(KafkaError(KafkaError._LOG_TRUNCATION), offset))
             if first is None:
                 first = offset
             if offset >= end:
@@ -147,6 +146,13 @@ class _PureIntake:
             if len(self._rows) == BATCH_ROWS:
                 return Taken(first, next_offset, full=True)
         return Taken(first, next_offset)
+
+    def _fetch(self, most: int, wait_s: float) -> None:
+        fetched = self._consumer.consume(most, 0)
+        if not fetched and wait_s > 0:
+            # One: `consume` waits until it has as many as it was asked for.
+            fetched = self._consumer.consume(1, wait_s)
+        self._fetched.extend(fetched)
 
     def forget_fetched(self) -> None:
         """See `Intake`."""
@@ -165,6 +171,11 @@ class _PureIntake:
         """See `Intake`."""
         self._fetched.clear()
         self._rows.clear()
+
+    def _is_of_another_log(self, message: Message) -> bool:
+        """Whether the record has a later leader epoch than the log had when the range was planned."""
+        epoch = None if self._newest_epoch is None else message.leader_epoch()
+        return epoch is not None and self._newest_epoch is not None and epoch > self._newest_epoch
 
     def _size(self, message: Message) -> int:
         return size(message) + (headers_size(message) if self._with_headers else 0)

@@ -10,6 +10,9 @@ One of these shows that a range is at its end:
 - the end of the partition, at `end` or beyond;
 - the consumer's position at `end`, which moves past transaction markers and aborted records.
 
+A record of a later leader epoch than the log had when the range was planned ends the range before it: the log was cut off since,
+and has grown again.
+
 A gap between two records is no loss: the broker refuses a Fetch below its log start, which is an error and not a jump.
 """
 
@@ -22,13 +25,14 @@ from collections.abc import Iterator
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
+from spark_groupsource.brokers.client import diverging_offset
 from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
-from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, lost_ranges, remaining, report
+from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, lost_ranges, remaining, report
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
@@ -102,7 +106,7 @@ class _Reading:
         self._settings = settings
         self._partition = TopicPartition(fetch_range.topic, fetch_range.partition)
         self._has_not_null = has_not_null(settings.schema)
-        self._intake = consumer.intake(self._partition, settings.schema, settings.batch_bytes)
+        self._intake = consumer.intake(fetch_range, settings.schema, settings.batch_bytes)
         self._doing = reading(fetch_range)
         self._next = fetch_range.start
         """The first offset that is not known to be read, without a record, or lost."""
@@ -225,6 +229,12 @@ class _Reading:
         # So the next task asks for the bounds first. Otherwise a deleted topic would cost it its whole time.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
+        cut_at = event.offset if event.error.code() == KafkaError._LOG_TRUNCATION else diverging_offset(event.error)
+        if cut_at is not None and cut_at >= 0:
+            # What is left of the range is of another log, and not what was planned. The next plan finds out where that begins.
+            self._report([cut_off(self._next, self._end, cut_at)])
+            self._end = self._next
+            return
         if event.error.code() == KafkaError._AUTHENTICATION:
             # A request of any kind waited on a connection that was refused, maybe while this consumer was kept, under a token
             # that has been replaced since. A refusal that lasts ends in silence.

@@ -8,7 +8,8 @@ queue. One of these shows that a range is at its end:
 
 Anything else leaves the rest of the range to the ordinary reader (reading.py), which then reads one range after the other. It
 knows all about losses, refusals and waiting. So these are left to it: a gap before the first record, which may be a loss; a range
-without a record; any error; silence. The consumer's position counts for nothing here: it may be that of an earlier assignment.
+without a record; a record of a log that was cut off and has grown again; any error; silence. The consumer's position counts for
+nothing here: it may be that of an earlier assignment.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
@@ -26,7 +28,6 @@ from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.intake import Intake, MakeShared, SharedConsumer
 from spark_groupsource.fetch.reading import TASK_WAIT_S, refuse_nulls
 from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
-from spark_groupsource.partition import TopicPartition
 
 log = logging.getLogger(__name__)
 
@@ -127,9 +128,8 @@ class _Pass:
 
     def _full_batches(self, consumer: SharedConsumer, fetch_range: FetchRange) -> Iterator[pa.RecordBatch]:
         """Take one range in, and yield each batch that is full by that."""
-        partition = TopicPartition(fetch_range.topic, fetch_range.partition)
         rows = min(fetch_range.end - fetch_range.start, BATCH_ROWS)
-        intake = consumer.own_intake(partition, self._settings.schema, self._settings.batch_bytes, rows)
+        intake = consumer.own_intake(fetch_range, self._settings.schema, self._settings.batch_bytes, rows)
         try:
             for batch in self._batches_of(consumer, intake, fetch_range):
                 if (full := self._together.add(batch)) is not None:
@@ -165,7 +165,7 @@ class _Pass:
         if (batch := self._batch(intake, fetch_range, done)) is not None:
             yield batch
         if done < fetch_range.end:
-            self.left.append(FetchRange(fetch_range.topic, fetch_range.partition, done, fetch_range.end))
+            self.left.append(replace(fetch_range, start=done))
 
     def _batch(self, intake: Intake, fetch_range: FetchRange, done: int) -> pa.RecordBatch | None:
         batch = intake.batch()

@@ -15,6 +15,7 @@ from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
 from spark_groupsource.brokers.group_offsets import read_offsets, read_polled
+from spark_groupsource.brokers.offsets import Kept
 from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commit
 from spark_groupsource.observer import UNOBSERVED, Observer
@@ -54,10 +55,10 @@ def fetch_commits(
     return _records(read_polled(consumer, group_id, partitions, timeout_s), cluster_id)
 
 
-def _records(
-    offsets: Mapping[TopicPartition, tuple[int, str | None]], cluster_id: str | None
-) -> dict[TopicPartition, GroupCommit]:
-    return {partition: read_commit(*found, cluster_id) for partition, found in offsets.items()}
+def _records(offsets: Mapping[TopicPartition, Kept], cluster_id: str | None) -> dict[TopicPartition, GroupCommit]:
+    return {
+        partition: read_commit(kept.offset, kept.metadata, cluster_id, epoch=kept.epoch) for partition, kept in offsets.items()
+    }
 
 
 class FencedCommits:
@@ -156,7 +157,12 @@ class FencedCommits:
 
     def _commit(self, records: Mapping[TopicPartition, CommitRecord]) -> None:
         offsets = [
-            KafkaTopicPartition(*partition, offset=record.offset, metadata=self._encoded(partition, record))
+            KafkaTopicPartition(
+                *partition,
+                offset=record.offset,
+                metadata=self._encoded(partition, record),
+                leader_epoch=-1 if record.epoch is None else record.epoch,
+            )
             for partition, record in sorted(records.items(), key=lambda item: item[0])
         ]
         doing = f"committing {listed(sorted(records))} to group {self._group_id}"

@@ -4,6 +4,9 @@ Kafka stores an offset and a text (the metadata) for each group and partition. I
 current generation. The text is the record below. The offset is the lowest one that is not known to be durably processed. Another
 client that starts there may read records twice, but never skips one.
 
+Beside the two stands a leader epoch, in a field of Kafka's own (KIP-320). It belongs to `next`, and so to each offset below: no
+record below it is of a later epoch. A log that was cut below the position, and has grown again, is found by that.
+
 Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed. A
 record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there. docs/handoff.md explains
 the fields.
@@ -154,6 +157,8 @@ class CommitRecord(PlainModel):
     """The cluster of that topic. `None` if the writer did not know."""
     member: MemberMark | None = Field(default=None, alias="m")
     """The member that wrote the record. `None` if it did not know its own id."""
+    epoch: int | None = Field(default=None, exclude=True)
+    """The leader epoch of `next`: no record below it is of a later one. `None` if it is not known. It stands beside the text."""
     past: tuple[PastStream, ...] | None = None
     """The streams that owned the partition before `stream`, the latest last. `None` if there are none, or no room for them."""
 
@@ -276,6 +281,8 @@ class Foreign(NamedTuple):
     offset: int
     cluster_id: str | None = None
     """The other cluster, if the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
+    epoch: int | None = None
+    """The leader epoch of the offset, as Java's consumers commit it. `None` if it is not known, or of another cluster."""
 
 
 class OtherFormat(NamedTuple):
@@ -302,7 +309,7 @@ def writable_cluster_id(cluster_id: str) -> str | None:
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
 
 
-def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None) -> GroupCommit:
+def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:
     """Return what a committed offset and its metadata mean. Never raises.
 
     A commit is `Foreign` if its metadata is too long, does not parse, or does not fit `offset`. The last happens when somebody
@@ -313,22 +320,23 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
         offset: The committed offset. Negative if the group has none.
         metadata: The text beside it, which any client can have written.
         cluster_id: The cluster that was asked. `None` if it does not matter or is not known.
+        epoch: The leader epoch beside it. `None` if it is not known.
     """
     if offset < 0:
         return None
     if not metadata or len(metadata.encode("utf-8", "surrogatepass")) > MAX_METADATA_BYTES:
-        return Foreign(offset)
+        return Foreign(offset, epoch=epoch)
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
         # Before `Foreign`: whoever goes on at the offset of such a record reads what is claimed a second time.
-        return _in_other_format(offset, metadata) or Foreign(offset)
+        return _in_other_format(offset, metadata) or Foreign(offset, epoch=epoch)
     # Compared as text: JSON has several ways to write the same record, and this package uses only one.
     if record.metadata() != metadata:
-        return Foreign(offset)
+        return Foreign(offset, epoch=epoch)
     if cluster_id is not None and record.cluster_id not in {None, cluster_id}:
         return Foreign(offset, record.cluster_id)
-    return record if record.offset == offset else Foreign(offset)
+    return record.model_copy(update={"epoch": epoch}) if record.offset == offset else Foreign(offset, epoch=epoch)
 
 
 class _OfEveryFormat(PlainModel):

@@ -5,7 +5,8 @@ Four things can have happened to a partition:
 - its topic was deleted;
 - its topic was deleted and created again, which shows in the topic's id;
 - its log starts above the position (retention, delete-records);
-- its log ends below the position (records were cut off).
+- its log was cut off below the position (an unclean leader election, a restored disk). It ends there, or has grown again: then
+  other records stand where those stood that were read. The log's leader epochs show that (KIP-320).
 
 With `failOnDataLoss=true` the query ends and lists the ranges. With `false` it logs them and goes on with what there is. What
 disappears while a task reads it, the task finds (fetch/lost_ranges.py).
@@ -43,6 +44,11 @@ class LogState:
     """Log start offsets (inclusive)."""
     ends: Mapping[TopicPartition, int] = field(default_factory=dict)
     """End offsets (exclusive)."""
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epochs of these ends."""
+    diverging: Mapping[TopicPartition, int | None] = field(default_factory=dict)
+    """Where the logs were cut off below the positions (inclusive): from there on they have other records, or none. `None` for a
+    leader that knows no epoch as old as the position's."""
 
 
 class Cause(enum.Enum):
@@ -51,7 +57,7 @@ class Cause(enum.Enum):
     DELETED = "its topic was deleted"
     RECREATED = "its topic was deleted and created again"
     EXPIRED = "its log starts above the position"
-    CUT = "its log ends below the position"
+    CUT = "its log was cut off below the position"
 
 
 @dataclass(frozen=True)
@@ -70,6 +76,10 @@ class PartitionLoss:
     """The topic's id when the position was written."""
     topic_id: str | None = None
     """The topic's id now."""
+    epoch: int | None = None
+    """The log's leader epoch now, if it is known."""
+    end: int | None = None
+    """Where a log ends that was cut (exclusive)."""
 
     def __str__(self) -> str:
         lost = ", ".join(f"{offsets} ({offsets.size} offsets)" for offsets in self.lost)
@@ -84,8 +94,18 @@ class PartitionLoss:
                 return f"{text}the topic was deleted and created again (its id was {self.was} and is {self.topic_id}){begins}"
             case Cause.EXPIRED:
                 return f"{text}the log starts at {self.resume} (retention, or delete-records)"
-            case Cause.CUT:
+            case Cause.CUT if self.end == self.resume:
                 return f"{text}the log ends at {self.resume} (records were cut off, as by an unclean leader election)"
+            case Cause.CUT if not self.lost:
+                return (
+                    f"{text}the leader's epochs are older than that of this offset (the brokers and their metadata were restored "
+                    "from an older copy): which records below it were replaced is not known"
+                )
+            case Cause.CUT:
+                return (
+                    f"{text}the log was cut off at {self.resume}, and has other records from there on (an unclean leader "
+                    "election, or a restored disk)"
+                )
 
 
 def changed(was: str | None, now: str | None) -> bool:
@@ -120,11 +140,45 @@ def partition_losses(
                 found.append(PartitionLoss(partition, Cause.DELETED, position, lost, was=was))
             elif start is not None:
                 found.append(PartitionLoss(partition, Cause.RECREATED, position, lost, start, was, topic_id))
-        elif end is not None and end < position:
-            found.append(PartitionLoss(partition, Cause.CUT, position, (OffsetRange(end, position),), end))
+        elif end is not None and (resume := _cut_at(partition, position, logs)) is not None:
+            lost = _not_empty([OffsetRange(resume, position)])
+            epoch = logs.epochs.get(partition)
+            found.append(PartitionLoss(partition, Cause.CUT, position, lost, resume, epoch=epoch, end=end))
         elif start is not None and start > position:
-            found.append(PartitionLoss(partition, Cause.EXPIRED, position, (OffsetRange(position, start),), start))
+            lost = (OffsetRange(position, start),)
+            epoch = logs.epochs.get(partition)
+            found.append(PartitionLoss(partition, Cause.EXPIRED, position, lost, start, epoch=epoch))
     return found
+
+
+def _cut_at(partition: TopicPartition, position: int, logs: LogState) -> int | None:
+    """Return where a log was cut off below `position`, whose end is known; `None` if it was not.
+
+    A log may have been cut off further below than it ends now, if it has grown again.
+    """
+    end = logs.ends[partition]
+    if partition not in logs.diverging:
+        return end if end < position else None
+    diverging = logs.diverging[partition]
+    return min(position, end if diverging is None else diverging)
+
+
+def to_validate(
+    positions: Mapping[TopicPartition, tuple[int, int | None]], epochs: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, tuple[int, int]]:
+    """Return the positions below which a log may have been cut off, each with its leader epoch.
+
+    A log is only cut off when it gets a new leader epoch. So nothing was cut where the epoch is still that of the position.
+
+    Args:
+        positions: The next offset to read of each partition, and the leader epoch of that offset, if it is known.
+        epochs: The leader epochs of the logs now.
+    """
+    return {
+        partition: (position, epoch)
+        for partition, (position, epoch) in positions.items()
+        if epoch is not None and partition in epochs and epochs[partition] != epoch
+    }
 
 
 def commit_loss(stream: Stream, partition: TopicPartition, commit: GroupCommit, topic_id: str, start: int) -> PartitionLoss:
@@ -191,7 +245,7 @@ def target_losses(
         target: The end of each partition that the run promised to read up to.
         target_ids: The ids of these topics at that time.
         records: The records of the partitions that the stream owns. Of other partitions only a deleted topic is noticed.
-        logs: What the brokers say now.
+        logs: What the brokers say now; `diverging` is of these ends.
     """
     found = []
     for partition, end in sorted(target.items()):
@@ -201,10 +255,9 @@ def target_losses(
             lost = OffsetRange(end, end) if position is None else OffsetRange(position, max(position, end))
             cause = Cause.DELETED if topic_id is None else Cause.RECREATED
             found.append(PartitionLoss(partition, cause, position, _not_empty([lost]), logs.starts.get(partition), was, topic_id))
-        elif partition in records and logs.ends.get(partition, end) < end:
-            found.append(
-                PartitionLoss(partition, Cause.CUT, position, (OffsetRange(logs.ends[partition], end),), logs.ends[partition])
-            )
+        elif partition in records and partition in logs.ends and (resume := _cut_at(partition, end, logs)) is not None:
+            cut = _not_empty([OffsetRange(resume, end)])
+            found.append(PartitionLoss(partition, Cause.CUT, position, cut, resume, end=logs.ends[partition]))
     return found
 
 
@@ -237,8 +290,8 @@ class CutDoubts:
         cut = {loss.partition: loss for loss in losses if loss.cause is Cause.CUT}
         for partition in cut.keys() - self._since.keys():
             log.warning(
-                "%s: its log ends at %s, below what should be in it. A leader that was replaced may have said so: nothing is "
-                "planned there until that has been the answer for %.0f s",
+                "%s: its log seems to be cut off at %s, below what should be in it. A leader that was replaced may have said so: "
+                "nothing is planned there until that has been the answer for %.0f s",
                 partition,
                 cut[partition].resume,
                 self._believe_after_s,
@@ -266,9 +319,9 @@ def record_after(loss: PartitionLoss, resume: int, record: CommitRecord) -> Comm
         case Cause.RECREATED:
             return start_over(record, resume, loss.topic_id)
         case Cause.CUT:
-            return cut_back(record, resume)
+            return cut_back(record, resume, loss.epoch)
         case _:
-            return skip_to(record, resume)
+            return skip_to(record, resume, loss.epoch)
 
 
 def _not_empty(ranges: Iterable[OffsetRange]) -> tuple[OffsetRange, ...]:
@@ -285,8 +338,8 @@ def refuse(losses: Sequence[PartitionLoss]) -> None:
         raise DataLossError(
             f"Records that should be read are no longer in Kafka:{_lines_of(losses)}\n"
             "To go on without them, set failOnDataLoss to false. A topic that was created again is then read from its beginning, "
-            "a log that starts higher from its start, and a log that was cut from its end. `groupkafka reset-offsets` moves a "
-            "group to other offsets, once all its members are stopped."
+            "a log that starts higher from its start, and a log that was cut off from where it was cut. `groupkafka "
+            "reset-offsets` moves a group to other offsets, once all its members are stopped."
         )
 
 

@@ -45,6 +45,7 @@ def next_offset(
     start_ids: Mapping[str, str],
     cluster: str | None,
     cut: Cut,
+    epochs: Mapping[TopicPartition, int],
 ) -> PlanOffset:
     """Return the offset of the plan that follows `start`.
 
@@ -59,6 +60,7 @@ def next_offset(
         start_ids: the ids of their topics when the stream began, as far as they are known.
         cluster: the cluster's id, if it is known.
         cut: how the ranges are cut into tasks.
+        epochs: the leader epoch of each partition when its end was asked for, as far as it is known.
     """
     topics = {partition.topic: records[partition].topic_id or ids.get(partition.topic) for partition in planned}
     # A start in an earlier topic of the same name is void.
@@ -79,5 +81,6 @@ def next_offset(
         topics=began_with | {topic: topic_id for topic, topic_id in topics.items() if topic_id},
         cluster=cluster,
         cut=cut,
+        epochs={partition: epochs[partition] for partition in planned if partition in epochs},
         shared=rule_of_sharing([(partition, offsets) for partition, ranges in planned.items() for offsets in ranges], *cut),
     )

@@ -1,7 +1,8 @@
 """The offset JSON: one micro-batch plan, as Spark keeps it in its offset log.
 
     {"v":4,"stream":…,"plan":…,"generation":…,"member":…,"group":…,"ranges":{topic:{partition:[[from,to],…]}},
-     "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…}
+     "starts":{topic:{partition:[start,…]}},"cut":[least,most],"shared":[least,most,small],"topics":{topic:id},"cluster":…,
+     "epochs":{topic:{partition:[epoch,…]}}}
 
 `ranges` has every partition that was owned. The last range of a partition begins at its position, and is empty (`[to,to]`) when
 there is nothing new. Before it stand the ranges that are read in place of another stream (`outstandingClaims`). The ranges carry
@@ -17,6 +18,10 @@ A plan is cut into the same tasks whenever Spark runs it: a sink may count on th
 `minPartitions` and `maxRecordsPerPartition` when it was planned (`cut`, `null` for one that was not set), and the rule by which
 small ranges of several partitions share a task (`shared`, see `Sharing`).
 
+`epochs` has the leader epoch of each partition of `ranges` when it was planned, in lists as those of `starts`: no record below
+the end of its ranges was of a later epoch. So a task recognises records of a log that was cut and has grown again. It is unknown
+where the leader did not answer, and of brokers that say nothing of epochs.
+
 `topics` distinguishes a topic from a later one of the same name. `cluster` distinguishes the cluster from another one that the
 group was moved to.
 
@@ -31,7 +36,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, NamedTuple, TypeAlias
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
@@ -69,6 +74,10 @@ Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | No
 
 Starts: TypeAlias = "Mapping[TopicPartition, Start]"
 
+Epoch = Annotated[int, Field(ge=0, lt=2**31)]
+
+V = TypeVar("V")
+
 
 class PlanOffset(PlainModel):
     """One plan of one stream. `plan` counts from 0, and -1 is the offset before the first plan."""
@@ -87,6 +96,7 @@ class PlanOffset(PlainModel):
     shared: Sharing | None = None
     topics: dict[str, TopicId] = Field(default_factory=dict)
     cluster: ClusterId | None = None
+    epochs: dict[str, dict[PartitionNumber, tuple[Epoch, ...]]] = Field(default_factory=dict)
 
     @model_validator(mode="after")
     def _ranges_in_order(self) -> PlanOffset:
@@ -99,13 +109,14 @@ class PlanOffset(PlainModel):
         return self
 
     @model_validator(mode="after")
-    def _starts_in_order(self) -> PlanOffset:
-        for topic, runs in self.starts.items():
-            places = sorted((int(first), int(first) + len(starts)) for first, starts in runs.items())
+    def _runs_in_order(self) -> PlanOffset:
+        in_runs: list[tuple[str, Mapping[str, tuple[Any, ...]]]] = [*self.starts.items(), *self.epochs.items()]
+        for topic, runs in in_runs:
+            places = sorted((int(first), int(first) + len(run)) for first, run in runs.items())
             if any(end == first for first, end in places) or any(
                 end > following for (_, end), (following, _) in itertools.pairwise(places)
             ):
-                raise ValueError(f"{topic}: starts are missing, or overlap")
+                raise ValueError(f"{topic}: starts or epochs are missing, or overlap")
             if places and places[-1][1] > _LAST_PARTITION + 1:
                 raise ValueError(f"{topic}: no topic has so many partitions")
         return self
@@ -153,6 +164,7 @@ class PlanOffset(PlainModel):
         cluster: str | None = None,
         cut: Cut = (None, None),
         shared: Sharing | None = None,
+        epochs: Mapping[TopicPartition, int] = MappingProxyType({}),
     ) -> PlanOffset:
         """Return the offset of a plan.
 
@@ -168,6 +180,7 @@ class PlanOffset(PlainModel):
             cluster: The cluster's id, if it is known.
             cut: How its ranges are cut into tasks.
             shared: How its small ranges share tasks; None if none do.
+            epochs: The leader epoch of each partition of `ranges` that is known.
         """
         by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
         for partition in sorted(ranges):
@@ -186,6 +199,7 @@ class PlanOffset(PlainModel):
             shared=shared,
             topics=dict(topics),
             cluster=cluster,
+            epochs=_in_runs(epochs),
         )
 
     @classmethod
@@ -232,14 +246,12 @@ class PlanOffset(PlainModel):
     @functools.cached_property
     def start_of(self) -> Starts:
         """Where each partition starts that does not start at its beginning, if the group has no commit for it."""
-        return MappingProxyType(
-            {
-                TopicPartition(topic, number): start
-                for topic, runs in self.starts.items()
-                for first, starts in runs.items()
-                for number, start in enumerate(starts, int(first))
-            }
-        )
+        return _by_partition(self.starts)
+
+    @functools.cached_property
+    def epoch_of(self) -> Mapping[TopicPartition, int]:
+        """The leader epoch of each partition of the ranges, as far as it is known."""
+        return _by_partition(self.epochs)
 
     def to_json(self) -> dict[str, Any]:
         """Return what Spark stores: plain dicts and lists, with sorted keys at every level."""
@@ -277,16 +289,28 @@ def _sorted(value: Any) -> Any:
     return {key: _sorted(value[key]) for key in sorted(value)} if isinstance(value, dict) else value
 
 
-def _in_runs(starts: Starts) -> dict[str, dict[str, tuple[Start, ...]]]:
-    """Return the starts in lists of consecutive partitions, by topic and the first partition."""
-    runs: dict[str, dict[str, tuple[Start, ...]]] = {}
+def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V, ...]]]:
+    """Return the values in lists of consecutive partitions, by topic and the first partition."""
+    runs: dict[str, dict[str, tuple[V, ...]]] = {}
     # Within a run, the difference of a partition's number and its place in the order is the same.
     for (topic, _), run in itertools.groupby(
-        enumerate(sorted(starts)), lambda each: (each[1].topic, each[1].partition - each[0])
+        enumerate(sorted(values)), lambda each: (each[1].topic, each[1].partition - each[0])
     ):
         partitions = [partition for _, partition in run]
-        runs.setdefault(topic, {})[str(partitions[0].partition)] = tuple(starts[partition] for partition in partitions)
+        runs.setdefault(topic, {})[str(partitions[0].partition)] = tuple(values[partition] for partition in partitions)
     return runs
+
+
+def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping[TopicPartition, V]:
+    """Return what `_in_runs` was made of."""
+    return MappingProxyType(
+        {
+            TopicPartition(topic, number): value
+            for topic, runs in in_runs.items()
+            for first, run in runs.items()
+            for number, value in enumerate(run, int(first))
+        }
+    )
 
 
 @functools.lru_cache(maxsize=4)

@@ -50,6 +50,8 @@ class Stream:
     """The ranges of plan `logged`. Each partition's last range starts at its position and may be empty."""
     topics: Mapping[str, str] = field(default_factory=dict)
     """The ids of the topics of these ranges, as far as they are known."""
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epoch of each of these partitions when plan `logged` was made: no record of its ranges is of a later one."""
 
 
 @dataclass(frozen=True)
@@ -209,7 +211,7 @@ def _adopt(
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
         case Foreign(offset):
-            return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset)
+            return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset, epoch=commit.epoch)
         case CommitRecord() if commit.stream != stream.name:
             left_open = (OwedRange(commit.stream, commit.logged, *held, commit.claimed_at) for held in commit.open)
             return CommitRecord(
@@ -217,6 +219,7 @@ def _adopt(
                 logged=stream.logged,
                 done=stream.durable,
                 next=commit.next,
+                epoch=commit.epoch,
                 owed=merged(_still_owed((*commit.owed, *left_open), known)),
             )
         case CommitRecord():
@@ -277,7 +280,14 @@ def _adopt_unrecorded(stream: Stream, partition: TopicPartition, starting_offset
     # The sink may already have the last plan's ranges: only a replay of that plan may read them.
     replayed = last if stream.durable < stream.logged else ()
     unconfirmed = tuple(OpenRange(*offsets) for offsets in replayed if offsets.size)
-    return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=last[-1].end, open=unconfirmed)
+    return CommitRecord(
+        stream=stream.name,
+        logged=stream.logged,
+        done=stream.durable,
+        next=last[-1].end,
+        epoch=stream.epochs.get(partition),
+        open=unconfirmed,
+    )
 
 
 def _behind(stream: Stream, partition: TopicPartition, newest: int) -> CheckpointBehindGroup:
@@ -389,10 +399,10 @@ def settle(record: CommitRecord, done: Evidence) -> CommitRecord:
     return record.model_copy(update={"owed": owed, "past": _with_what_is_done(record.past, done)})
 
 
-def cut_back(record: CommitRecord, end: int) -> CommitRecord:
-    """Return the record for a log that now ends at `end`, below the position.
+def cut_back(record: CommitRecord, end: int, epoch: int | None) -> CommitRecord:
+    """Return the record for a log that was cut at `end`, below the position, and may have grown again since.
 
-    The partition is read on at `end`. Claims above `end` are dropped.
+    The partition is read on at `end`. Claims above `end` are dropped. `epoch`: the log's leader epoch now, if it is known.
     """
     there = OffsetRange(0, end)
     open_ = (OffsetRange(*held).overlap(there) for held in record.open)
@@ -400,20 +410,21 @@ def cut_back(record: CommitRecord, end: int) -> CommitRecord:
     return record.model_copy(
         update={
             "next": end,
+            "epoch": epoch,
             "open": tuple(OpenRange(*left) for left in open_ if left.size),
             "owed": tuple(entry._replace(start=left.start, end=left.end) for entry, left in owed if left.size),
         }
     )
 
 
-def skip_to(record: CommitRecord, start: int) -> CommitRecord:
+def skip_to(record: CommitRecord, start: int, epoch: int | None) -> CommitRecord:
     """Return the record for a log that now starts at `start`, above the position. Claims stay as they are."""
-    return record.model_copy(update={"next": start})
+    return record.model_copy(update={"next": start, "epoch": epoch})
 
 
 def start_over(record: CommitRecord, start: int, topic_id: str | None) -> CommitRecord:
     """Return the record for a topic that was deleted and created again. Claims on the earlier topic are dropped."""
-    forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id}
+    forgotten = {"next": start, "open": (), "owed": (), "claimed_at": None, "topic_id": topic_id, "epoch": None}
     return record.model_copy(update=forgotten)
 
 
@@ -496,6 +507,8 @@ def claim(
         "done": stream.durable,
         "claimed_at": max(0, now) if any(offsets.size for offsets in taken) else None,
         "topic_id": commit.topic_id or stream.topics.get(partition.topic),
+        # Where no end was known, the position stays, and so does its epoch.
+        "epoch": stream.epochs.get(partition, commit.epoch if stream.ranges[partition][-1].end == commit.next else None),
     }
     write = _taken(commit, taken, stream.ranges[partition][-1].end).model_copy(update=claimed)
     return Verdict(read=taken, write=fitting(write, MAX_METADATA_BYTES))

@@ -20,6 +20,7 @@
 
 #define ERR_BAD_MSG (-199)
 #define ERR_NOENT (-156)
+#define ERR_LOG_TRUNCATION (-139)
 
 #define EVENT_TEXT 512
 /* The most messages to consume at once. librdkafka refills its queue meanwhile. */
@@ -54,6 +55,7 @@ struct library {
     void (*message_destroy)(struct message *);
     const char *(*message_errstr)(const struct message *);
     int64_t (*message_timestamp)(const struct message *, int32_t *type);
+    int32_t (*message_leader_epoch)(const struct message *);
     int32_t (*message_headers)(const struct message *, void **headers);
     size_t (*header_cnt)(const void *headers);
     int32_t (*header_get_all)(const void *headers, size_t index, const char **key, const void **value, size_t *size);
@@ -67,6 +69,8 @@ struct intake {
     struct message **messages;
     int64_t row_limit;
     int64_t byte_limit;
+    /* The range has no record of a later leader epoch; -1: not known. */
+    int64_t newest_epoch;
     /* The columns of the batch: as a set, and in their order. */
     int64_t columns;
     int64_t column_count;
@@ -254,7 +258,11 @@ static int32_t measure(const struct intake *in, const struct message *message, s
 static void drop_seen(struct intake *in) { in->library.message_destroy(in->messages[in->seen++]); }
 
 static void note_event(struct intake *in, int32_t error, const struct message *message) {
-    const char *text = error == message->err ? in->library.message_errstr(message) : "the record's headers cannot be read (librdkafka takes 100,000 at most)";
+    const char *text = "the record's headers cannot be read (librdkafka takes 100,000 at most)";
+    if (error == message->err)
+        text = in->library.message_errstr(message);
+    else if (error == ERR_LOG_TRUNCATION)
+        text = "the record has a later leader epoch than the log had when the range was planned";
     in->event = 1;
     in->event_error = error;
     in->event_offset = message->offset;
@@ -299,9 +307,16 @@ static int take_in(struct intake *in, int64_t end) {
                 drop_seen(in);
                 continue;
             }
+            int inside = message->offset < end;
+            /* Of a log that was cut off and has grown again since. librdkafka returns -1 for a record of an old format. */
+            if (inside && in->newest_epoch >= 0 && in->library.message_leader_epoch(message) > in->newest_epoch) {
+                note_event(in, ERR_LOG_TRUNCATION, message);
+                drop_seen(in);
+                return 1;
+            }
             if (in->first < 0)
                 in->first = message->offset;
-            if (message->offset >= end) {
+            if (!inside) {
                 in->next = end;
                 gs_forget_fetched(in);
                 return 1;

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 /* Raise it with every change of a struct or a function of either file: libraries.py refuses any other. */
-#define GS_ABI 8
+#define GS_ABI 9
 
 #if defined(_WIN32)
 #define EXPORT __declspec(dllexport)

@@ -67,6 +67,7 @@ KAFKA_FUNCTIONS: Signatures = {
     "message_destroy": (None, (c_void_p,)),
     "message_errstr": (c_char_p, (c_void_p,)),
     "message_timestamp": (c_int64, (c_void_p, POINTER(c_int32))),
+    "message_leader_epoch": (c_int32, (c_void_p,)),
     "message_headers": (c_int, (c_void_p, POINTER(c_void_p))),
     "header_cnt": (c_size_t, (c_void_p,)),
     "header_get_all": (c_int, (c_void_p, c_size_t, POINTER(c_void_p), POINTER(c_void_p), POINTER(c_size_t))),

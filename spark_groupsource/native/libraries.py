@@ -25,7 +25,7 @@ _BELOW = 0x03000000
 """The known versions of librdkafka. Within a major version, public structs and functions keep their ABI. From 2.2 to
 2.11 at least a consumer's position moves too far at the end of a partition (librdkafka #4844), which would lose a record."""
 
-_OUR_ABI = 8
+_OUR_ABI = 9
 """`GS_ABI` of _native.h."""
 
 _OUR_FILE = Path(__file__).with_name("_native.so")

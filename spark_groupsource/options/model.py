@@ -167,8 +167,9 @@ class Options(PlainModel):
         "true",
         section=READING,
         meaning=(
-            "What happens when records are deleted from Kafka before they are read. With `true` the query ends with an error. "
-            "With `false` it logs a warning and goes on ([what to do](operations.md#data-loss))."
+            "What happens when records are deleted from Kafka before they are read, or a log [falls "
+            "back](handoff.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
+            "goes on ([what to do](operations.md#data-loss))."
         ),
     )
 

@@ -16,10 +16,11 @@ from typing import TypeVar
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.group_view import refuse_active
 from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.brokers.truncations import Truncations
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound, OptionError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OtherFormat
-from spark_groupsource.handoff.losses import Cause, CutDoubts, LogState, partition_losses, record_after, refuse, warn
+from spark_groupsource.handoff.losses import Cause, CutDoubts, LogState, partition_losses, record_after, refuse, to_validate, warn
 from spark_groupsource.handoff.planner import pieces
 from spark_groupsource.handoff.rules import unreadable
 from spark_groupsource.options.model import Options
@@ -71,15 +72,16 @@ def plan_batch(options: Options) -> list[BatchTask]:
             partition: unprocessed(commits.get(partition), starts.get(partition, 0), ends[partition]) for partition in partitions
         }
         if options.commit_offsets:
-            return _committing(unread, commits, ends)
+            return _committing(unread, commits, ends, logs.epochs)
     else:
         refuse_unknown(start, partitions)
         starts = _of_all(partitions, lambda asked: offsets_at(start, asked, logs), options)
         ends = _of_all(partitions, lambda asked: offsets_at(end, asked, logs), options)
         unread = {partition: between(partition, starts[partition], ends[partition]) for partition in partitions}
     whole = [(partition, offsets) for partition, ranges in unread.items() for offsets in ranges]
+    # Of the ends that were asked for just now. Of others it is not known which epochs the records below have.
     return [
-        BatchTask((_fetch_range(partition, offsets),))
+        BatchTask((_fetch_range(partition, offsets, logs.epochs),))
         for partition, offsets in pieces(whole, options.min_partitions, options.max_records_per_partition)
     ]
 
@@ -122,6 +124,7 @@ def _committing(
     unread: Mapping[TopicPartition, tuple[OffsetRange, ...]],
     commits: Mapping[TopicPartition, GroupCommit],
     ends: Mapping[TopicPartition, int],
+    epochs: Mapping[TopicPartition, int],
 ) -> list[BatchTask]:
     """One task for each partition, so that a task has read everything before the offset that it commits."""
     for partition in unread:
@@ -133,7 +136,7 @@ def _committing(
                 "commitOffsets."
             )
     return [
-        BatchTask(tuple(_fetch_range(partition, offsets) for offsets in ranges), commit=ends[partition])
+        BatchTask(tuple(_fetch_range(partition, offsets, epochs) for offsets in ranges), commit=ends[partition])
         for partition, ranges in unread.items()
         if ranges
     ]
@@ -156,15 +159,21 @@ def _still_true(
 ) -> Mapping[TopicPartition, GroupCommit]:
     """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
+    truncations = Truncations(options.client_settings(), options.group_id)
     doubts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
+    deadline = Deadline(options.poll_timeout_ms / 1000)
     while True:
         starts = _of_all(records, logs.starts, options)
         ends = _of_all(records, logs.ends, options)
         ids = _of_all({partition.topic for partition in records}, logs.ids, options)
-        state = LogState(ids, starts, ends)
+        suspects = to_validate({partition: (record.next, record.epoch) for partition, record in records.items()}, logs.epochs)
+        validated = truncations.below(suspects, ends, logs.epochs)
+        state = LogState(ids, starts, ends, logs.epochs, validated.diverging)
         found = partition_losses(records, state, {})
-        if not doubts.about(found, state, at_once=True):
+        if not validated.unknown and not doubts.about(found, state, at_once=True):
             break
+        if validated.unknown and deadline.over:
+            raise _unanswered(validated.unknown, options)
         time.sleep(RETRY_INTERVAL_S)
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:
@@ -183,11 +192,15 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
         missing = set(asked) - found.keys()
         if not missing:
             return found
-    raise BrokerUnavailable(
+    raise _unanswered(missing, options)
+
+
+def _unanswered(missing: Collection[object], options: Options) -> BrokerUnavailable:
+    return BrokerUnavailable(
         f"No broker has answered for {min(missing, key=str)} for {options.poll_timeout_ms} ms "
         "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its leader is up and can be reached from the driver."
     )
 
 
-def _fetch_range(partition: TopicPartition, offsets: OffsetRange) -> FetchRange:
-    return FetchRange(partition.topic, partition.partition, offsets.start, offsets.end)
+def _fetch_range(partition: TopicPartition, offsets: OffsetRange, epochs: Mapping[TopicPartition, int]) -> FetchRange:
+    return FetchRange(*partition, *offsets, epochs.get(partition))

@@ -193,6 +193,7 @@ class Cycle:
             start_ids=self._starting_offsets.ids,
             cluster=self._cluster_id(),
             cut=(self._options.min_partitions, self._options.max_records_per_partition),
+            epochs=self._watch.epochs,
         )
         self._planned_at = self._clock()
         self._observer.planned(self._watch.ends, self._planned_at - began, planned)
@@ -325,7 +326,7 @@ class Cycle:
                     offset.plan,
                 )
             return Stream(offset.stream, offset.plan, durable)
-        return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics)
+        return Stream(offset.stream, offset.plan, durable, offset.by_partition, offset.topics, offset.epoch_of)
 
     def _cluster_id(self) -> str | None:
         return writable_cluster_id(self._topics.cluster_id())

@@ -10,12 +10,13 @@ import logging
 import math
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import NamedTuple
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.brokers.truncations import Truncations
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import (
     CutDoubts,
@@ -27,6 +28,7 @@ from spark_groupsource.handoff.losses import (
     plan_losses,
     refuse_target,
     target_losses,
+    to_validate,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -52,6 +54,8 @@ class Target:
     """The end of each subscribed partition when the run started (exclusive)."""
     ids: Mapping[str, str | None]
     """The ids of their topics then."""
+    epochs: Mapping[TopicPartition, int] = field(default_factory=dict)
+    """The leader epochs of the ends, as far as they are known."""
 
 
 class Examined(NamedTuple):
@@ -85,10 +89,16 @@ class LossWatch:
         """The newest loss of each partition: older ones cannot come again."""
         self._deleted: set[TopicPartition] = set()
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
+        # Of the positions, and of the target.
+        self._truncations, self._truncations_of_target = (
+            Truncations(options.client_settings(), options.group_id, clock=clock) for _ in range(2)
+        )
         self.target: Target | None = None
         """Set by `fix_target`."""
         self.ends: Mapping[TopicPartition, int] = MappingProxyType({})
         """The end of each owned partition when they were last examined (exclusive), without those that seem to be cut."""
+        self.epochs: Mapping[TopicPartition, int] = MappingProxyType({})
+        """The leader epochs of these ends, as far as they are known."""
 
     @property
     def reachable(self) -> Mapping[TopicPartition, int]:
@@ -115,7 +125,7 @@ class LossWatch:
                 len(unknown),
                 listed(unknown, 20),
             )
-        self.target = Target(ends, ids)
+        self.target = Target(ends, ids, topics.epochs)
 
     def examine(self, stream: Stream, records: Mapping[TopicPartition, CommitRecord]) -> Examined:
         """Compare the records of the owned partitions with the logs; set `ends`.
@@ -135,11 +145,12 @@ class LossWatch:
                 # end the query, although nothing is lost.
                 time.sleep(RETRY_INTERVAL_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
             logs = self._ask(records, left, again=attempt > 0)
-            of_target = [] if self.target is None else target_losses(self.target.ends, self.target.ids, records, logs)
+            of_target = self._losses_of_target(records, logs)
             losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
             # An end that is in doubt is no end: a plan up to it would end below the position.
             self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
+            self.epochs = {partition: epoch for partition, epoch in logs.epochs.items() if partition in self.ends}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
             enough = not (losses or of_target) or attempt >= self._options.fetch_offset_num_retries
@@ -147,6 +158,17 @@ class LossWatch:
                 break
         refuse_target(of_target)
         return Examined(logs.ids, losses)
+
+    def _losses_of_target(self, records: Mapping[TopicPartition, CommitRecord], logs: LogState) -> list[PartitionLoss]:
+        """Return what is lost of the target, if there is one."""
+        if self.target is None:
+            return []
+        target = self.target
+        known = target.ends.keys() & records.keys() & logs.ends.keys()
+        positions = {partition: (target.ends[partition], target.epochs.get(partition)) for partition in known}
+        suspects = to_validate(positions, logs.epochs)
+        found = self._truncations_of_target.below(suspects, logs.ends, logs.epochs)
+        return target_losses(self.target.ends, self.target.ids, records, replace(logs, diverging=found.diverging))
 
     def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
         """Return the ranges of the stream's plan whose topic was deleted: nobody can read or adopt them.
@@ -190,9 +212,13 @@ class LossWatch:
         """Return the ends; the topics' ids unless the query is idle; where logs start, every ASK_FOR_STARTS_EVERY_S."""
         # A run with a target needs no other end: it goes on without a partition whose leader did not answer for the target.
         ends = self._topics.ends(records if self.target is None else records.keys() & self.target.ends.keys())
-        idle = all(ends.get(partition) == record.next for partition, record in records.items())
+        epochs = self._topics.epochs
+        suspects = to_validate({partition: (record.next, record.epoch) for partition, record in records.items()}, epochs)
+        validated = self._truncations.below(suspects, ends, epochs)
+        ends = {partition: end for partition, end in ends.items() if partition not in validated.unknown}
+        idle = not validated.diverging and all(ends.get(partition) == record.next for partition, record in records.items())
         if idle and not again and self.target is None and self._clock() < self._ask_for_ids_at:
-            return LogState(ends=ends)
+            return LogState(ends=ends, epochs=epochs)
         self._ask_for_ids_at = self._clock() + ASK_FOR_IDS_EVERY_S
         # After the ends. The other way round, a topic that is created again in between would show its new end with its old id,
         # and a plan up to that end would skip the new topic's first records.
@@ -204,4 +230,4 @@ class LossWatch:
             self._ask_for_starts_at = self._clock() + ASK_FOR_STARTS_EVERY_S
             starting |= {partition for partition, end in ends.items() if end > records[partition].next}
         starts = self._topics.starts([partition for partition in starting if ids.get(partition.topic, "") is not None])
-        return LogState(ids, starts, ends)
+        return LogState(ids, starts, ends, epochs, validated.diverging)

@@ -78,7 +78,11 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         ranges = [(partition, offsets) for partition, each in sorted(until.by_partition.items()) for offsets in each]
         return [
             RangePartition(
-                tuple(FetchRange(*partition, *offsets) for partition, offsets in granted_part(task, granted)), until.stream
+                tuple(
+                    FetchRange(*partition, *offsets, until.epoch_of.get(partition))
+                    for partition, offsets in granted_part(task, granted)
+                ),
+                until.stream,
             )
             for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
         ]

@@ -185,10 +185,10 @@ def _write_the_next_format() -> None:
             text: str = super()._encoded(partition, record)
             return NEXT_FORMAT + text.removeprefix(THIS_FORMAT)
 
-    def read_both(offset: int, metadata: str | None, cluster_id: str | None = None) -> GroupCommit:
+    def read_both(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:
         if metadata and metadata.startswith(NEXT_FORMAT):
             metadata = THIS_FORMAT + metadata.removeprefix(NEXT_FORMAT)
-        return read_commit(offset, metadata, cluster_id)
+        return read_commit(offset, metadata, cluster_id, epoch=epoch)
 
     fenced_commits.read_commit = read_both  # type: ignore[attr-defined]
     joining.FencedCommits = NextFencedCommits  # type: ignore[attr-defined]

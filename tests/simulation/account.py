@@ -37,6 +37,8 @@ class Account:
         self.alive: dict[tuple[int, str, str], frozenset[int]] = {}
         """What shows that a stream is alive, by the partition in which a range is owed to it, the letter of its owner
         and the stream's name: other partitions whose records are in its name, ever since that owner adopted the partition."""
+        self.lost: list[set[int]] = [set() for _ in range(partitions)]
+        """Offsets that were cut off once. What was claimed of them is left out of claims."""
         self.graceful = True
         """Nothing has died, or let go of what it had claimed, so far."""
         self.moved = False
@@ -48,6 +50,7 @@ class Account:
         twin.output = [list(written) for written in self.output]
         twin.durable = [set(offsets) for offsets in self.durable]
         twin.reread = [set(offsets) for offsets in self.reread]
+        twin.lost = [set(offsets) for offsets in self.lost]
         twin.alive = dict(self.alive)
         return twin
 
@@ -66,6 +69,14 @@ class Account:
         self.output = [[] for _ in self.output]
         self.durable = [set() for _ in self.durable]
         self.reread = [set() for _ in self.reread]
+
+    def cut(self, number: int, at: int) -> None:
+        """The partition's log is cut off there: what becomes of the records below counts, and of those that are written now."""
+        self.graceful = False
+        self.lost[number] |= set(range(at, len(self.output[number])))
+        del self.output[number][at:]
+        self.durable[number] &= set(range(at))
+        self.reread[number] &= set(range(at))
 
     def written(self, number: int, offset: int, who: str) -> None:
         """A record reaches a sink."""
@@ -162,7 +173,7 @@ class Account:
         # Of a range that is owed another stream may have taken a part.
         touched = set(offsets_of(offsets for offsets in planned if offsets.overlap(entry.range).size))
         owed = set(range(*entry.range))
-        whole = owed <= touched and touched - owed <= self.reread[where.partition]
+        whole = owed <= touched and touched - owed <= self.reread[where.partition] | self.lost[where.partition]
         if checkpoint.named != entry.stream or not whole:
             raise Violation("owed to nobody", f"{where}: {entry}; the newest plan of {checkpoint.named} has {planned}")
 
@@ -195,7 +206,7 @@ class Account:
         """Equal for accounts from which the same can follow."""
         return (
             tuple(map(tuple, self.output)),
-            tuple(map(frozenset, self.durable + self.reread)),
+            tuple(map(frozenset, self.durable + self.reread + self.lost)),
             frozenset(self.alive.items()),
             self.graceful,
             self.moved,

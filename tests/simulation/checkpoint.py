@@ -6,10 +6,18 @@ import json
 from dataclasses import dataclass, field
 
 from spark_groupsource.handoff.plan_offset import PlanOffset
-from spark_groupsource.partition import Ranges
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation.twins import twin_of
 
 GROUP_ID = "orders-to-lake"
+
+
+def cut_off(ranges: Ranges, where: TopicPartition, at: int) -> Ranges:
+    """Return the ranges without what this partition has from this offset on."""
+    below = OffsetRange(0, at)
+    kept = tuple(left for offsets in ranges.get(where, ()) if (left := offsets.overlap(below)).size)
+    others = {other: offsets for other, offsets in ranges.items() if other != where}
+    return {**others, where: kept} if kept else others
 
 
 @dataclass
@@ -58,6 +66,12 @@ class Checkpoint:
         self.gone |= {self.named} if self.named else set()
         self.named, self.batches, self.offset_log, self.committed = "", 0, [], -1
         self.granted, self.sink = {}, {}
+
+    def cut(self, where: TopicPartition, at: int) -> None:
+        """The partition's log is cut off: whatever is known of its records from there on counts no more."""
+        for known in (self.granted, self.sink):
+            for plan, ranges in known.items():
+                known[plan] = cut_off(ranges, where, at)
 
     def restore(self) -> None:
         """An older copy, without the newest plan, is put in its place."""

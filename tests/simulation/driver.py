@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.survey import AskBrokers
-from spark_groupsource.handoff.commit_record import OwedRange
-from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses
+from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, partition_losses, plan_losses, to_validate
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import plan
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import Ranges, TopicPartition
 from tests.simulation.account import Violation, offsets_of
-from tests.simulation.checkpoint import GROUP_ID, Checkpoint
+from tests.simulation.checkpoint import GROUP_ID, Checkpoint, cut_off
 from tests.simulation.commits import FakeCommits
 from tests.simulation.group import Register, partition
 from tests.simulation.looks import FakeReader, HeldLooks
@@ -63,6 +63,8 @@ class Driver(Membership):
         self.ranges: Ranges = {}
         self.topics: Mapping[str, str] = {}
         """The ids of the topics of `ranges`, when they were planned."""
+        self.epochs: Mapping[TopicPartition, int] = {}
+        """The leader epochs of the partitions of `ranges`, when they were planned."""
         self.losses: Sequence[PartitionLoss] = ()
         self.again: Ranges = {}
         """What it may read in place of other streams, when it last asked."""
@@ -96,7 +98,7 @@ class Driver(Membership):
         world = self.world
         self.survey = world.survey_type(self.asking_brokers())
         self.ledger = world.ledger_type(
-            Stream(newest.stream, newest.plan, durable, newest.by_partition, newest.topics),
+            Stream(newest.stream, newest.plan, durable, newest.by_partition, newest.topics, newest.epoch_of),
             FakeCommits(world, self),
             survey=self.survey,
             reader=FakeReader(self),
@@ -248,12 +250,20 @@ class Driver(Membership):
         """Look at the positions and the partitions' ends; 0: no broker answers."""
         ends = {partition(number): end for number, end in enumerate(self.world.ends)} if limit != 0 else {}
         records = self.ledger.known()
-        logs = LogState(self.topic_ids(where.topic for where in records), _from_the_beginning(records), ends)
+        self.epochs = {where: self.world.epochs[where.partition] for where in ends}
+        ids = self.topic_ids(where.topic for where in records)
+        logs = LogState(ids, _from_the_beginning(records), ends, self.epochs, self.diverging(records))
         self.losses = partition_losses(records, logs if limit != 0 else LogState(), {})
         self.topics = {where.topic: record.topic_id for where, record in records.items() if record.topic_id}
         self.ranges = plan(self.ledger.positions, ends, limit or None, again=self.again)
         self.stage = "leave" if self.losses else "propose"
         return False
+
+    def diverging(self, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, int]:
+        """Where the logs were cut off below the positions, as their leaders say."""
+        positions = to_validate({where: (record.next, record.epoch) for where, record in records.items()}, self.epochs)
+        found = {where: self.world.epoch_end(where.partition, epoch) for where, (_, epoch) in positions.items()}
+        return {where: end for where, end in found.items() if end < positions[where][0]}
 
     def do_leave(self) -> bool:
         """Something is lost: it is left behind, and the positions are looked at again."""
@@ -277,6 +287,7 @@ class Driver(Membership):
             group=GROUP_ID,
             ranges=kept,
             topics=self.topics,
+            epochs={where: epoch for where, epoch in self.epochs.items() if where in kept},
         )
         self.stage = "write"
         return True
@@ -351,7 +362,8 @@ class Driver(Membership):
 
     def as_logged(self) -> Stream:
         """What the stream knows of itself when its plan is in the offset log."""
-        return Stream(self.plan.stream, self.plan.plan, self.plan.plan - 1, self.plan.by_partition, self.plan.topics)
+        plan = self.plan
+        return Stream(plan.stream, plan.plan, plan.plan - 1, plan.by_partition, plan.topics, plan.epoch_of)
 
     def still_there(self) -> Stream:
         """The same, without the ranges that were deleted with their topic."""
@@ -366,11 +378,18 @@ class Driver(Membership):
         if number not in self.checkpoint.sink:
             if not self.current:
                 self.ranges = {}  # nothing of it is there any more
-            self.checkpoint.sink[number] = self.ranges
+            self.checkpoint.sink[number] = self.ranges = self.of_the_planned_log()
             for where, offsets in self.world.read(self.ranges).items():
                 for offset in offsets_of(offsets):
                     self.world.account.written(where.partition, offset, f"{self.plan.stream} in plan {number}")
         return True
+
+    def of_the_planned_log(self) -> Ranges:
+        """What the tasks take: a range ends before a record of a later leader epoch than the plan has, and with the log."""
+        ranges = self.ranges
+        for where, epoch in self.plan.epoch_of.items():
+            ranges = cut_off(ranges, where, self.world.epoch_end(where.partition, epoch))
+        return ranges
 
     def do_commit(self) -> bool:
         """The plan is written to the commit log."""
@@ -480,6 +499,7 @@ class Driver(Membership):
                 frozenset(self.ranges.items()),
                 frozenset(self.again.items()),
                 frozenset(self.topics.items()),
+                frozenset(self.epochs.items()),
             ),
             *(
                 ledger._stream.logged,
@@ -491,7 +511,7 @@ class Driver(Membership):
             ),
             *(ledger._closing._claimed, ledger._closing._report, ledger._closing._unclosed, self.reports),
             *(ledger._blocked_at is None, self.survey.key()),
-            frozenset((where, record.metadata()) for where, record in ledger._records.items()),
+            frozenset((where, record.metadata(), record.epoch) for where, record in ledger._records.items()),
         )
 
 

@@ -20,6 +20,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.rules import OutstandingClaims, Stream
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from tests.simulation import counterexamples, mistaken
+from tests.simulation.checkpoint import cut_off
 from tests.simulation.driver import LOOK_S, Driver
 from tests.simulation.setting import Setting
 from tests.simulation.world import Action, World
@@ -301,6 +302,23 @@ class _ClaimsWhatIsGone(Driver):
         return self.as_logged()
 
 
+class _TakesWhatIsThere(Driver):
+    def of_the_planned_log(self) -> Ranges:
+        ranges = self.ranges
+        for where in self.plan.epoch_of:
+            ranges = cut_off(ranges, where, self.world.ends[where.partition])
+        return ranges
+
+
+class _ValidatesNothingAtFirst(Driver):
+    def diverging(self, records: Mapping[TopicPartition, CommitRecord]) -> dict[TopicPartition, int]:
+        return super().diverging(records) if self.batch > self.checkpoint_at_start else {}
+
+    def do_begin(self) -> bool:
+        self.checkpoint_at_start = self.batch
+        return super().do_begin()
+
+
 class _SentAgain(World):
     """An unanswered commit is sent again in the background, under the generation of that time, and counts as refused."""
 
@@ -332,6 +350,7 @@ class _DrainsForOneThatDrainsForIt(Ledger):
 RESTORED = Setting(streams=2, partitions=2, records=5, restores=True)
 RECREATED = Setting(streams=2, partitions=2, records=5, recreations=True)
 ACCEPTED_IN_PART = Setting(streams=2, partitions=2, records=1, protocol="consumer", fencing="part")
+FALLING = Setting(streams=2, partitions=2, records=5, falls=3)
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
 
 FAULTS = (
@@ -373,6 +392,19 @@ FAULTS = (
         setting=RECREATED,
     ),
     Fault("a plan of an earlier topic waits to be claimed", driver=_ClaimsWhatIsGone, setting=RECREATED),
+    # A log that is cut off and grows again.
+    Fault(
+        "the leader epoch of a position is forgotten at adoption", {"adopt": mistaken.adopted_with(epoch=None)}, setting=FALLING
+    ),
+    Fault("positions are not validated at the first plan of a run", driver=_ValidatesNothingAtFirst, setting=FALLING),
+    Fault("a task takes records of another log than was planned", driver=_TakesWhatIsThere, setting=FALLING),
+    Fault(
+        "a log that was cut is read on at its end",
+        {"record_after": mistaken.read_on_at_the_end_of_a_cut_log},
+        setting=FALLING,
+    ),
+    Fault("claims above a cut are still held", {"record_after": mistaken.still_held_above_the_cut}, setting=FALLING),
+    Fault("a claim leaves the leader epoch as it was", {"claim": mistaken.with_the_epoch_before}, setting=FALLING),
     # A checkpoint that is restored from an older copy.
     Fault(
         "earlier owners of a partition are forgotten",

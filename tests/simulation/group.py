@@ -27,8 +27,8 @@ Fencing = Literal["equal", "silent", "whole", "part"]
   before. So does Kafka 4.3.1 (KIP-1251).
 - `part`: this is decided for each partition. The others are refused, and the commit is accepted in part.
 """
-Register = tuple[int, str]
-"""A committed offset and its metadata."""
+Register = tuple[int, str, "int | None"]
+"""A committed offset, its metadata, and its leader epoch."""
 
 
 def partition(number: int) -> TopicPartition:
@@ -43,14 +43,14 @@ NEXT_VERSION = '{"v":5,"k":"later",'
 @lru_cache(maxsize=10_000)  # reading a record takes longer than most steps
 def as_commit(register: Register | None) -> GroupCommit:
     """What a member makes of a register."""
-    return None if register is None else read_commit(*register)
+    return None if register is None else read_commit(register[0], register[1], epoch=register[2])
 
 
 def as_commit_of_any_version(register: Register | None) -> GroupCommit:
     """The same for a member of the next version, which reads both."""
     if register is None or not register[1].startswith(NEXT_VERSION):
         return as_commit(register)
-    return as_commit((register[0], THIS_VERSION + register[1].removeprefix(NEXT_VERSION)))
+    return as_commit((register[0], THIS_VERSION + register[1].removeprefix(NEXT_VERSION), register[2]))
 
 
 class Group:

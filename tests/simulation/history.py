@@ -34,6 +34,7 @@ WEIGHTS = {
     "other joins": 2,
     "expire": 9,
     "recreate": 4,
+    "elect": 6,
     "upgrade": 2,
     "restore": 4,
     "lose commit": 4,

@@ -150,6 +150,24 @@ def position_of_an_earlier_topic(loss: losses.PartitionLoss, resume: int, record
     return losses.record_after(loss, resume, record).model_copy(update={"next": record.next})
 
 
+def read_on_at_the_end_of_a_cut_log(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    return losses.record_after(loss, loss.end if loss.end is not None else resume, record)
+
+
+def still_held_above_the_cut(loss: losses.PartitionLoss, resume: int, record: CommitRecord) -> CommitRecord:
+    written = losses.record_after(loss, resume, record)
+    return written.model_copy(update={"owed": record.owed, "next": record.next}) if record.owed else written
+
+
+def with_the_epoch_before(*arguments: Any, **named: Any) -> Verdict:
+    """A claim that moves the position, and leaves the leader epoch beside it as it was."""
+    verdict = handoff.claim(*arguments, **named)
+    before = arguments[2]
+    if verdict.write is None or not isinstance(before, CommitRecord):
+        return verdict
+    return replace(verdict, write=verdict.write.model_copy(update={"epoch": before.epoch}))
+
+
 def believed_if(compare: Callable[[int, int], bool], *, own: bool = True) -> Callable[..., bool]:
     """A report of another plan, or of another stream, is taken for that of the newest claimed plan."""
 

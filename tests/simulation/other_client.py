@@ -64,7 +64,7 @@ class OtherClient:
         if self.committed.get(number) == self.positions.get(number) or group.epochs.get(self.member) != self.epoch:
             return False
         position = self.committed[number] = self.positions[number]
-        group.registers[number] = (position, "" if position % 2 else '{"v":4,"s":"B1"}')
+        group.registers[number] = (position, "" if position % 2 else '{"v":4,"s":"B1"}', None)
         self.world.account.committed_elsewhere(number, position)
         return True
 

@@ -36,4 +36,4 @@ def register_of(record: CommitRecord, *, newer: bool) -> Register:
     """What the coordinator gets from a driver of today, or of the next version, whose records have a field more."""
     assert commit_record.VERSION == 4
     text = record.metadata()
-    return record.offset, NEXT_VERSION + text.removeprefix(THIS_VERSION) if newer else text
+    return record.offset, NEXT_VERSION + text.removeprefix(THIS_VERSION) if newer else text, record.epoch

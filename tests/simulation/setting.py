@@ -34,6 +34,8 @@ class Setting:
     restores: bool = False
     """An older copy may be put in the place of a stopped query's checkpoint, without a plan that the group knows, or without the
     commit of a plan that the group knows as done."""
+    falls: int = 0
+    """How often logs may get a new leader: one that has all records, or one that lacks some. Then others are written there."""
     lost_answers: bool = False
     """An answer to a member's heartbeat may be lost, which said what it has to give back or may take. It then joins again."""
     room: int = 0

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from spark_groupsource.handoff.rules import OutstandingClaims
+from spark_groupsource.handoff.rules import HOLD, OutstandingClaims
 from tests.simulation.account import Violation
 from tests.simulation.group import Group
 from tests.simulation.history import draw_setting, explore, run, shrink
@@ -31,6 +31,15 @@ NIGHTLY = HISTORIES >= 100_000
 def test_every_record_reaches_a_sink_exactly_once_and_nothing_waits_for_ever(first: int) -> None:
     for seed in range(first, min(first + AT_A_TIME, FIRST_SEED + HISTORIES)):
         failure = run(seed)
+        assert failure is None, f"seed {seed}: {shrink(failure)}"
+
+
+@pytest.mark.parametrize("outstanding", [HOLD, OutstandingClaims(reread_after_s=0)], ids=["held", "reread"])
+def test_every_record_of_a_log_that_falls_back_reaches_a_sink_exactly_once(outstanding: OutstandingClaims) -> None:
+    """Each record that is in the log in the end; those that were cut off may have reached one, or not."""
+    for seed in range(FIRST_SEED, FIRST_SEED + HISTORIES // 4):
+        setting = Setting(streams=1 + seed % 3, partitions=1 + seed % 2, records=5, falls=3, outstanding=outstanding)
+        failure = run(seed, setting=setting)
         assert failure is None, f"seed {seed}: {shrink(failure)}"
 
 

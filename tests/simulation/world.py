@@ -38,7 +38,7 @@ Action: TypeAlias = tuple[Any, ...]
 LETTERS = "ABCD"
 FAULTS = frozenset(
     {"crash", "throw out", "let go", "cut", "second", "stop", "move", "reset", "expire", "other joins", "other crashes", "delete"}
-    | {"recreate", "restore", "lose commit", "lose answer"}
+    | {"recreate", "restore", "lose commit", "lose answer", "elect"}
 )
 """Actions that never happen once a history's faults are over."""
 
@@ -63,6 +63,10 @@ class World:
         self.other: OtherClient | None = None
         self.late: list[tuple[str, int, Mapping[TopicPartition, CommitRecord]]] = []
         """Commits on their way whose senders have given up: member, epoch, records."""
+        self.logs: list[list[int]] = [[] for _ in range(setting.partitions)]
+        """The leader epoch of each record."""
+        self.epochs = [0] * setting.partitions
+        """The leader epochs of the partitions now."""
         self.recreated = 0
         """How often the topic was deleted and created again."""
         self.writes = 0
@@ -76,7 +80,7 @@ class World:
         twin = twin_of(self)
         twin.group = self.group.clone()
         twin.account = self.account.clone()
-        twin.ends = list(self.ends)
+        twin.ends, twin.epochs, twin.logs = list(self.ends), list(self.epochs), [list(log) for log in self.logs]
         twin.streams = {letter: checkpoint.clone() for letter, checkpoint in self.streams.items()}
         twin.drivers = {name: driver.clone(twin) for name, driver in self.drivers.items()}
         twin.other = self.other and self.other.clone(twin)
@@ -144,6 +148,10 @@ class World:
                 if target != member:
                     (due if target is None else may).append(("move", number, member))
         may += [("append", number) for number, end in enumerate(self.ends) if end < self.setting.records]
+        if sum(self.epochs) < self.setting.falls:
+            may += [
+                ("elect", number, to) for number, end in enumerate(self.ends) for to in sorted({end, end // 2, max(0, end - 1)})
+            ]
         may += [("arrive", index) for index in range(len(self.late))]
         if self.setting.upgrades:
             may += [("upgrade", letter) for letter, checkpoint in self.streams.items() if not checkpoint.newer]
@@ -319,13 +327,36 @@ class World:
         if self.ends[number] >= self.setting.records:
             return False
         self.ends[number] += 1
+        self.logs[number].append(self.epochs[number])
         self.account.append(number)
         return True
+
+    def do_elect(self, number: int, to: int) -> bool:
+        """A partition gets a new leader, which has the records below `to`. Its log is cut there, if it had more."""
+        if to > self.ends[number]:
+            return False
+        self.epochs[number] += 1
+        if to < self.ends[number]:
+            self.ends[number] = to
+            del self.logs[number][to:]
+            self.account.cut(number, to)
+            for checkpoint in self.streams.values():
+                checkpoint.cut(partition(number), to)
+        return True
+
+    def epoch_end(self, number: int, epoch: int) -> int:
+        """Where the records of this leader epoch and of earlier ones end, as the partition's leader says."""
+        return next((offset for offset, of in enumerate(self.logs[number]) if of > epoch), self.ends[number])
+
+    def _is_of_this_log(self, number: int, record: CommitRecord) -> bool:
+        """Whether the record's position is one of the log as it is now."""
+        return record.epoch is None or self.epoch_end(number, record.epoch) >= record.next
 
     def do_recreate(self, forgets: int) -> bool:
         """The topic is deleted and created again. The group's coordinator has forgotten its commits, or has not yet."""
         self.recreated += 1
         self.ends = [0] * self.setting.partitions
+        self.logs = [[] for _ in self.logs]
         if forgets:
             self.group.registers = [None] * self.setting.partitions
         self.account.recreate()
@@ -363,7 +394,7 @@ class World:
         held = self.group.read(number)
         if self.group.epochs or self.other or (isinstance(held, CommitRecord) and held.unconfirmed):
             return False
-        self.group.registers[number] = (to, "")
+        self.group.registers[number] = (to, "", None)
         self.account.committed_elsewhere(number, to, skipped=True)
         self.account.moved = True
         return True
@@ -383,7 +414,7 @@ class World:
         for where, record in records.items():
             before = self.group.read(where.partition)
             may_reread = self.setting.outstanding.reread_after_s is not None
-            current = record.topic_id == self.topic_id
+            current = record.topic_id == self.topic_id and self._is_of_this_log(where.partition, record)
             if current:
                 self.account.check_claim(where, record, before, self._shown_to(who) if may_reread else None)
             if self.setting.room and len(record.metadata()) > metadata_bytes(self.setting.room):
@@ -394,7 +425,7 @@ class World:
             self.group.registers[where.partition] = register_of(record, newer=who.partition("#")[0] in self.newer)
             if self.group.read(where.partition) != record:
                 raise Violation("unreadable record", f"{where}: {record.metadata()}")
-            if current:  # what a member writes before it knows of the new topic says nothing of its records
+            if current:  # what a member writes before it knows of the new topic, or log, says nothing of its records
                 self.account.check_record(where, record, self.streams)
 
     def _writers_and_owners(self) -> tuple[list[str], list[str]]:
@@ -448,6 +479,7 @@ class World:
         self.late.clear()
         for number, end in enumerate(self.ends):
             self.account.append(number, self.setting.records - end)
+            self.logs[number] += [self.epochs[number]] * (self.setting.records - end)
         self.ends = [self.setting.records] * self.setting.partitions
         self.faults_over = True
 
@@ -465,6 +497,7 @@ class World:
         """Equal for worlds that behave alike."""
         return (
             *(tuple(self.group.registers), tuple(self.group.owner), tuple(self.group.target), frozenset(self.group.epochs)),
+            *(tuple(self.epochs), tuple(map(tuple, self.logs))),
             *(tuple(self.ends), self.account.key(), repr(self.late), self.recreated, frozenset(self.written.items())),
             tuple(
                 self.group.has_had(member, where.partition, epoch) for member, epoch, records in self.late for where in records

@@ -18,10 +18,10 @@ from confluent_kafka import KafkaError
 
 from spark_groupsource.fetch import native_consumer
 from spark_groupsource.fetch.arrow_schema import arrow_schema, as_type
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.native_consumer import NativeIntake
 from spark_groupsource.native.libraries import Libraries, load_libraries
 from spark_groupsource.native.structs import FunctionsStruct
-from spark_groupsource.partition import TopicPartition
 
 NOT_FOUND = -156
 HEAD_SIZE = struct.calcsize("@NP")
@@ -41,6 +41,7 @@ class Record:
     time_type: int = 1
     error: int = 0
     bad_headers: bool = False
+    epoch: int = -1
 
 
 class MessageStruct(ctypes.Structure):
@@ -73,6 +74,7 @@ class Played:
             "message_destroy": (self._destroy, None, (c_void_p,)),
             "message_errstr": (self._errstr, c_void_p, (c_void_p,)),
             "message_timestamp": (self._timestamp, ctypes.c_int64, (c_void_p, pointer(ctypes.c_int32))),
+            "message_leader_epoch": (lambda message: self.living[message][0].epoch, ctypes.c_int32, (c_void_p,)),
             "message_headers": (self._headers, c_int, (c_void_p, pointer(c_void_p))),
             "header_cnt": (self._header_cnt, c_size_t, (c_void_p,)),
             "header_get_all": (
@@ -160,12 +162,12 @@ BATCH_ROWS = 7
 ALL = arrow_schema(include_headers=True)
 
 
-def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True) -> NativeIntake:
+def intake_of(played: Played, schema: pa.Schema = ALL, *, key_sizes: bool = True, epoch: int | None = None) -> NativeIntake:
     real = load_libraries()
     both = Libraries(real.kafka, real.ours, played.functions, real.producer_functions, key_sizes)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(native_consumer, "load_libraries", lambda: both)
-        return NativeIntake(1, TopicPartition("t", 3), schema, BATCH_BYTES, BATCH_ROWS)
+        return NativeIntake(1, FetchRange("t", 3, 0, 1, epoch), schema, BATCH_BYTES, BATCH_ROWS)
 
 
 def row_of(record: Record, schema: pa.Schema) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from spark_groupsource.brokers import topics as topics_module
+from spark_groupsource.brokers.offsets import Found
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable
@@ -26,7 +27,7 @@ def test_an_adoption_does_not_change_for_how_long_an_end_that_is_planned_has_bee
     options = parse(startingOffsets="latest")
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
 
-    def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+    def no_answer(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
         return {}
 
     monkeypatch.setattr(Topics, "_offsets", no_answer)
@@ -48,7 +49,7 @@ def test_a_leader_is_asked_once_more_before_its_silence_ends_the_query(monkeypat
     now = 0.0
     options = parse()
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
-    answers = iter([{}, {}, {PLANNED: 7}, {}, {}])
+    answers = iter([{}, {}, {PLANNED: Found(7)}, {}, {}])
     monkeypatch.setattr(Topics, "_offsets", lambda *_: dict(next(answers)))
     assert topics.ends([PLANNED]) == {}
     now = 40.0
@@ -65,10 +66,10 @@ def test_two_silences_at_triggers_of_an_hour_are_none_of_an_hour(monkeypatch: py
     options = parse()
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=60, clock=lambda: now)
 
-    def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+    def silent_until(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
         nonlocal now
         now += timeout_s
-        return dict.fromkeys(specs, 7) if now > back_at else {}
+        return dict.fromkeys(specs, Found(7)) if now > back_at else {}
 
     monkeypatch.setattr(Topics, "_offsets", silent_until)
     monkeypatch.setattr(topics_module, "ASK_LEADER_AGAIN_S", 0)
@@ -92,13 +93,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> tuple[list[tuple[int, set[int]]], 
     answers: list[set[int]] = []
     clients: dict[int, int] = {}
 
-    def answer(topics: Topics, specs: Mapping[TopicPartition, object], _timeout_s: float) -> dict[TopicPartition, int]:
+    def answer(topics: Topics, specs: Mapping[TopicPartition, object], _timeout_s: float) -> dict[TopicPartition, Found]:
         questions.append((clients.setdefault(id(topics._admin.client), len(clients)), {each.partition for each in specs}))
         kept_alive.append(topics._admin.client)
         answering = answers.pop(0)
         if answering:
             topics._admin.answered()
-        return {each: 7 for each in specs if each.partition in answering}
+        return {each: Found(7, None) for each in specs if each.partition in answering}
 
     kept_alive: list[object] = []
     monkeypatch.setattr(Topics, "_answered", answer)
@@ -165,7 +166,7 @@ def test_what_fails_at_once_is_asked_again_by_the_same_client_and_silence_withou
     assert questions == [(0, {0, 1}), (0, {1})]
     answer = Topics._answered
 
-    def late(topics: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
+    def late(topics: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
         nonlocal now
         now += timeout_s
         return answer(topics, specs, timeout_s)  # type: ignore[arg-type]

@@ -204,3 +204,23 @@ def test_an_error_keeps_its_text() -> None:
 
     assert event is not None
     assert (event.error.code(), event.error.str(), event.offset) == (KafkaError._TRANSPORT, "an error", 17)
+
+
+@pytest.mark.parametrize("epoch", [3, None], ids=["known", "unknown"])
+def test_a_record_of_a_later_leader_epoch_is_an_event_within_the_range_and_none_beyond(epoch: int | None) -> None:
+    records = [Record(10, epoch=-1), Record(11, epoch=3), Record(12, epoch=4), Record(13, epoch=4)]
+    intake = intake_of(Played(records, iter([3, 3, 3, 3])), epoch=epoch)
+    if epoch is None:
+        assert intake.take(10, 13, 0) == Taken(10, 13)
+    else:
+        taken = intake.take(10, 13, 0)
+        assert (taken.first, taken.next) == (10, 12)
+        assert taken.event is not None
+        assert (taken.event.error.code(), taken.event.offset) == (KafkaError._LOG_TRUNCATION, 12)
+    batch = intake.batch()
+    assert batch is not None
+    assert batch.column("offset").to_pylist() == ([10, 11, 12] if epoch is None else [10, 11])
+    intake.close()
+    intake = intake_of(Played(records, iter([9, 9])), epoch=epoch)
+    assert intake.take(10, 12, 0) == Taken(10, 12), "what comes after the range is not its matter"
+    intake.close()

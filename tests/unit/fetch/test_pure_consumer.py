@@ -8,9 +8,9 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, Message
 
 from spark_groupsource.fetch.arrow_schema import arrow_schema
+from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import Taken
 from spark_groupsource.fetch.pure_consumer import _PureIntake
-from spark_groupsource.partition import TopicPartition
 
 
 class Fetched:
@@ -32,7 +32,7 @@ def message(offset: int, value: bytes = b"", error: int | None = None) -> Messag
 
 
 def intake_of(fetched: Fetched, batch_bytes: int = 100) -> _PureIntake:
-    return _PureIntake(cast(Consumer, fetched), TopicPartition("t", 0), arrow_schema(include_headers=False), batch_bytes)
+    return _PureIntake(cast(Consumer, fetched), FetchRange("t", 0, 0, 1), arrow_schema(include_headers=False), batch_bytes)
 
 
 def offsets_of(intake: _PureIntake) -> list[int] | None:

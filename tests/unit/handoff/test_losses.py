@@ -22,6 +22,7 @@ from spark_groupsource.handoff.losses import (
     refuse,
     refuse_target,
     target_losses,
+    to_validate,
     warn,
 )
 from spark_groupsource.handoff.rules import Stream
@@ -65,6 +66,21 @@ class TestALogThatAStreamOwns:
         (loss,) = found(logs(0, 70))
         assert (loss.cause, loss.lost, loss.resume) == (Cause.CUT, (OffsetRange(70, 100),), 70)
         assert "the next offset to read was 100, and the log ends at 70" in str(loss)
+
+    def test_that_was_cut_and_has_grown_again_is_read_on_where_it_was_cut(self) -> None:
+        for end in (70, 100, 300):
+            (loss,) = found(replace(logs(0, end), epochs={ORDERS: 9}, diverging={ORDERS: 65}))
+            assert (loss.cause, loss.lost, loss.resume, loss.epoch) == (Cause.CUT, (OffsetRange(65, 100),), 65, 9)
+            assert "was 100, and the log was cut off at 65, and has other records from there on" in str(loss)
+            read_on = record_after(loss, 65, RECORD)
+            assert (read_on.next, read_on.epoch, read_on.owed) == (65, 9, (OWED._replace(end=65),))
+
+    def test_of_a_leader_that_knows_no_such_epoch_is_read_on_at_the_position_or_its_end(self) -> None:
+        for end, resume in ((300, 100), (70, 70)):
+            (loss,) = found(replace(logs(0, end), epochs={ORDERS: 2}, diverging={ORDERS: None}))
+            assert (loss.cause, loss.resume, loss.epoch) == (Cause.CUT, resume, 2)
+        (loss,) = found(replace(logs(0, 300), epochs={ORDERS: 2}, diverging={ORDERS: None}))
+        assert "which records below it were replaced is not known" in str(loss)
 
     @pytest.mark.parametrize(("start", "end"), [(0, 70), (0, 100), (5, 500)])
     def test_of_another_topic_is_lost_however_many_records_that_has(self, start: int, end: int) -> None:
@@ -178,10 +194,24 @@ class TestAFixedTarget:
         assert (loss.cause, loss.lost) == (cause, ())
 
 
+def test_a_position_is_validated_if_its_log_has_another_leader_epoch() -> None:
+    other, unknown, silent = (TopicPartition("orders", number) for number in (4, 5, 6))
+    positions = {ORDERS: (100, 3), other: (7, 3), unknown: (8, None), silent: (9, 3)}
+    assert to_validate(positions, {ORDERS: 4, other: 3, unknown: 4}) == {ORDERS: (100, 3)}
+
+
+def test_a_target_that_was_cut_off_is_lost_although_the_position_is_not() -> None:
+    state = replace(logs(0, 500), epochs={ORDERS: 4}, diverging={ORDERS: 150})
+    (loss,) = target_losses({ORDERS: 200}, {"orders": OLD}, {ORDERS: RECORD}, state)
+    assert (loss.cause, loss.position, loss.lost) == (Cause.CUT, 100, (OffsetRange(150, 200),))
+
+
 def test_the_error_lists_every_range_up_to_twenty_and_what_to_do() -> None:
     refuse([])
     refuse_target([])
-    losses = [PartitionLoss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5) for number in range(23)]
+    losses = [
+        PartitionLoss(TopicPartition("orders", number), Cause.CUT, 9, (OffsetRange(5, 9),), 5, end=5) for number in range(23)
+    ]
     with pytest.raises(DataLossError) as raised:
         refuse(losses)
     text = str(raised.value)
@@ -264,4 +294,4 @@ class TestALogThatSeemsToBeCut:
         for _ in range(3):
             doubts.about(found(self.CUT), self.CUT)
         (record,) = caplog.records
-        assert record.getMessage().startswith("orders-3: its log ends at 70, below what should be in it")
+        assert record.getMessage().startswith("orders-3: its log seems to be cut off at 70, below what should be in it")

@@ -50,6 +50,7 @@ def offset_after(
         start_ids={"orders": ID, "returns": ID},
         cluster="here",
         cut=(None, None),
+        epochs={FIRST: 3, RETURNS: 8},
     )
 
 
@@ -57,6 +58,7 @@ def test_the_offset_follows_the_one_before() -> None:
     found = offset_after({FIRST: (OffsetRange(0, 3),)})
     assert (found.stream, found.plan, found.generation, found.member, found.group) == ("s", 5, 2, "me", "billing")
     assert found.by_partition == {FIRST: (OffsetRange(0, 3),)}
+    assert found.epoch_of == {FIRST: 3}
     assert (found.topics, found.cluster, found.starts, found.shared) == ({"orders": ID}, "here", {}, None)
 
 

@@ -105,6 +105,7 @@ ALL_FIELDS = PlanOffset.build(
     cluster="MkU3OEVBNTcwNTJENDM2Qg",
     cut=(None, 100),
     shared=Sharing(least=16, most=2000, small=500),
+    epochs={ORDERS[0]: 4, ORDERS[3]: 0, LAST_RETURNS: 12},
 )
 
 

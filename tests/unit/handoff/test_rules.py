@@ -484,7 +484,7 @@ class TestARangeOwedToAnotherStreamIsReread:
 
     def test_the_stream_that_comes_back_leaves_what_was_taken_and_reads_what_the_log_still_has(self) -> None:
         back = Stream("other", logged=4, durable=3, ranges={ORDERS: (OffsetRange(20, 60),)})
-        assert verdict(cut_back(self.before, 45), back, **NOT_OWNED) == Verdict(read=(OffsetRange(20, 45),))
+        assert verdict(cut_back(self.before, 45, None), back, **NOT_OWNED) == Verdict(read=(OffsetRange(20, 45),))
         taken = verdict(self.before, rereading((20, 60), (100, 100))).write
         assert verdict(taken, back, **NOT_OWNED) == LEAVE
         its_own = adopted(back, taken)
@@ -529,3 +529,37 @@ class TestARangeOwedToAnotherStream:
             "of-the-next-version": 3,
             "another": -1,
         }
+
+
+class TestTheLeaderEpochOfAPosition:
+    """Each step keeps it beside the position that it belongs to."""
+
+    HELD = record("me", 7, at=200, done=6, claimed=((100, 200),)).model_copy(update={"epoch": 4})
+
+    def test_stays_when_claims_are_closed_and_when_another_stream_adopts(self) -> None:
+        assert confirm(self.HELD, DURABLE).epoch == 4
+        done = {"me": 7}
+        for stream in (DURABLE, Stream("other", 3, 3)):
+            assert adopt(stream, ORDERS, self.HELD, starting_offset=0, done=done).epoch == 4
+        assert adopt(DURABLE, ORDERS, Foreign(150, epoch=5), starting_offset=0, done={}).epoch == 5
+
+    def test_is_that_of_the_last_plan_if_the_commit_has_expired(self) -> None:
+        stream = replace(LOGGED, epochs={ORDERS: 6})
+        assert adopt(stream, ORDERS, None, starting_offset=0, done={}).epoch == 6
+
+    def test_is_unknown_in_a_topic_that_was_created_again(self) -> None:
+        held = self.HELD.model_copy(update={"topic_id": "A" * 22})
+        assert adopt(LOGGED, ORDERS, held, starting_offset=0, done={}, topic_id="B" * 22).epoch is None
+
+    @pytest.mark.parametrize(("epochs", "epoch"), [({ORDERS: 6}, 6), ({}, None)])
+    def test_is_that_of_the_plan_once_its_range_is_claimed(self, epochs: dict[TopicPartition, int], epoch: int | None) -> None:
+        before = record("me", 6, at=100, done=6).model_copy(update={"epoch": 4})
+        verdict = claim(replace(LOGGED, epochs=epochs), ORDERS, before, owned=True, held_since_planned=True, now=NOW)
+        assert verdict.write is not None
+        assert (verdict.write.next, verdict.write.epoch) == (200, epoch)
+
+    def test_stands_beside_the_text_and_not_in_it(self) -> None:
+        assert "epoch" not in self.HELD.metadata()
+        assert read_commit(self.HELD.offset, self.HELD.metadata(), epoch=4) == self.HELD
+        assert read_commit(self.HELD.offset, self.HELD.metadata()) == self.HELD.model_copy(update={"epoch": None})
+        assert read_commit(7, "", epoch=4) == Foreign(7, epoch=4)

@@ -28,6 +28,7 @@ class Logs:
     def __init__(self, clock: SimpleNamespace, low_until_s: float) -> None:
         self._clock = clock
         self._low_until_s = low_until_s
+        self.epochs: dict[TopicPartition, int] = {}
 
     def starts(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         self._clock.s += 20.0

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
+from spark_groupsource.brokers.offsets import Found
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -24,8 +25,8 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
 ) -> None:
     """Neither while the target is fixed, nor at a plan, in which its silence is longer than the patience already."""
 
-    def without_leader(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, int]:
-        return dict.fromkeys(specs.keys() - {WITHOUT_LEADER}, 10)
+    def without_leader(_: Topics, specs: Mapping[TopicPartition, object], timeout_s: float) -> dict[TopicPartition, Found]:
+        return dict.fromkeys(specs.keys() - {WITHOUT_LEADER}, Found(10))
 
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
     monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})

@@ -1,0 +1,151 @@
+"""Whether logs were cut off below positions and have grown again since, as their leader epochs show (KIP-320).
+
+A position has the leader epoch that its log had when the position was an offset of it. After an unclean leader election, or with
+a disk that was restored, the log gets a new epoch, and its earlier ones may end below the position. OffsetForLeaderEpoch asks
+where they end. librdkafka has no call for it, but sends it when a consumer seeks to an offset with an epoch.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from confluent_kafka import Consumer, KafkaError, KafkaException
+from confluent_kafka import TopicPartition as KafkaTopicPartition
+
+from spark_groupsource.brokers.client import LastError, diverging_offset, librdkafka_log, make_client
+from spark_groupsource.partition import TopicPartition, listed
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
+
+log = logging.getLogger(__name__)
+
+ASK_AGAIN_S = 1.0
+"""How long an answer counts that a log was cut off. It is asked for again until it is believed, and each time takes a client."""
+
+_POLL_S = 0.1
+
+_VALID = -2
+"""The answer for a position whose log was not cut off below it."""
+
+
+@dataclass(frozen=True)
+class Validated:
+    """What the leaders say of positions."""
+
+    diverging: dict[TopicPartition, int | None] = field(default_factory=dict)
+    """Where logs were cut off below the positions. `None` for a leader that knows no epoch as old as the position's."""
+    unknown: frozenset[TopicPartition] = frozenset()
+    """The partitions whose leader did not answer."""
+
+
+class Truncations:
+    """Finds logs that were cut off below positions. Used by one thread."""
+
+    def __init__(self, client_settings: Mapping[str, str], group: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+        """Ask nothing yet.
+
+        Args:
+            client_settings: librdkafka settings that every client needs.
+            group: the consumer group, which is not joined.
+            clock: returns seconds, monotonic.
+        """
+        self._settings = {
+            **client_settings,
+            "group.id": group,
+            "enable.auto.commit": "false",
+            "auto.offset.reset": "error",
+            "enable.partition.eof": "true",
+            # A record shows that a position is valid, and is thrown away.
+            "fetch.wait.max.ms": "10",
+            "max.partition.fetch.bytes": "1",
+            "queued.min.messages": "1",
+        }
+        self._clock = clock
+        self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
+        """Positions with their epochs, and the epochs of the logs for which they are known to be valid."""
+        self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
+        """The same for those that were asked about last."""
+        self._asked_at = 0.0
+        self._answer = Validated()
+
+    def below(
+        self,
+        positions: Mapping[TopicPartition, tuple[int, int]],
+        ends: Mapping[TopicPartition, int],
+        epochs: Mapping[TopicPartition, int],
+    ) -> Validated:
+        """Return which of these positions are above the offset at which their log was cut off.
+
+        Args:
+            positions: offsets with their leader epochs (`losses.to_validate`).
+            ends: the ends of these logs now.
+            epochs: the leader epochs of these logs now. What is valid in one of them is not asked for again.
+
+        Raises:
+            OptionError, AuthenticationFailed: as `make_client` does.
+        """
+        keys = {partition: (*position, epochs[partition]) for partition, position in positions.items()}
+        self._valid = {partition: key for partition, key in self._valid.items() if keys.get(partition) == key}
+        asked = {partition: key for partition, key in keys.items() if partition not in self._valid}
+        if not asked:
+            return Validated()
+        if asked != self._asked or self._clock() >= self._asked_at + ASK_AGAIN_S:
+            found = self._ask({partition: positions[partition] for partition in asked}, ends)
+            self._valid |= {partition: asked.pop(partition) for partition, at in found.items() if at == _VALID}
+            diverging = {
+                partition: None if found[partition] < 0 else found[partition] for partition in asked if partition in found
+            }
+            self._answer = Validated(diverging, frozenset(asked.keys() - found.keys()))
+            self._asked, self._asked_at = asked, self._clock()
+        return self._answer
+
+    def _ask(
+        self, positions: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
+    ) -> dict[TopicPartition, int]:
+        """Return `_VALID`, or the diverging offset, for each position whose leader answers; -1 if it knows no such epoch."""
+        consumer = make_client(Consumer, self._settings, LastError().record, librdkafka_log)
+        found: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, KafkaError] = {}
+        sought: set[TopicPartition] = set()
+        deadline = Deadline(REQUEST_TIMEOUT_S, clock=self._clock)
+        try:
+            # An assignment with an epoch is validated only if the client has not known the partition before; a seek always is.
+            consumer.assign([KafkaTopicPartition(*partition, ends[partition]) for partition in sorted(positions)])
+            while len(found) + len(failed) < len(positions) and not deadline.over:
+                event = consumer.poll(_POLL_S)
+                if event is None or event.topic() is None:
+                    continue
+                partition = TopicPartition(event.topic() or "", event.partition() or 0)
+                error = event.error()
+                if error is not None and error.code() == KafkaError._PARTITION_EOF:
+                    error = None
+                if partition in sought:
+                    diverging = None if error is None else diverging_offset(error)
+                    if diverging is not None:
+                        found[partition] = diverging
+                    elif error is None or error.code() == KafkaError._AUTO_OFFSET_RESET:
+                        # What was valid may lie below the log's start. It is fetched only once it is validated.
+                        found[partition] = _VALID
+                    else:
+                        failed[partition] = error
+                elif error is not None:
+                    failed[partition] = error
+                else:
+                    offset, epoch = positions[partition]
+                    consumer.seek(KafkaTopicPartition(*partition, offset, leader_epoch=epoch))
+                    sought.add(partition)
+        except KafkaException as refused:
+            log.info("validating positions: %s", refused.args[0].str())
+        finally:
+            consumer.close()
+        if unknown := sorted(positions.keys() - found.keys()):
+            log.warning(
+                "the leaders of %s do not say whether their logs still have what was read before (%s): nothing is "
+                "planned there until they do",
+                listed(unknown),
+                listed(sorted({error.str() for error in failed.values()})) or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",
+            )
+        return found

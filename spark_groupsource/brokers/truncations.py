@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.client import LastError, diverging_offset, librdkafka_log, make_client
+from spark_groupsource.errors import BrokerUnavailable
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import REQUEST_TIMEOUT_S
@@ -29,6 +30,9 @@ _POLL_S = 0.1
 
 _VALID = -2
 """The answer for a position whose log was not cut off below it."""
+
+_OF_WHAT_WAS_FETCHED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION})
+"""Errors of what is at a position: it lies below the log's start, or cannot be read. It is fetched only once it is validated."""
 
 
 @dataclass(frozen=True)
@@ -44,12 +48,15 @@ class Validated:
 class Truncations:
     """Finds logs that were cut off below positions. Used by one thread."""
 
-    def __init__(self, client_settings: Mapping[str, str], group: str, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, client_settings: Mapping[str, str], group: str, *, patience_s: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         """Ask nothing yet.
 
         Args:
             client_settings: librdkafka settings that every client needs.
             group: the consumer group, which is not joined.
+            patience_s: for how many seconds, in all, a leader is asked without an answer before `below` raises.
             clock: returns seconds, monotonic.
         """
         self._settings = {
@@ -58,12 +65,17 @@ class Truncations:
             "enable.auto.commit": "false",
             "auto.offset.reset": "error",
             "enable.partition.eof": "true",
-            # A record shows that a position is valid, and is thrown away.
+            # A record shows that a position is valid, and is thrown away. Aborted ones show it, too.
+            "isolation.level": "read_uncommitted",
             "fetch.wait.max.ms": "10",
-            "max.partition.fetch.bytes": "1",
-            "queued.min.messages": "1",
+            "max.partition.fetch.bytes": "16384",
+            # Otherwise the records of one partition would delay the Fetch of the others by a second.
+            "fetch.queue.backoff.ms": "1",
         }
+        self._patience_s = patience_s
         self._clock = clock
+        self._silent_s: dict[TopicPartition, float] = {}
+        """For how many seconds the leader of a partition has been asked without an answer, in a row."""
         self._valid: dict[TopicPartition, tuple[int, int, int]] = {}
         """Positions with their epochs, and the epochs of the logs for which they are known to be valid."""
         self._asked: dict[TopicPartition, tuple[int, int, int]] = {}
@@ -85,6 +97,7 @@ class Truncations:
             epochs: the leader epochs of these logs now. What is valid in one of them is not asked for again.
 
         Raises:
+            BrokerUnavailable: a leader has not answered for as long as the patience.
             OptionError, AuthenticationFailed: as `make_client` does.
         """
         keys = {partition: (*position, epochs[partition]) for partition, position in positions.items()}
@@ -93,14 +106,33 @@ class Truncations:
         if not asked:
             return Validated()
         if asked != self._asked or self._clock() >= self._asked_at + ASK_AGAIN_S:
+            began = self._clock()
             found = self._ask({partition: positions[partition] for partition in asked}, ends)
-            self._valid |= {partition: asked.pop(partition) for partition, at in found.items() if at == _VALID}
+            self._note_silence(asked.keys() - found.keys(), self._clock() - began)
+            # Brokers that keep no epochs, as for old message formats, know none that is as old. That shows nothing, unless all
+            # their epochs are older than that of the position: then their metadata were restored.
+            valid = {
+                partition
+                for partition, at in found.items()
+                if at == _VALID or (at < 0 and positions[partition][1] <= epochs[partition])
+            }
+            self._valid |= {partition: asked.pop(partition) for partition in valid}
             diverging = {
                 partition: None if found[partition] < 0 else found[partition] for partition in asked if partition in found
             }
             self._answer = Validated(diverging, frozenset(asked.keys() - found.keys()))
             self._asked, self._asked_at = asked, self._clock()
         return self._answer
+
+    def _note_silence(self, silent: Collection[TopicPartition], seconds: float) -> None:
+        self._silent_s = {partition: self._silent_s.get(partition, 0.0) + seconds for partition in silent}
+        for partition, silent_s in sorted(self._silent_s.items()):
+            if silent_s >= self._patience_s:
+                raise BrokerUnavailable(
+                    f"The leader of {partition} was asked for {silent_s:.0f} s whether its log still has what was read before, "
+                    "and has not answered. Nothing is lost, and nothing was planned there. Check that its broker is up and "
+                    "can be reached from this driver, and that the user of the query may read the topic."
+                )
 
     def _ask(
         self, positions: Mapping[TopicPartition, tuple[int, int]], ends: Mapping[TopicPartition, int]
@@ -114,7 +146,7 @@ class Truncations:
         try:
             # An assignment with an epoch is validated only if the client has not known the partition before; a seek always is.
             consumer.assign([KafkaTopicPartition(*partition, ends[partition]) for partition in sorted(positions)])
-            while len(found) + len(failed) < len(positions) and not deadline.over:
+            while positions.keys() - found.keys() - failed.keys() and not deadline.over:
                 event = consumer.poll(_POLL_S)
                 if event is None or event.topic() is None:
                     continue
@@ -126,11 +158,12 @@ class Truncations:
                     diverging = None if error is None else diverging_offset(error)
                     if diverging is not None:
                         found[partition] = diverging
-                    elif error is None or error.code() == KafkaError._AUTO_OFFSET_RESET:
-                        # What was valid may lie below the log's start. It is fetched only once it is validated.
+                    elif error is None or error.code() in _OF_WHAT_WAS_FETCHED:
                         found[partition] = _VALID
                     else:
                         failed[partition] = error
+                    # A broker gives a whole batch of one partition only, and nothing of the others that have larger ones.
+                    consumer.pause([KafkaTopicPartition(*partition)])
                 elif error is not None:
                     failed[partition] = error
                 else:
@@ -146,6 +179,7 @@ class Truncations:
                 "the leaders of %s do not say whether their logs still have what was read before (%s): nothing is "
                 "planned there until they do",
                 listed(unknown),
-                listed(sorted({error.str() for error in failed.values()})) or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",
+                listed(sorted({failed[partition].str() for partition in failed.keys() - found.keys()}))
+                or f"no answer for {REQUEST_TIMEOUT_S:.0f} s",
             )
         return found

@@ -281,8 +281,6 @@ class Foreign(NamedTuple):
     offset: int
     cluster_id: str | None = None
     """The other cluster, if the commit is a record that was written there (Cluster Linking, MirrorMaker)."""
-    epoch: int | None = None
-    """The leader epoch of the offset, as Java's consumers commit it. `None` if it is not known, or of another cluster."""
 
 
 class OtherFormat(NamedTuple):
@@ -320,23 +318,24 @@ def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None
         offset: The committed offset. Negative if the group has none.
         metadata: The text beside it, which any client can have written.
         cluster_id: The cluster that was asked. `None` if it does not matter or is not known.
-        epoch: The leader epoch beside it. `None` if it is not known.
+        epoch: The leader epoch beside it. `None` if it is not known. That of another client is not believed: some commit an
+            epoch that they have read once, and never a later one.
     """
     if offset < 0:
         return None
     if not metadata or len(metadata.encode("utf-8", "surrogatepass")) > MAX_METADATA_BYTES:
-        return Foreign(offset, epoch=epoch)
+        return Foreign(offset)
     try:
         record = CommitRecord.model_validate_json(metadata, by_alias=True, by_name=False)
     except (ValidationError, ValueError, RecursionError):
         # Before `Foreign`: whoever goes on at the offset of such a record reads what is claimed a second time.
-        return _in_other_format(offset, metadata) or Foreign(offset, epoch=epoch)
+        return _in_other_format(offset, metadata) or Foreign(offset)
     # Compared as text: JSON has several ways to write the same record, and this package uses only one.
     if record.metadata() != metadata:
-        return Foreign(offset, epoch=epoch)
+        return Foreign(offset)
     if cluster_id is not None and record.cluster_id not in {None, cluster_id}:
         return Foreign(offset, record.cluster_id)
-    return record.model_copy(update={"epoch": epoch}) if record.offset == offset else Foreign(offset, epoch=epoch)
+    return record.model_copy(update={"epoch": epoch}) if record.offset == offset else Foreign(offset)
 
 
 class _OfEveryFormat(PlainModel):

@@ -211,7 +211,7 @@ def _adopt(
         case None:
             return _adopt_unrecorded(stream, partition, starting_offset)
         case Foreign(offset):
-            return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset, epoch=commit.epoch)
+            return CommitRecord(stream=stream.name, logged=stream.logged, done=stream.durable, next=offset)
         case CommitRecord() if commit.stream != stream.name:
             left_open = (OwedRange(commit.stream, commit.logged, *held, commit.claimed_at) for held in commit.open)
             return CommitRecord(

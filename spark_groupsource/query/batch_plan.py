@@ -159,9 +159,8 @@ def _still_true(
 ) -> Mapping[TopicPartition, GroupCommit]:
     """Return the commits, corrected where a topic was created again or a log was cut. Tasks report what expired."""
     records = {partition: commit for partition in partitions if isinstance(commit := commits.get(partition), CommitRecord)}
-    truncations = Truncations(options.client_settings(), options.group_id)
+    truncations = Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000)
     doubts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms))
-    deadline = Deadline(options.poll_timeout_ms / 1000)
     while True:
         starts = _of_all(records, logs.starts, options)
         ends = _of_all(records, logs.ends, options)
@@ -172,8 +171,6 @@ def _still_true(
         found = partition_losses(records, state, {})
         if not validated.unknown and not doubts.about(found, state, at_once=True):
             break
-        if validated.unknown and deadline.over:
-            raise _unanswered(validated.unknown, options)
         time.sleep(RETRY_INTERVAL_S)
     losses = [loss for loss in found if loss.cause is not Cause.EXPIRED]
     if options.fail_on_data_loss:

@@ -91,7 +91,8 @@ class LossWatch:
         self._cuts = CutDoubts(cut_believed_after_s(options.poll_timeout_ms), clock=clock)
         # Of the positions, and of the target.
         self._truncations, self._truncations_of_target = (
-            Truncations(options.client_settings(), options.group_id, clock=clock) for _ in range(2)
+            Truncations(options.client_settings(), options.group_id, patience_s=options.poll_timeout_ms / 1000, clock=clock)
+            for _ in range(2)
         )
         self.target: Target | None = None
         """Set by `fix_target`."""
@@ -145,11 +146,11 @@ class LossWatch:
                 # end the query, although nothing is lost.
                 time.sleep(RETRY_INTERVAL_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
             logs = self._ask(records, left, again=attempt > 0)
-            of_target = self._losses_of_target(records, logs)
+            of_target, unknown = self._losses_of_target(records, logs)
             losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
             doubted = self._cuts.about([*of_target, *losses], logs, at_once=attempt > 0)
             # An end that is in doubt is no end: a plan up to it would end below the position.
-            self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted}
+            self.ends = {partition: end for partition, end in logs.ends.items() if partition not in doubted | unknown}
             self.epochs = {partition: epoch for partition, epoch in logs.epochs.items() if partition in self.ends}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
@@ -159,16 +160,19 @@ class LossWatch:
         refuse_target(of_target)
         return Examined(logs.ids, losses)
 
-    def _losses_of_target(self, records: Mapping[TopicPartition, CommitRecord], logs: LogState) -> list[PartitionLoss]:
-        """Return what is lost of the target, if there is one."""
+    def _losses_of_target(
+        self, records: Mapping[TopicPartition, CommitRecord], logs: LogState
+    ) -> tuple[list[PartitionLoss], frozenset[TopicPartition]]:
+        """Return what is lost of the target, if there is one, and the partitions of which that is not known yet."""
         if self.target is None:
-            return []
+            return [], frozenset()
         target = self.target
         known = target.ends.keys() & records.keys() & logs.ends.keys()
         positions = {partition: (target.ends[partition], target.epochs.get(partition)) for partition in known}
         suspects = to_validate(positions, logs.epochs)
         found = self._truncations_of_target.below(suspects, logs.ends, logs.epochs)
-        return target_losses(self.target.ends, self.target.ids, records, replace(logs, diverging=found.diverging))
+        losses = target_losses(self.target.ends, self.target.ids, records, replace(logs, diverging=found.diverging))
+        return losses, found.unknown
 
     def deleted_ranges(self, stream: Stream) -> Sequence[PartitionLoss]:
         """Return the ranges of the stream's plan whose topic was deleted: nobody can read or adopt them.

@@ -541,7 +541,7 @@ class TestTheLeaderEpochOfAPosition:
         done = {"me": 7}
         for stream in (DURABLE, Stream("other", 3, 3)):
             assert adopt(stream, ORDERS, self.HELD, starting_offset=0, done=done).epoch == 4
-        assert adopt(DURABLE, ORDERS, Foreign(150, epoch=5), starting_offset=0, done={}).epoch == 5
+        assert adopt(DURABLE, ORDERS, Foreign(150), starting_offset=0, done={}).epoch is None
 
     def test_is_that_of_the_last_plan_if_the_commit_has_expired(self) -> None:
         stream = replace(LOGGED, epochs={ORDERS: 6})
@@ -562,4 +562,4 @@ class TestTheLeaderEpochOfAPosition:
         assert "epoch" not in self.HELD.metadata()
         assert read_commit(self.HELD.offset, self.HELD.metadata(), epoch=4) == self.HELD
         assert read_commit(self.HELD.offset, self.HELD.metadata()) == self.HELD.model_copy(update={"epoch": None})
-        assert read_commit(7, "", epoch=4) == Foreign(7, epoch=4)
+        assert read_commit(7, "", epoch=4) == Foreign(7)

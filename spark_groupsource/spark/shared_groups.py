@@ -68,7 +68,7 @@ def gave_up_a_part(before: JsonOffset, now: JsonOffset) -> bool:
 
 
 class SharedGroups:
-    """The sources of all running queries of this driver, as their progress shows them. Used on the thread of Spark's listeners."""
+    """The sources of all running queries of this driver, by their progress. Used on the thread of Spark's listeners."""
 
     def __init__(self) -> None:
         self._application: str | None = None

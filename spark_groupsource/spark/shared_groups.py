@@ -2,8 +2,8 @@
 
 With Spark's own source each query gets all records, and each load of a query, too. So it surprises that members of one group
 share them. A source's end offset shows its group, the partitions that it owns (`ranges`), and topics of which it owns none yet
-(`starts` and `topics`). It does not show the subscription. So two sources share a topic once each has had a partition of it, and
-a query that has no partition, which is never in a micro-batch, shows nothing.
+(`starts`, and `topics` in the first offset of a new checkpoint). It does not show the subscription. So a source that was
+restarted shows a topic once it has had a partition of it, and without any partition it is in no micro-batch and shows nothing.
 """
 
 from __future__ import annotations

@@ -2,6 +2,8 @@
 
 Spark posts the progress of a micro-batch after it has written its commit log. The progress has the offset at which the batch
 ends, and that offset names a stream of this source and its plan. So the plan is durable. The runner gets no such event itself.
+
+The listener is also the only one that sees all queries of the driver: it warns if they share a group (shared_groups.py).
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from pyspark.sql.streaming.listener import (
 from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.offset_log import plan_of
 from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.spark.shared_groups import SharedGroups
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +36,9 @@ too: queries that are started there are not reported."""
 
 _THIS_PROCESS = secrets.token_hex(8)
 
+_shared_groups = SharedGroups()
+"""Of all listeners of this process: each session has one, and may have a `LagListener`, too."""
+
 
 def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
     """Return the progress of a micro-batch as the JSON that Spark makes of it: its Python values differ between versions."""
@@ -41,7 +47,10 @@ def progress_of(event: QueryProgressEvent) -> dict[str, Any]:
 
 
 class DurableListener(StreamingQueryListener):
-    """Reports each finished micro-batch of this source. `listen` adds it, and `LagListener` is one."""
+    """Reports each finished micro-batch of this source, and warns of groups that queries share.
+
+    `listen` adds it, and `LagListener` is one.
+    """
 
     def __init__(self) -> None:
         self._reports: DriverReports | None = None
@@ -51,17 +60,18 @@ class DurableListener(StreamingQueryListener):
         """Do nothing: nothing is finished yet."""
 
     def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        """Report the plans of a finished micro-batch."""
+        """Report the plans of a finished micro-batch, and warn if the query shares a group."""
         self.report(progress_of(event))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
         """Do nothing: there was no micro-batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        """Do nothing: the last micro-batch has been reported."""
+        """Forget the query: it no longer shares a group. Its last micro-batch has been reported."""
+        _shared_groups.ended(str(event.runId))
 
     def report(self, progress: Mapping[str, Any]) -> None:
-        """Report the plans in a query's progress. A folder that cannot be used is worth one warning."""
+        """Report the plans in a query's progress. A folder that cannot be used, and a shared group, are worth one warning."""
         try:
             for source in progress.get("sources", ()):
                 found = plan_of(source.get("endOffset"))
@@ -77,6 +87,7 @@ class DurableListener(StreamingQueryListener):
                     "trigger, unless the reader has the option checkpointLocation",
                     error,
                 )
+        _shared_groups.progressed(progress)
 
 
 def driver_process() -> int:
@@ -102,6 +113,7 @@ def listen(spark: SparkSession) -> None:
         return
     try:
         if spark.conf.get(ADDED, None) != _THIS_PROCESS:
+            _shared_groups.begin(spark.sparkContext.applicationId)
             spark.conf.set(ADDED, _THIS_PROCESS)  # first: where it is refused, each call would add another listener
             spark.streams.addListener(DurableListener())
     except Exception as refused:  # noqa: BLE001 -- some platforms allow no listeners, each with an error of its own

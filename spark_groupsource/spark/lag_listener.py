@@ -180,6 +180,7 @@ class LagListener(DurableListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         """Forget the query."""
+        super().onQueryTerminated(event)
         ended = str(event.id)
         self._latest = MappingProxyType({query: each for query, each in self._latest.items() if query != ended})
         self._written = MappingProxyType({query: each for query, each in self._written.items() if query != ended})

@@ -95,8 +95,8 @@ class Joining:
             AssignmentTimeout: the group gave no assignment before the deadline.
             MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
             NotAConsumerGroup: the group is of another kind.
-            MembershipError: it refuses this member's assignor or protocol, or is full. If this run has been a member before, it has
-                been full until the deadline.
+            MembershipError: it refuses this member's assignor or protocol, or is full. If this run has been a member before,
+                it has been full until the deadline.
         """
         options = self._options
         if newest.plan < 0:
@@ -122,7 +122,7 @@ class Joining:
             self._member.close()
 
     def _counts_twice(self) -> bool:
-        """Return whether the group may be full because it still counts this run's earlier member, until that one's session ends."""
+        """Return whether the group may be full because it counts this run's earlier member until that one's session ends."""
         member = self._member
         return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 

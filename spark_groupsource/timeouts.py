@@ -40,6 +40,10 @@ ABORT_S = 10.0
 CONNECT_S = 5.0
 """How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
 
+ADDRESSES_TRIED_AFTER_S = 15.0
+"""After how long without an answer a task with a new client tries the addresses that the brokers advertise. Brokers
+that restart behind a bootstrap service that answers should not end a task."""
+
 # Trying again.
 
 RETRY_INTERVAL_S = 0.1

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
-from concurrent.futures import as_completed
+from collections.abc import Iterable, Mapping
+from concurrent.futures import Future, as_completed
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType  # type: ignore[attr-defined]
@@ -25,8 +25,9 @@ FIRST_ANSWER_S = 3.0
 CONNECT_S = 3.0
 """How long one connection may take, with TLS and login, when the addresses are tried. librdkafka's default is 30 s."""
 
-ASK_S = 2.0
-"""How long all brokers together may take to answer when one has not answered."""
+RECONNECT_S = 1.0
+"""How much longer the brokers may take to answer when one has not answered. librdkafka connects to that one again meanwhile, at
+the next address if its name has several."""
 
 _MOST = 50
 """So many brokers are asked. One that answers is enough."""
@@ -61,7 +62,7 @@ def await_first_answer(admin: AdminClient, last_error: LastError, client_setting
 def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
     """Refuse brokers of which none answers at the address that it advertises, although a bootstrap server does.
 
-    Takes 9 s at most, and some milliseconds if a broker answers.
+    Takes up to 14 s, and some milliseconds if a broker answers.
 
     Args:
         client_settings: librdkafka settings that every client needs.
@@ -87,7 +88,12 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
 
     lines = logging.Logger(__name__)  # noqa: LOG001 -- its lines are for this function only
     lines.addFilter(take)
-    quick = {"socket.connection.setup.timeout.ms": f"{CONNECT_S * 1000:.0f}", "log_level": "6"}
+    quick = {
+        "socket.connection.setup.timeout.ms": f"{CONNECT_S * 1000:.0f}",
+        "reconnect.backoff.ms": "100",
+        "reconnect.backoff.max.ms": f"{RECONNECT_S * 1000:.0f}",
+        "log_level": "6",
+    }
     admin = make_client(AdminClient, {**client_settings, **quick}, note, lines)
     asked = admin.describe_cluster(request_timeout=2 * CONNECT_S)
     while not (asked.done() or errors or refused):
@@ -95,8 +101,9 @@ def refuse_unreachable(client_settings: Mapping[str, str]) -> None:
     answered = asked.done() and asked.exception() is None
     if answered or refused or not errors or _any_answers(admin, errors):
         return
-    addresses = ", ".join(f"{address} (broker {broker})" for broker, (address, _) in sorted(errors.items()))
-    reasons = "; ".join(reason for _, reason in errors.values() if reason)
+    found = sorted(errors.items())
+    addresses = ", ".join(f"{address} (broker {broker})" for broker, (address, _) in found)
+    reasons = "; ".join(reason for _, (_, reason) in found if reason)
     raise BrokerUnavailable(
         f"The brokers advertise an address at which this machine does not reach them: {addresses}. A bootstrap server of "
         f"{client_settings['bootstrap.servers']} answered with it, and no broker answers there: {reasons}. Nothing was read or "
@@ -112,14 +119,22 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         admin: The client.
         errors: The address of each broker that has not answered, and why, by its id.
     """
+    timeout_s = CONNECT_S + RECONNECT_S
+
+    def ask(brokers: Iterable[int]) -> list[Future[object]]:
+        resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
+        return [one for each in resources for one in admin.describe_configs([each], request_timeout=timeout_s).values()]
+
+    # Those that have failed once may be reached at another address of the same name, or may be restarting.
+    asked = ask(sorted(errors)[:_MOST])
     try:
-        found = admin.list_topics(timeout=ASK_S)
+        found = admin.list_topics(timeout=timeout_s)
     except KafkaException:
-        return False  # the client has tried all brokers in turn
-    if found.orig_broker_id >= 0:
-        return True
-    others = [broker for broker in sorted(found.brokers.values(), key=lambda broker: broker.id) if broker.id not in errors]
-    resources = [ConfigResource(ResourceType.BROKER, str(broker.id)) for broker in others[:_MOST]]
-    futures = [one for each in resources for one in admin.describe_configs([each], request_timeout=ASK_S).values()]
-    errors.update({broker.id: (f"{broker.host}:{broker.port}", "") for broker in others})
-    return any((failed := one.exception()) is None or failed.args[0].code() >= 0 for one in as_completed(futures))
+        pass  # the client has tried all brokers in turn
+    else:
+        if found.orig_broker_id >= 0:
+            return True
+        others = [broker for broker in sorted(found.brokers.values(), key=lambda broker: broker.id) if broker.id not in errors]
+        asked += ask(broker.id for broker in others[:_MOST])
+        errors.update({broker.id: (f"{broker.host}:{broker.port}", "") for broker in others})
+    return any((failed := one.exception()) is None or failed.args[0].code() >= 0 for one in as_completed(asked))

@@ -163,7 +163,7 @@ _ADVERTISED = (
 """What to check if such an address cannot be reached."""
 
 
-def _cause(error: KafkaError) -> KafkaError:
+def cause_of(error: KafkaError) -> KafkaError:
     """Return the error behind a fatal one. librdkafka hides its code, but quotes its text."""
     if error.code() == KafkaError._FATAL:
         for code in MEMBER_ERRORS.keys() - {KafkaError._FATAL}:
@@ -192,7 +192,7 @@ def explain(
     fallback: type[GroupKafkaError] = CommitRefused if table is COMMIT_ERRORS else BrokerUnavailable
     if table is MEMBER_ERRORS and error.fatal():
         fallback = MembershipError
-    error = _cause(error)
+    error = cause_of(error)
     if is_limit(error):
         return limit_reached(f"{doing}: {error.str()}")
     kind = table.get(error.code(), fallback)

@@ -3,9 +3,10 @@
 A client asks for the token when it is made, and again when four fifths of the token's life are over. Both are answered here. The
 callback is called for the first client, and then by whichever thread asks first once four fifths of the life are over.
 
-There is no lock, because a signal handler may make a client. What is kept is an immutable value behind one reference, and a
-thread that is about to call the callback first moves the time of the next call. So threads that ask meanwhile get the token that
-is still valid, or wait for the first one. If two threads look at the same moment, both call the callback, which does no harm.
+There is no lock, because a signal handler may make a client. The token is an immutable value behind one reference, which only a
+call that succeeds replaces, and only if it is still what it was when the call began. A thread that is about to call the callback
+first moves the time of the next call. So threads that ask meanwhile get the token that is still valid, or wait for the first one.
+If two threads look at the same moment, both call the callback, which does no harm.
 """
 
 from __future__ import annotations
@@ -65,14 +66,11 @@ class CallFailed(Exception):
 
 
 class _Kept(NamedTuple):
-    """What a process knows of a token. Times are seconds since 1970."""
+    """A token, and when it was fetched."""
 
     token: Token | None
     fetched_at: float
-    call_at: float
-    """When the callback may be called again."""
-    failures: int = 0
-    """How many calls have failed since the token was fetched."""
+    """Seconds since 1970."""
 
 
 class SharedToken:
@@ -94,7 +92,11 @@ class SharedToken:
         self._fetch = fetch
         self._clock = clock
         self._sleep = sleep
-        self._kept = _Kept(None, 0.0, 0.0)
+        self._kept = _Kept(None, 0.0)
+        self._call_at = 0.0
+        """When the callback may be called again, in seconds since 1970."""
+        self._calls = 0
+        """How many calls have begun since the token was fetched. Each has failed, or is under way."""
 
     def valid(self) -> Token:
         """Return a token that has not expired. While there is none, the callback is called again for a few seconds.
@@ -112,7 +114,7 @@ class SharedToken:
             token = self._kept.token
             if token is not None and self._clock() < token.expiry:
                 return token
-            if failure is not None and self._kept.call_at >= until:
+            if failure is not None and self._call_at >= until:
                 raise failure from None
             self._sleep(_LOOK_S)
 
@@ -130,31 +132,35 @@ class SharedToken:
         except (CallFailed, AuthenticationFailed) as failed:
             if self._kept.token is None:
                 raise AuthenticationFailed(str(failed)) from None
-        kept, now = self._kept, self._clock()
-        token = self.valid() if kept.token is None else kept.token
-        return token._replace(expiry=now + max(kept.call_at - now, FIRST_PAUSE_S) / RENEWED_AT)
+        token = self._kept.token or self.valid()
+        now = self._clock()
+        return token._replace(expiry=now + max(self._call_at - now, FIRST_PAUSE_S) / RENEWED_AT)
 
     def refused(self) -> None:
         """Fetch another token for the next client: the brokers have refused this one, although it has not expired."""
-        kept, now = self._kept, self._clock()
-        if now - kept.fetched_at > _NEW_S:
-            self._kept = kept._replace(call_at=min(kept.call_at, now))
+        now = self._clock()
+        # While calls fail, another token is due anyway, after a pause that a refusal does not make shorter.
+        if not self._calls and now - self._kept.fetched_at > _NEW_S:
+            self._call_at = min(self._call_at, now)
 
     def _renew(self) -> None:
         """Call the callback if a call is due. If it fails, the last token stays, with a warning while it is valid."""
         kept, now = self._kept, self._clock()
-        if now < kept.call_at:
+        if now < self._call_at:
             return
         # Before the call, so that other threads do not call as well.
-        self._kept = kept._replace(call_at=now + CALL_S)
+        self._call_at = now + CALL_S
+        self._calls += 1
         try:
             token = self._fetch()
         except (CallFailed, AuthenticationFailed) as failed:
+            if self._kept is not kept:
+                return  # this call took so long that a later one was made, and has succeeded
             now = self._clock()
             left_s = 0.0 if kept.token is None else kept.token.expiry - now
             longest_s = LONGEST_PAUSE_S if left_s > 0 else EXPIRED_PAUSE_S
-            pause_s = min(longest_s, FIRST_PAUSE_S * 2 ** min(kept.failures, 10))
-            self._kept = kept._replace(call_at=now + pause_s, failures=kept.failures + 1)
+            pause_s = min(longest_s, FIRST_PAUSE_S * 2 ** min(self._calls - 1, 10))
+            self._call_at = now + pause_s
             if kept.token is None:
                 raise
             state = f"is valid for another {left_s:.0f} s" if left_s > 0 else "has expired"
@@ -162,5 +168,8 @@ class SharedToken:
             if left_s <= 0:
                 raise
         else:
-            now = self._clock()
-            self._kept = _Kept(token, now, now + RENEWED_AT * (token.expiry - now))
+            if self._kept is kept:
+                now = self._clock()
+                self._kept = _Kept(token, now)
+                self._call_at = now + RENEWED_AT * (token.expiry - now)
+                self._calls = 0

@@ -12,6 +12,7 @@ from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline, cut_believed_after_s
+from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S
 
 BOUNDS_FIRST_WAIT_S = 1.0
 """The timeout of the first request for a log's bounds. One that times out is sent again with twice the time, for a broker that
@@ -99,7 +100,7 @@ def wait_for_bounds(
     Raises:
         BrokerError: The brokers refuse, none has answered in time, or none can be reached at the address that it advertises.
     """
-    deadline = Deadline(timeout_ms / 1000)
+    deadline, unanswered = Deadline(timeout_ms / 1000), Deadline(ADDRESSES_TRIED_AFTER_S)
     believe_after_s = cut_believed_after_s(timeout_ms)
     wait = BOUNDS_FIRST_WAIT_S
     earlier: dict[int, KafkaError] = {}
@@ -124,7 +125,7 @@ def wait_for_bounds(
                 raise throttled(doing, timeout_ms) from None
             if overdue:
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
-            if wait == 2 * BOUNDS_FIRST_WAIT_S and not consumer.answered:
+            if unanswered.over and not consumer.answered:
                 _refuse_unreachable(client)
         wait *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)

@@ -23,7 +23,7 @@ from typing import Protocol, TypeVar
 from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, ends_member, explain
+from spark_groupsource.brokers.broker_errors import MEMBER_ERRORS, cause_of, ends_member, explain
 from spark_groupsource.brokers.client import TimeoutsNoticed, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import GroupKafkaError, MembershipClosed, MembershipError
@@ -146,6 +146,7 @@ class Member:
         self._failure: GroupKafkaError | None = None
         self._closing = False
         self._last_trouble: KafkaError | None = None
+        self._ended_by: int | None = None
         self._silent_until = 0.0
         self._has_joined = False
         self._timeouts = 0
@@ -187,6 +188,11 @@ class Member:
     def failure(self) -> GroupKafkaError | None:
         """The error that ended the member, if one did. Every later `call` raises it at once."""
         return self._failure
+
+    @property
+    def ended_by(self) -> int | None:
+        """The code of the brokers' error, or librdkafka's, that ended the member, if one did."""
+        return self._ended_by
 
     def start(self, keeper: RecordKeeper) -> None:
         """Join the group; return at once. `keeper` is called on every change, on the consumer's thread."""
@@ -320,6 +326,7 @@ class Member:
         self._commands.refuse(self._failure or self._left())
 
     def _explained(self, error: KafkaError) -> GroupKafkaError:
+        self._ended_by = cause_of(error).code()
         return explain(error, f"as a member of group {self._group_id}", MEMBER_ERRORS)
 
     def _fail(self, error: GroupKafkaError) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from functools import partial
 
+from confluent_kafka import KafkaError
+
 from spark_groupsource.brokers.broker_errors import explain
 from spark_groupsource.brokers.client import connect_to_leader
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
@@ -47,8 +49,8 @@ FIRST_FETCH_TIMEOUT_S = 5.0
 """Time limit of one request for the group's commits before this member joins, instead of FETCH_TIMEOUT_S. It is repeated, and a
 signal to stop is served in between."""
 
-FENCED_AGAIN_S = 1.0
-"""Between two attempts to join while another process has the same `kafka.group.instance.id`."""
+JOIN_AGAIN_S = 1.0
+"""Between two attempts to join while another process has the same `kafka.group.instance.id`, or the group is full."""
 
 
 class Joining:
@@ -78,6 +80,8 @@ class Joining:
         self._starting_offsets = starting_offsets
         self._observer = observer
         self._member: Member | None = None
+        self._has_joined = False
+        """Whether the group has had a member of this run."""
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
         """Join the group, and return once there is something to plan with.
@@ -91,7 +95,8 @@ class Joining:
             AssignmentTimeout: the group gave no assignment before the deadline.
             MemberFenced: another process has the same `kafka.group.instance.id`; under KIP-848, has had it for as long.
             NotAConsumerGroup: the group is of another kind.
-            MembershipError: it refuses this member's assignor or protocol.
+            MembershipError: it refuses this member's assignor or protocol, or is full. If this run has been a member before,
+                it has been full until the deadline.
         """
         options = self._options
         if newest.plan < 0:
@@ -105,14 +110,21 @@ class Joining:
                 # protocol the newest member gets the id. One that would take it back ends the other query.
                 if options.group_protocol == "classic":
                     raise
-                deadline.pause_after(error, FENCED_AGAIN_S)
+                deadline.pause_after(error, JOIN_AGAIN_S)
             except MembershipError as refused:
-                raise self._reason(refused) from None
+                if not self._counts_twice():
+                    raise self._reason(refused) from None
+                deadline.pause_after(refused, JOIN_AGAIN_S)
 
     def leave(self) -> None:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
         if self._member is not None:
             self._member.close()
+
+    def _counts_twice(self) -> bool:
+        """Return whether the group may be full because it counts this run's earlier member until that one's session ends."""
+        member = self._member
+        return self._has_joined and member is not None and member.ended_by == KafkaError.GROUP_MAX_SIZE_REACHED
 
     def _reason(self, refused: MembershipError) -> GroupKafkaError:
         """Return that the group is of another kind, if it is. It refuses this member as one of another assignor or protocol."""
@@ -171,7 +183,7 @@ class Joining:
             watch(member, options.group_id, GroupAdminProcess(client_settings))
         try:
             self._wait_assigned(member, ledger, deadline)
-        except MemberFenced:
+        except MembershipError:
             member.close()
             raise
         return joined
@@ -200,6 +212,7 @@ class Joining:
 
     def _wait_assigned(self, member: Member, ledger: Ledger, deadline: Deadline) -> None:
         if member.wait_joined(deadline.left):
+            self._has_joined = True
             for _ in deadline.attempts(first_s=JOIN_INTERVAL_S):
                 if member.call(ledger.ready):
                     return

@@ -26,7 +26,7 @@ from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
-from spark_groupsource.timeouts import ABORT_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
+from spark_groupsource.timeouts import ABORT_S, ADDRESSES_TRIED_AFTER_S, CONNECT_S, INIT_TRY_S, TRANSACTION_S
 
 log = logging.getLogger(__name__)
 
@@ -180,8 +180,7 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
         return Report()
     producer = make_producer(settings.producer, settings.topic, topics_of(first))
     try:
-        if not producer.connect(CONNECT_S):
-            refuse_unreachable(settings.requests)
+        _connect(producer, settings)
         for each in rows:
             producer.write(each)
         began = time.monotonic()
@@ -191,6 +190,23 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
         raise undelivered(failed.undelivered, producer.errors) from None
     finally:
         producer.close()
+
+
+def _connect(producer: Producer, settings: SinkSettings) -> bool:
+    """Wait for a connection to a broker. Return whether there is one.
+
+    Raises:
+        BrokerUnavailable: No broker answers at the address that it advertises.
+    """
+    if producer.connect(CONNECT_S):
+        return True
+    producer.note_errors()
+    if any(map(is_refused, producer.errors.values())):
+        return False
+    if producer.connect(ADDRESSES_TRIED_AFTER_S - CONNECT_S):
+        return True
+    refuse_unreachable(settings.requests)
+    return False
 
 
 def _begun(batches: Iterator[pa.RecordBatch], topic: str | None) -> tuple[pa.RecordBatch | None, Iterator[pa.RecordBatch]]:
@@ -220,11 +236,9 @@ class _Writer:
     def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
         """Write what is not written yet. `topics` are those of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
-        if self._producer.connect(CONNECT_S):
+        if _connect(self._producer, self._settings):
             # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
             tokens.connect(task, run)
-        else:
-            refuse_unreachable(self._settings.requests)
         # 1. Take the id. That fences every earlier try of the task, and ends its transaction: it can commit nothing any more.
         began = time.monotonic()
         self._retried(self._producer.init_transactions, INIT_TRY_S)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -14,6 +16,8 @@ from click.testing import CliRunner
 from confluent_kafka import Producer
 
 from devtools.broker import Cluster
+from devtools.broker.config import HOST
+from spark_groupsource.brokers import advertised as advertised_addresses
 from spark_groupsource.brokers.advertised import refuse_unreachable
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topics import Topics
@@ -27,10 +31,13 @@ from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.writing import Attempt, write_at_least_once, write_once
+from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S
+from tests.harness.proxy import Proxy
 from tests.support.advertised import UNREACHABLE, address, advertise
 from tests.support.producing import send
 
 SOON_S = 15.0
+TASKS_SOON_S = SOON_S + ADDRESSES_TRIED_AFTER_S
 STOOD_STILL_S = 10.0
 """How much longer a busy machine may take."""
 
@@ -103,6 +110,10 @@ def steps(cluster: Cluster) -> dict[str, Callable[[], object]]:
     }
 
 
+def is_of_a_task(name: str) -> bool:
+    return "task" in name
+
+
 def commands(cluster: Cluster, folder: Path) -> dict[str, Callable[[], object]]:
     """Return the commands by name. One runs at a time: each takes the output of this process."""
     kafka = f"kafka.bootstrap.servers={cluster.bootstrap_servers}\nkafka.log_level=0\n"
@@ -132,7 +143,62 @@ def test_queries_and_commands_name_the_address_soon(own: Cluster, advertised: st
         assert f"{advertised} (broker 1)" in text, f"{name} says after {took_s:.1f} s: {text}"
         assert f"A bootstrap server of {own.bootstrap_servers} answered" in text
         assert "Check advertised.listeners" in text
-        assert took_s < SOON_S + STOOD_STILL_S, name
+        assert took_s < (TASKS_SOON_S if is_of_a_task(name) else SOON_S) + STOOD_STILL_S, name
+
+
+class Late(Proxy):
+    """Closes its next connection at once. After that it holds each for a while before it lets the broker answer."""
+
+    def __init__(self, target_port: int, held_s: float) -> None:
+        self._held_s = held_s
+        self.closes_next = False
+        self.closed = 0
+        super().__init__(target_port)
+
+    def _connect(self, client: socket.socket) -> None:
+        if self.closes_next:
+            self.closes_next = False
+            self.closed += 1
+            client.close()
+            return
+        time.sleep(self._held_s)
+        super()._connect(client)
+
+
+def port(cluster: Cluster) -> int:
+    return int(cluster.bootstrap_servers.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("held_s", [0.0, 5.0])
+def test_a_broker_whose_first_connection_failed_is_asked_again(
+    own: Cluster, held_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As at the second address of its name. The second time it has as long as a connection may take."""
+    monkeypatch.setattr(advertised_addresses, "CONNECT_S", 15.0)
+    proxy = Late(port(own), held_s)
+    try:
+        advertise(own, f"{HOST}:{proxy.port}")
+        proxy.closes_next = True
+        refuse_unreachable({"bootstrap.servers": own.bootstrap_servers})
+        assert proxy.closed == 1
+    finally:
+        proxy.close()
+
+
+def test_tasks_wait_for_brokers_that_are_away_for_some_seconds_while_a_bootstrap_server_answers(own: Cluster) -> None:
+    proxy = Proxy(port(own))
+    try:
+        advertise(own, f"{HOST}:{proxy.port}")
+        tasks = {name: step for name, step in steps(own).items() if is_of_a_task(name)}
+        proxy.refuse()
+        with ThreadPoolExecutor(len(tasks)) as threads:
+            asked = {name: threads.submit(error_of, task) for name, task in tasks.items()}
+            threading.Timer(ADDRESSES_TRIED_AFTER_S / 2, proxy.release).start()
+            found = {name: one.result() for name, one in asked.items()}
+    finally:
+        proxy.close()
+    for name, (said, _) in found.items():
+        assert said == "1" or said.startswith("Report(written=2"), f"{name} says: {said}"
 
 
 def test_with_the_address_that_the_error_asks_for_all_of_them_work(own: Cluster, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,11 +13,12 @@ from click.testing import CliRunner
 
 from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
-from spark_groupsource.errors import BrokerUnavailable, MembershipError
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, MembershipError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.patience import Deadline
 from tests.conftest import NOT_FENCED, SELDOM, SHORT_SESSIONS, MakeTopic
 from tests.kafka.conftest import MakeQuery, Query
+from tests.support.waiting import until
 
 SECONDS = 20.0
 """In what time a refused query has to end, also on a busy machine. `assignmentTimeout` is 2 minutes."""
@@ -94,3 +97,36 @@ def test_a_group_that_is_full(strict: Mapping[str, str], query: MakeQuery, proto
     first.cycle.stop()
     second.restart()
     second.until_planning(1)
+
+
+def test_a_run_that_joins_a_full_group_again_waits_for_its_place(
+    strict: Mapping[str, str], query: MakeQuery, protocol: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after a commit without an answer, when the request to leave is lost, too: the earlier member counts for a while."""
+    caplog.set_level(logging.INFO)
+    full = {**strict, "kafka.group.protocol": protocol, "assignmentTimeout": "100s"}
+    first, second = query(f"again-{protocol}", **full), query(f"again-{protocol}", **full)
+    first.until_planning(1)
+    asked: list[str] = []
+
+    def step() -> str:
+        asked.append("asked")
+        if len(asked) == 1:
+            raise CommitOutcomeUnknown("no answer")
+        return "done"
+
+    def leave() -> None:
+        leave_group()
+        second.until_planning(1)
+
+    membership = first.cycle._membership
+    leave_group, membership._joining.leave = membership._joining.leave, leave  # type: ignore[method-assign]
+    membership.begin_call()
+    with ThreadPoolExecutor(1) as threads:
+        taken = threads.submit(membership.as_member, first.cycle._stream(first.done, first.done.plan), first.done, step)
+        until(lambda: caplog.text.count("GROUP_MAX_SIZE_REACHED") >= 2 or taken.done(), "two refusals")
+        assert not taken.done(), taken.exception()
+        second.cycle.stop()
+        assert taken.result(180) == "done"
+    membership._joining.leave = leave_group  # type: ignore[method-assign]
+    first.until_planning(1)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.contract import FetchRange, Reader
+from spark_groupsource.fetch.contract import FetchRange, Reader, Records
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.fetch.shared import read_one_by_one
 from spark_groupsource.native.libraries import NativeUnavailable, why_unavailable
@@ -55,7 +55,7 @@ def warn_of_pure_python(unavailable: NativeUnavailable) -> None:
     _warn_of_producer(str(unavailable), unavailable.advice)
 
 
-def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:  # noqa: A002
+def fetch(range: FetchRange, settings: FetchSettings) -> Records:  # noqa: A002
     """Read exactly the records of `[start, end)`, in the order of their offsets.
 
     Offsets without a record are skipped and are no loss: compaction, transaction markers, and aborted records under
@@ -71,6 +71,9 @@ def fetch(range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch
 
     Yields:
         Batches with the schema of the settings. None of them is empty, so an empty range yields nothing.
+
+    Returns:
+        See `Records`.
 
     Raises:
         DataLossError: `fail_on_data_loss` is set and records of the range are lost. They were deleted, or cut off, or their

@@ -6,7 +6,7 @@ readers. Nothing here imports pyspark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -46,7 +46,10 @@ class FetchRange:
         return f"{self.topic}-{self.partition} [{self.start}, {self.end})"
 
 
-Reader = Callable[[FetchRange, FetchSettings], "Iterator[pa.RecordBatch]"]
+Records = Generator["pa.RecordBatch", None, bool]
+"""The records of a range. The generator returns whether its log was cut off below the range's end: then the range ended early."""
+
+Reader = Callable[[FetchRange, FetchSettings], Records]
 """A function that reads a range as `fetch` says."""
 
 SharedReader = Callable[[Sequence[FetchRange], FetchSettings], "Iterator[pa.RecordBatch]"]

@@ -36,6 +36,8 @@ class LostRange:
     start: int
     end: int
     why: str
+    is_cut: bool = False
+    """Whether the log was cut off, so that other records may stand there, now or later."""
 
 
 def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRange]:
@@ -57,7 +59,7 @@ def lost_ranges(start: int, end: int, bounds: LogBounds | None) -> list[LostRang
     if bounds.high < end:
         why = f"the log ends at {bounds.high} (a recreated topic, or records cut off by an unclean leader election)"
         # The part below the log start has been counted already.
-        cut = LostRange(max(start, bounds.low, bounds.high), end, why)
+        cut = LostRange(max(start, bounds.low, bounds.high), end, why, is_cut=True)
         if cut.start < cut.end:
             found.append(cut)
     return found
@@ -72,7 +74,7 @@ def cut_off(start: int, end: int, at: int) -> LostRange:
         at: The offset of such a record, or where the log was cut off.
     """
     why = f"the log was cut off at {at} or below, and has other records there since (an unclean leader election, or a "
-    return LostRange(start, end, why + "restored disk)")
+    return LostRange(start, end, why + "restored disk)", is_cut=True)
 
 
 def remaining(found: list[LostRange], start: int, end: int) -> tuple[int, int]:

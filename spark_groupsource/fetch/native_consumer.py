@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.contract import FetchRange, Records
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.native_arrow import NativeBatches
 from spark_groupsource.fetch.reading import read_range
@@ -31,7 +31,7 @@ from spark_groupsource.native.structs import (
 from spark_groupsource.partition import TopicPartition
 
 
-def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
     """Read a range as `spark_groupsource.fetch.choice.fetch` says.
 
     Raises:

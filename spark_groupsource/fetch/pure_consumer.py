@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message
@@ -13,7 +13,7 @@ from confluent_kafka import TopicPartition as ConfluentPartition
 
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks, make_client
 from spark_groupsource.fetch.arrow_schema import column_names
-from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.contract import FetchRange, Records
 from spark_groupsource.fetch.intake import Intake, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.pure_arrow import headers_size, size, to_record_batch
 from spark_groupsource.fetch.reading import read_range
@@ -21,7 +21,7 @@ from spark_groupsource.fetch.settings import BATCH_ROWS, FetchSettings
 from spark_groupsource.partition import TopicPartition
 
 
-def read(fetch_range: FetchRange, settings: FetchSettings) -> Iterator[pa.RecordBatch]:
+def read(fetch_range: FetchRange, settings: FetchSettings) -> Records:
     """Read a range as `spark_groupsource.fetch.choice.fetch` says."""
     return read_range(fetch_range, settings, PureConsumer)
 

@@ -30,7 +30,7 @@ from spark_groupsource.errors import SchemaError
 from spark_groupsource.fetch.arrow_schema import has_not_null, null_not_allowed
 from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds, raise_if_refused, wait_for_bounds
 from spark_groupsource.fetch.consumer_cache import borrowed
-from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.fetch.contract import FetchRange, Records
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer, PartitionEvent, Taken
 from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, lost_ranges, remaining, report
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
@@ -62,7 +62,7 @@ TASK_LONGEST_PAUSE_S = 5.0
 """The longest of these pauses."""
 
 
-def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Iterator[pa.RecordBatch]:
+def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsumer) -> Records:
     """Read a range as `spark_groupsource.fetch.choice.fetch` says, with a consumer that `make` makes."""
     if fetch_range.start < fetch_range.end:
         with borrowed(make, settings.client) as consumer:
@@ -71,6 +71,8 @@ def read_range(fetch_range: FetchRange, settings: FetchSettings, make: MakeConsu
                 yield from range_reading.batches()
             finally:
                 range_reading.close()
+        return range_reading.is_cut
+    return False
 
 
 def refuse_nulls(batch: pa.RecordBatch, fetch_range: FetchRange, next_offset: int) -> None:
@@ -120,6 +122,8 @@ class _Reading:
         """Whether the consumer's position is one of this assignment."""
         self._in_doubt = False
         """Whether an error came that the log's bounds may explain."""
+        self.is_cut = False
+        """Whether the log was cut off below the end of the range, as far as was found out."""
         self._last_error: KafkaError | None = None
         self._progress_at = 0.0
         """The time of the last progress (`time.monotonic`)."""
@@ -229,11 +233,17 @@ class _Reading:
         # So the next task asks for the bounds first. Otherwise a deleted topic would cost it its whole time.
         self._consumer.answered.discard(self._partition)
         self._last_error = event.error
-        cut_at = event.offset if event.error.code() == KafkaError._LOG_TRUNCATION else diverging_offset(event.error)
-        if cut_at is not None and cut_at >= 0:
+        if event.error.code() == KafkaError._LOG_TRUNCATION:
             # What is left of the range is of another log, and not what was planned. The next plan finds out where that begins.
-            self._report([cut_off(self._next, self._end, cut_at)])
-            self._end = self._next
+            self._cut_off(self._next, event.offset)
+            return
+        cut_at = diverging_offset(event.error)
+        # librdkafka may have kept this error from an earlier assignment, which had fetched beyond this range. So it counts only
+        # after records of this one. Otherwise the range is asked for again, and the epochs of its records decide.
+        if cut_at is not None and 0 <= cut_at < self._end and self._begun:
+            self._cut_off(max(self._next, cut_at), cut_at)
+            # What lies below is still there. librdkafka has stopped to fetch.
+            self._assign()
             return
         if event.error.code() == KafkaError._AUTHENTICATION:
             # A request of any kind waited on a connection that was refused, maybe while this consumer was kept, under a token
@@ -247,6 +257,11 @@ class _Reading:
         if refused is not None:
             # With its connection other requests fail, which says less.
             raise response_too_large(self._consumer.errors, self._doing_at()) or refused
+
+    def _cut_off(self, start: int, cut_at: int) -> None:
+        """End the range at `start`: the log was cut off at `cut_at` or below, and has other records there since."""
+        self._report([cut_off(start, self._end, cut_at)])
+        self._end = start
 
     def _begin(self, first: int) -> None:
         """Check once per assignment that no record before its first one was deleted meanwhile.
@@ -343,6 +358,7 @@ class _Reading:
 
     def _report(self, found: list[LostRange]) -> None:
         report(self._range, found, self._settings.fail_on_data_loss)
+        self.is_cut |= any(loss.is_cut for loss in found)
 
     def _progress(self) -> None:
         self._pause_s = TASK_FIRST_PAUSE_S

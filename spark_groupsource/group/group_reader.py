@@ -19,9 +19,12 @@ from spark_groupsource.errors import BrokerUnavailable, NotAuthorized, TopicNotF
 from spark_groupsource.group.fenced_commits import fetch_commits
 from spark_groupsource.handoff.commit_record import GroupCommit, mark_of
 from spark_groupsource.partition import TopicPartition, topics_of
-from spark_groupsource.timeouts import IDLE_S
 
 log = logging.getLogger(__name__)
+
+KEPT_S = 30.0
+"""How long the client is kept without a request. Longer than the time between two looks while another stream owes something: each
+new client is a login."""
 
 PARTITIONS_PER_REQUEST = 5_000
 """So many partitions are asked for at once. Their records take at most 20 MB."""
@@ -104,7 +107,7 @@ class GroupReader:
 
     def _fetch(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, GroupCommit]:
         # The network may have forgotten the connections of a client that was idle: its requests would disappear for a minute.
-        if self._client is None or time.monotonic() - self._used_at >= IDLE_S:
+        if self._client is None or time.monotonic() - self._used_at >= KEPT_S:
             settings = {**self._settings, "group.id": self._group_id}
             self._client = make_client(Consumer, settings, LastError().record, librdkafka_log)
         try:

@@ -65,6 +65,7 @@ class Claiming:
 
     def _attempt(self, stream: Stream) -> Claims:
         """Claim what can be claimed now, without the ranges whose topic was deleted: nobody can adopt or read them."""
+        deadline = self._membership.step_deadline()
         while True:
             losses = self._loss_watch.deleted_ranges(stream)
             self._steps.refuse_or_warn(losses)
@@ -72,7 +73,7 @@ class Claiming:
             ranges = {partition: planned for partition, planned in stream.ranges.items() if partition not in lost}
             try:
                 claim = partial(Ledger.claim, stream=replace(stream, ranges=ranges))
-                return self._membership.joined.do(claim, self._membership.deadline)
+                return self._membership.joined.do(claim, deadline)
             except TopicNotFound as error:
                 self._steps.give_up_deleted()
-                self._membership.deadline.pause_after(error)
+                deadline.pause_after(error)

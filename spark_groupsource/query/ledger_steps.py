@@ -37,12 +37,13 @@ class LedgerSteps:
             DataLossError: a topic was deleted, and `failOnDataLoss` is true.
             GroupKafkaError: see joined.Joined.do.
         """
+        deadline = self._membership.step_deadline()
         while True:
             try:
-                return self._do(step)
+                return self._membership.joined.do(step, deadline)
             except TopicNotFound as error:
                 self.give_up_deleted()
-                self._membership.deadline.pause_after(error)
+                deadline.pause_after(error)
 
     def give_up_deleted(self) -> None:
         """Give up the partitions of deleted topics, after a commit for such a topic was refused.
@@ -80,7 +81,4 @@ class LedgerSteps:
 
     def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
         deleted = [loss for loss in losses if loss.cause is Cause.DELETED]
-        self._do(lambda ledger: ledger.go_on(deleted))
-
-    def _do(self, step: Callable[[Ledger], T]) -> T:
-        return self._membership.joined.do(step, self._membership.deadline)
+        self._membership.joined.do(lambda ledger: ledger.go_on(deleted), self._membership.step_deadline())

@@ -20,6 +20,10 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
+STEP_S = 15.0
+"""How long a step is tried again at least, if it fails. What the call waited for before may have taken its whole time, such as a
+leader without an answer, which is no matter of the group's. A coordinator moves within seconds, and a rebalance ends."""
+
 
 class Membership:
     """Joins before the first step of a run. `leave` is called from any thread, everything else on the runner's main thread."""
@@ -50,8 +54,13 @@ class Membership:
         return cast(Joined, self.current)
 
     def begin_call(self) -> None:
-        """Have what fails from now on tried again for `assignmentTimeout`. All steps of one call of Spark's share this time."""
+        """Have what fails from now on tried again for `assignmentTimeout`: the steps of one call of Spark's share this time."""
         self.deadline = self._patience()
+
+    def step_deadline(self) -> Deadline:
+        """Return until when a step that begins now is tried again: until the call's time is over, and for `STEP_S` at least."""
+        least_s = min(STEP_S, self._options.assignment_timeout_ms / 1000)
+        return self.deadline if self.deadline.left >= least_s else Deadline(least_s, clock=self._clock)
 
     def become_member(self, stream: Stream, newest: PlanOffset) -> None:
         """Join the group, unless this run is a member of it. See `as_member`."""

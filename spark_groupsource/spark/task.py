@@ -7,6 +7,7 @@ pay for it. The planning process that pickles the readers needs their classes al
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import chain
@@ -27,6 +28,8 @@ from spark_groupsource.subject import work_for
 if TYPE_CHECKING:
     import pyarrow as pa
 
+
+log = logging.getLogger(__name__)
 
 Reader = TypeVar("Reader")
 
@@ -115,7 +118,8 @@ class BatchTaskReader(PromptlyAcknowledged):
         """Yield the task's records, as Arrow record batches with the columns that were asked for.
 
         With `commitOffsets` the task commits its end after Spark has taken its last record. The job may still fail later: Spark
-        does not report that to a source.
+        does not report that to a source. If the log was cut off meanwhile, nothing is committed: other records may stand, now or
+        later, where the task has read, and beyond.
         """
         if not isinstance(partition, BatchPartition):
             return  # if there is nothing to read, Spark makes one task without a partition
@@ -124,11 +128,22 @@ class BatchTaskReader(PromptlyAcknowledged):
 
         work_for(group=self._group_id)
         log_to_stderr()
+        is_cut = False
         with limits_named(READING):
             for offsets in partition.ranges:
-                yield from fetch(offsets, self._settings)
+                is_cut |= yield from fetch(offsets, self._settings)
         if partition.commit is not None:
             from spark_groupsource.brokers.group_admin import GroupAdmin
 
             done = TopicPartition(partition.ranges[0].topic, partition.ranges[0].partition)
+            if is_cut:
+                log.warning(
+                    "%s: its log was cut off while this task read it, so offset %d was not committed for group %s. The group's "
+                    "next read begins at its commit before that: it reads all that the log has now, and records that this read "
+                    "has returned may come again",
+                    done,
+                    partition.commit,
+                    self._group_id,
+                )
+                return
             GroupAdmin(self._client).alter_offsets(self._group_id, {done: partition.commit})

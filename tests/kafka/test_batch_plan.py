@@ -101,6 +101,25 @@ def test_a_time_without_a_record_starts_by_the_strategy_and_ends_at_the_end_of_t
     assert bounds(plan(hours, endingTimestamp="4000")) == [(0, 0, 3), (1, 0, 3)]
 
 
+def test_an_epoch_is_that_of_an_end_which_was_asked_for_with_it(plan: Plan, hours: str, cluster: Cluster) -> None:
+    """Of an end by offset or time it is not known. An election and new records may have come since an earlier question."""
+
+    def epochs(**options: str) -> list[tuple[int, int, int, bool]]:
+        ranges = [one for task in plan(hours, **options) for one in task.ranges]
+        return sorted((one.partition, one.start, one.end, one.epoch is not None) for one in ranges)
+
+    record = CommitRecord(stream="alpha", logged=7, done=7, next=1)
+    commit_as_another_client(cluster, f"group-of-{hours}", hours, record.offset, record.metadata())
+    by_offset = by_partition(hours, 8, -1)
+    assert epochs() == [(0, 0, 6, True), (1, 0, 3, True)]
+    late = {"startingTimestamp": "4000", "startingOffsetsByTimestampStrategy": "latest"}
+    assert epochs(**late, endingOffsets=by_partition(hours, -1, 8)) == [(0, 3, 6, True), (1, 3, 8, False)]
+    committed = {"startingOffsets": "committed"}
+    assert epochs(**committed) == [(0, 1, 6, True), (1, 0, 3, True)]
+    assert epochs(**committed, commitOffsets="true", endingOffsets=by_offset) == [(0, 1, 8, False), (1, 0, 3, True)]
+    assert epochs(**committed, endingTimestamp="6000") == [(0, 1, 5, False), (1, 0, 3, True)]
+
+
 class TestWhatTheGroupHasNotProcessed:
     @pytest.mark.parametrize(
         ("record", "message", "left"),

@@ -51,7 +51,7 @@ def brokers() -> Iterator[Brokers]:
 def proxy(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     """The proxy, which forgets. This process takes as short a time for a pause."""
     monkeypatch.setattr(admin_client, "IDLE_S", FORGETS_S)
-    monkeypatch.setattr(group_reader, "IDLE_S", FORGETS_S)
+    monkeypatch.setattr(group_reader, "KEPT_S", FORGETS_S)
     (proxy,) = brokers.proxies.values()
     proxy.idle_s = FORGETS_S
     yield proxy

@@ -48,7 +48,7 @@ def fetch_records(source: Source) -> Iterator[Finding]:
     settings = source.options.fetch_settings()
     settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
     try:
-        with closing(fetch(last, settings)) as batches:  # type: ignore[type-var]  # they are generators
+        with closing(fetch(last, settings)) as batches:
             rows = next((batch.num_rows for batch in batches), 0)
     except GroupKafkaError as failed:
         yield error("fetch", str(failed))

@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, epoch_of, request_offsets
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.fetch import consumer_cache as consumers
@@ -20,10 +21,12 @@ from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.native_shared import read_all
 from spark_groupsource.fetch.settings import FetchSettings
+from spark_groupsource.handoff.commit_record import Foreign
 from spark_groupsource.options.client_settings import consumer_settings
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.batch_plan import plan_batch
+from spark_groupsource.spark import task
 from tests.conftest import KEEP_ALL, NOT_FENCED, SHORT_SESSIONS
 from tests.kafka.conftest import SHORT_TIMES, Query
 from tests.kafka.losses.conftest import GOES_ON
@@ -39,6 +42,9 @@ READERS = {"pure": pure.read, "native": native.read}
 EITHER_READER = pytest.mark.parametrize("name", ["pure", pytest.param("native", marks=NATIVE)])
 
 CUT_AT, READ_TO, END = 100, 200, 249
+
+BELOW = 95
+"""The end of a range that lies below CUT_AT."""
 
 
 @dataclass
@@ -62,7 +68,7 @@ class Fallen:
     topics: list[str]
     queries: list[Query]
     target: Query
-    tasks: dict[tuple[str, bool], Begun] = field(default_factory=dict)
+    tasks: dict[tuple[str, bool | str], Begun] = field(default_factory=dict)
     epoch: int = -1
     """The leader epoch before."""
 
@@ -75,6 +81,11 @@ class Fallen:
             poll_timeout_ms=30_000,
             buffer_bytes=8 * 100_000,
         )
+
+    def kept(self, name: str) -> FetchSettings:
+        """Of a task whose consumer reads far ahead."""
+        far = {"queued.max.messages.kbytes": "500", "max.partition.fetch.bytes": "500000"}
+        return self.using(fails=True, **far, **{"client.id": f"{name}-kept"})
 
     def range(self, start: int, end: int, number: int = 0) -> FetchRange:
         return FetchRange(self.topics[number], 0, start, end, self.epoch)
@@ -112,10 +123,15 @@ def begin(cluster: Cluster, topics: list[str], grow: Callable[[int, bytes], None
         for known in (True, False):
             what = FetchRange(topics[5], 0, 0, READ_TO, epoch if known else None)
             how = fallen.using(fails=False, **little, **{"client.id": f"{name}-{known}"})
-            task = fallen.tasks[name, known] = Begun([], iter(read(what, how)))
-            while task.take() and not known and len(task.found) <= CUT_AT:
+            begun = fallen.tasks[name, known] = Begun([], iter(read(what, how)))
+            while begun.take() and not known and len(begun.found) <= CUT_AT:
                 pass
-            assert len(task.found) < (CUT_AT if known else READ_TO)
+            assert len(begun.found) < (CUT_AT if known else READ_TO)
+        # It has fetched beyond CUT_AT, and only up to BELOW is its matter.
+        kept = fallen.tasks[name, "kept"] = Begun([], iter(read(fallen.range(0, BELOW, 5), fallen.kept(name))))
+        while len(kept.found) < BELOW - 20:
+            assert kept.take()
+        assert len(kept.found) < BELOW
     return fallen
 
 
@@ -215,12 +231,38 @@ def test_a_shared_task_reads_only_what_was_planned(fallen: Fallen, caplog: pytes
 def test_a_task_that_reads_meanwhile_takes_nothing_of_the_other_log(
     fallen: Fallen, name: str, known: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    task = fallen.tasks[name, known]
-    while task.take():
+    begun = fallen.tasks[name, known]
+    while begun.take():
         pass
-    assert {value[:1] for value in task.found} <= {b"o", b"l"}
-    assert len(task.found) == CUT_AT if known else CUT_AT < len(task.found) < READ_TO, len(task.found)
+    assert {value[:1] for value in begun.found} <= {b"o", b"l"}
+    assert len(begun.found) == CUT_AT if known else CUT_AT < len(begun.found) < READ_TO, len(begun.found)
     assert "the log was cut off at 100 or below" in warnings_of(caplog)
+
+
+@EITHER_READER
+def test_a_task_loses_nothing_because_its_consumer_had_read_further_for_an_earlier_one(fallen: Fallen, name: str) -> None:
+    earlier = fallen.tasks[name, "kept"]
+    while earlier.take():
+        pass
+    assert len(earlier.found) == BELOW
+    assert _offsets(READERS[name](fallen.range(20, BELOW, 5), fallen.kept(name))) == list(range(20, BELOW))
+
+
+def test_a_batch_read_commits_nothing_where_the_log_was_cut_off_meanwhile(
+    fallen: Fallen, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "log_to_stderr", lambda: None)
+    client = {"bootstrap.servers": fallen.cluster.bootstrap_servers}
+    group = GroupAdmin(client)
+    committed = {}
+    for end in (90, READ_TO):
+        group_id = f"batch-{end}"
+        reader = task.BatchTaskReader(fallen.using(fails=False), group_id, client)
+        parts = task.BatchPartition((fallen.range(40, 60), fallen.range(70, end)), end)
+        assert _offsets(reader.read(parts)) == [*range(40, 60), *range(70, min(end, CUT_AT))]
+        committed[end] = {partition.topic: commit for partition, commit in group.commits(group_id).items()}
+    assert committed == {90: {fallen.topics[0]: Foreign(90)}, READ_TO: {}}
+    assert "so offset 200 was not committed for group batch-200" in warnings_of(caplog)
 
 
 def test_a_batch_read_from_the_commits_ends_or_reads_the_log_as_it_is_now(fallen: Fallen) -> None:

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from spark_groupsource.errors import BrokerError
+from spark_groupsource.errors import BrokerError, DataLossError
 from spark_groupsource.fetch import reading
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.bounds import NoAnswer
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.fetch.intake import FetchConsumer, Taken, Throttling
+from spark_groupsource.fetch.intake import FetchConsumer, PartitionEvent, Taken, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
@@ -108,3 +108,70 @@ def test_nothing_is_asked_while_the_brokers_throttle_the_consumer_nor_for_some_t
     consumer.throttling.note(1000.0)
     with pytest.raises(BrokerError, match="throttle this client"):
         read(consumer, 120_000)
+
+
+CUT_AT_4000 = KafkaError(
+    KafkaError._AUTO_OFFSET_RESET, "Partition log truncation detected at offset 6000: broker end offset is 4000"
+)
+
+
+class Cut(Consumer):
+    """Gives this first, which ends with an error. Only with another assignment it gives the records of the range."""
+
+    def __init__(self, clock: SimpleNamespace, first: Taken) -> None:
+        super().__init__(clock, 0.0)
+        self._first: Taken | None = first
+        self.assigned: list[int] = []
+
+    def take(self, next_offset: int, end: int, wait_s: float) -> Taken:
+        if (first := self._first) is not None:
+            self._first = None
+            return first
+        return super().take(next_offset, end, wait_s) if len(self.assigned) > 1 else Taken(None, next_offset)
+
+    def assign(self, _: TopicPartition, offset: int) -> None:  # type: ignore[override]
+        self.assigned.append(offset)
+
+
+def cut_at_4000(after: int | None, so_far: int) -> Taken:
+    return Taken(after, so_far, event=PartitionEvent(CUT_AT_4000, -1))
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "step", "assigned", "lost"),
+    [
+        (1100, 1200, cut_at_4000(None, 1100), [1100, 1100], ""),
+        (1100, 1200, cut_at_4000(1100, 1150), [1100, 1150], ""),
+        (3900, 4200, cut_at_4000(None, 3900), [3900, 3900], ""),
+        (3900, 4200, cut_at_4000(3900, 3950), [3900, 3950], "[4000, 4200)"),
+        (3900, 4200, cut_at_4000(3900, 4100), [3900], "[4100, 4200)"),
+    ],
+    ids=["below, of an earlier range", "below", "of an earlier range", "cut beyond the records", "cut below the records"],
+)
+def test_a_cut_that_librdkafka_finds_out_ends_a_range_only_from_there_on(
+    start: int,
+    end: int,
+    step: Taken,
+    assigned: list[int],
+    lost: str,
+    clock: SimpleNamespace,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for ask in ("wait_for_bounds", "ask_bounds"):
+        monkeypatch.setattr(reading, ask, lambda *_: LogBounds(0, 9000))
+    for fails in (True, False):
+        consumer = Cut(clock, step)
+        settings = FetchSettings({}, SCHEMA, poll_timeout_ms=120_000, fail_on_data_loss=fails)
+        task = reading._Reading(cast(FetchConsumer, consumer), FetchRange("orders", 0, start, end, 5), settings)
+        if lost and fails:
+            with pytest.raises(DataLossError):
+                list(task.batches())
+            continue
+        list(task.batches())
+        assert consumer.assigned == assigned
+        assert task.is_cut == bool(lost)
+    if lost:
+        assert f"offsets {lost}: the log was cut off at 4000 or below" in caplog.text
+    else:
+        assert "are lost" not in caplog.text

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from types import SimpleNamespace
 
 import pytest
 
-from spark_groupsource.errors import NotAuthorized
+from spark_groupsource.errors import BrokerUnavailable, NotAuthorized
 from spark_groupsource.group import group_reader
 from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
@@ -66,3 +67,29 @@ def test_thousands_of_partitions_take_several_requests(
     monkeypatch.setattr(group_reader, "PARTITIONS_PER_REQUEST", 1)
     reader(THEIRS, MORE).others()
     assert asked == [[MORE], [THEIRS]]
+
+
+def test_looks_that_come_every_ten_seconds_have_the_same_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    used: list[object] = []
+    clock = SimpleNamespace(s=1000.0)
+    monkeypatch.setattr(group_reader, "time", SimpleNamespace(monotonic=lambda: clock.s))
+    silent = False
+
+    def fetch(client: object, *_: object, **__: object) -> dict[TopicPartition, GroupCommit]:
+        used.append(client)
+        if silent:
+            raise BrokerUnavailable("no answer")
+        return {}
+
+    monkeypatch.setattr(group_reader, "fetch_commits", fetch)
+    one = reader()
+    for pause_s in (0, 10, 11, 15, 120, 10):
+        clock.s += pause_s
+        one.subscribed()
+    assert [used.index(client) for client in used] == [0, 0, 0, 0, 4, 4], "a new one only after a long pause"
+    silent = True
+    with pytest.raises(BrokerUnavailable):
+        one.subscribed()
+    silent = False
+    one.subscribed()
+    assert used[-1] is not used[-2], "and after silence"

@@ -32,17 +32,19 @@ class Run:
         self.deleted = False
         self.given_up = 0
         self.attempts: list[set[TopicPartition]] = []
+        self.time_of_step: list[float] = []
         monkeypatch.setattr(Ledger, "claim", lambda ledger, stream: cast(Run, ledger).answer(stream))
         joined = SimpleNamespace(do=self.do, positions={ORDERS: 10, RETURNS: 5})
         steps = SimpleNamespace(refuse_or_warn=lambda _: None, give_up_deleted=self.give_up)
         self.claiming = Claiming(
-            cast(Membership, SimpleNamespace(joined=joined, deadline=Deadline(0.5))),
+            cast(Membership, SimpleNamespace(joined=joined, deadline=Deadline(0.5), step_deadline=lambda: Deadline(60))),
             cast(LedgerSteps, steps),
             cast(LossWatch, SimpleNamespace(deleted_ranges=self.deleted_ranges)),
             parse(subscribe=subscribe),
         )
 
-    def do(self, step: Callable[[Any], Claims], *_: object) -> Claims:
+    def do(self, step: Callable[[Any], Claims], deadline: Deadline) -> Claims:
+        self.time_of_step.append(deadline.left)
         return step(self)
 
     def answer(self, stream: Stream) -> Claims:
@@ -77,6 +79,7 @@ def test_a_topic_that_is_no_longer_subscribed_is_left_when_nobody_has_adopted_it
     run = Run(monkeypatch, adopted_after=1000, subscribe="orders")
     assert run.claiming.claim(STREAM) == {ORDERS: (OffsetRange(0, 10),)}
     assert run.attempts[-1] == {ORDERS}
+    assert min(run.time_of_step) > 50, "also the attempt after the wait is tried again if it fails"
 
 
 def test_a_topic_that_is_deleted_during_the_claim_is_given_up_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,7 +32,8 @@ class Run:
         self.warned: list[PartitionLoss] = []
         options = {"failOnDataLoss": str(fail).lower()}
         watch = SimpleNamespace(just_deleted=self.just_deleted, warn=self.warned.extend)
-        membership = SimpleNamespace(joined=SimpleNamespace(do=self.do, once=lambda _: {}), deadline=Deadline(patience_s))
+        joined = SimpleNamespace(do=self.do, once=lambda _: {})
+        membership = SimpleNamespace(joined=joined, step_deadline=lambda: Deadline(patience_s))
         self.steps = LedgerSteps(cast(Membership, membership), cast(LossWatch, watch), parse(**options))
 
     def do(self, step: Callable[[Any], object], *_: object) -> object:

@@ -13,7 +13,7 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.joining import Joining
-from spark_groupsource.query.membership import Membership
+from spark_groupsource.query.membership import STEP_S, Membership
 from tests.support.options import parse
 
 STREAM = Stream("s", 4, 3)
@@ -23,7 +23,7 @@ NEWEST = PlanOffset.build(stream="s", plan=4, generation=1, member="m", group="b
 class Run:
     """A run whose commits get no answer for a while. It joins at once."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: str = "10s") -> None:
         self.now = 0.0
         self.members: list[Joined] = []
         self.time_to_join: list[float] = []
@@ -33,7 +33,7 @@ class Run:
         self.takes_s = 1.0
         joining = cast(Joining, SimpleNamespace(join=self.join, leave=self.leave))
         self.membership = Membership(
-            joining, parse(**{"assignmentTimeout": "10s", "handoff.drainTimeout": "1s"}), clock=lambda: self.now
+            joining, parse(**{"assignmentTimeout": patience, "handoff.drainTimeout": "1s"}), clock=lambda: self.now
         )
 
     def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
@@ -100,6 +100,19 @@ def test_all_steps_of_a_call_share_its_time(run: Run) -> None:
     assert run.membership.deadline.over
     run.membership.begin_call()
     assert run.membership.deadline.left == 10.0
+
+
+def test_a_step_after_a_long_wait_of_the_call_is_tried_again_all_the_same() -> None:
+    """The wait may have been for a leader without an answer, and the group's coordinator may move just then."""
+    run = Run("60s")
+    run.take()
+    assert run.membership.step_deadline() is run.membership.deadline
+    run.now += 100.0
+    step = run.membership.step_deadline()
+    assert (step.left, run.membership.deadline.left) == (STEP_S, 0)
+    run.now += STEP_S
+    assert step.over
+    assert Run("10s").membership.step_deadline().left == 10.0, "never longer than the whole call"
 
 
 def test_a_run_that_is_being_stopped_does_not_join_again(run: Run) -> None:

@@ -162,14 +162,20 @@ def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
     query = queries("a", backlog, **EACH).start(foreach_batch=slow)
     until(has_finished(query, 1), "the first micro-batch")
     until(lambda: micro_batches(query)[0] == 2 and left(backlog)[0], "the second one is claimed")
+
+    def release() -> None:
+        until(lambda: not query.running.isActive, "the query is being stopped")
+        may_end.set()
+
+    releasing = in_background(release)
     with caplog.at_level(logging.WARNING):
         assert not stop_gracefully(query.running, timeout_s=0.5)
+    releasing.join()
     (warning,) = warnings(caplog)
     assert f"{backlog}-0 [10, 20)" in warning
     assert "Start it again on its checkpoint" in warning
     until(lambda: left(backlog)[1] == 0, "the member has left")
     assert left(backlog)[0] == 4
-    may_end.set()
     query.start(foreach_batch=slow)
     assert stop_gracefully(query.running, timeout_s=60)
     assert left(backlog) == (0, 0)

@@ -4,9 +4,10 @@ python orders.py OPTIONS CHECKPOINT OUTPUT
 
 OPTIONS is a properties file with the options of the source.
 
-On SIGTERM the query finishes its running micro-batch, confirms it, and leaves the group, within 26 s. Then no range waits for its
-checkpoint. If the process is killed instead, its next start reads the claimed ranges. spark-submit does not pass SIGTERM on to
-the program: there the process is killed.
+On SIGTERM the query finishes its running micro-batch, confirms it, and leaves the group. Then no range waits for its checkpoint.
+After 20 s it is interrupted instead, and the source has 6 s to leave; Spark waits for tasks as long as
+spark.sql.streaming.stopTimeout says. If the process is killed, its next start reads the claimed ranges. spark-submit does not
+pass SIGTERM on to the program: there the process is killed.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ that process, looks at the file. It believes one thing of it: which plan of that
 only this user may enter, and is always replaced whole.
 
 A second file, which is empty, asks the runner to plan nothing new (spark/graceful_stop.py). The runner removes it when it has
-left the group with nothing claimed, and before its first plan: then it is of an earlier run.
+left the group with nothing claimed, if it was there when it began to leave; and before its first plan: then it is of an earlier
+run.
 
 Another driver's reports are not looked at: a copy of the checkpoint has the same stream, and plans of its own.
 """

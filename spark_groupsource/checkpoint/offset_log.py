@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
+from typing import Any
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import STREAM_NAME
@@ -40,15 +41,19 @@ def source_lines(text: str) -> dict[str, str]:
 
 def plans(lines: Iterable[str]) -> dict[str, int]:
     """Return the plan of each stream of this package, out of the offsets of all sources."""
-    found: dict[str, int] = {}
+    return {stream: offset["plan"] for stream, offset in offsets_by_stream(lines).items()}
+
+
+def offsets_by_stream(lines: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """Return the offset of each stream of this package, out of the offsets of all sources. Others need not be JSON."""
+    found: dict[str, dict[str, Any]] = {}
     for line in lines:
         try:
             offset = json.loads(line)
         except (ValueError, RecursionError):
             continue
         if (planned := plan_of(offset)) is not None:
-            stream, plan = planned
-            found[stream] = plan
+            found[planned[0]] = offset
     return found
 
 

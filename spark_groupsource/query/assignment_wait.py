@@ -50,7 +50,15 @@ class AssignmentWait:
             self._seen, self._seen_at = assignment, self._clock()
         self._has_had_any |= bool(assignment.partitions)
 
-    def await_partitions(self, joined: Joined, stream: Stream, deadline: Deadline, *, topics_exist: Callable[[], bool]) -> None:
+    def await_partitions(
+        self,
+        joined: Joined,
+        stream: Stream,
+        deadline: Deadline,
+        *,
+        topics_exist: Callable[[], bool],
+        is_stopping: Callable[[], bool],
+    ) -> None:
         """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
 
         Args:
@@ -58,6 +66,7 @@ class AssignmentWait:
             stream: what the checkpoint says.
             deadline: until when it waits at most.
             topics_exist: whether any subscribed topic exists; without one there is nothing to wait for.
+            is_stopping: whether the query is being stopped, so that it will plan nothing.
         """
         if not self._is_first:
             return
@@ -68,7 +77,7 @@ class AssignmentWait:
         waits_s = min(drain_s + REBALANCE_S, deadline.left)
         log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
-            if joined.once(Ledger.ready) and joined.positions:
+            if is_stopping() or (joined.once(Ledger.ready) and joined.positions):
                 return
         if joined.assignment.partitions:
             return  # they are not adopted yet, and the log says why

@@ -15,7 +15,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
@@ -131,7 +131,13 @@ class Cycle:
         # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
         # without knowing that the plan is durable would take its checkpoint for an older one.
         self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
-        self._assignment_wait.await_partitions(joined, stream, self._membership.deadline, topics_exist=self._topics_exist)
+        self._assignment_wait.await_partitions(
+            joined,
+            stream,
+            self._membership.deadline,
+            topics_exist=self._topics_exist,
+            is_stopping=lambda: self._reports.is_asked_to_stop(stream.name),
+        )
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
             # would end and leave its records to the next run.
@@ -266,11 +272,14 @@ class Cycle:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
         self._membership.ending = True
+        # Before it takes time to leave: a later request is for the next run of this checkpoint.
+        is_asked = self._stream_name is not None and self._reports.is_asked_to_stop(self._stream_name)
         # Before it leaves: claims that are open then stay open until the query is started again.
         all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
         self._membership.leave()
-        if all_closed and self._stream_name is not None:
-            self._reports.end_stop(self._stream_name)  # the driver's program waits for it
+        # A run that has not joined has confirmed nothing, not even what an earlier run had finished.
+        if is_asked and all_closed and self._membership.current is not None:
+            self._reports.end_stop(cast(str, self._stream_name))  # the driver's program waits for it
 
     # Called on any thread, by the durable watch.
 

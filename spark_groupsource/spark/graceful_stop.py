@@ -11,19 +11,19 @@ Spark itself only interrupts a query. Here the source plans nothing new, so the 
 
 from __future__ import annotations
 
-import json
 import logging
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
 from spark_groupsource.checkpoint.driver_reports import DriverReports
-from spark_groupsource.checkpoint.offset_log import plan_of
+from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
 from spark_groupsource.patience import Deadline
 from spark_groupsource.spark.durable_listener import driver_process
@@ -47,10 +47,10 @@ Offset = dict[str, Any]
 
 
 def stop_gracefully(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> bool:
-    """Stop a query after its running micro-batch, so that nothing stays claimed and no row is written twice.
+    """Stop a query after its running micro-batch, so that nothing stays claimed and no record is read twice.
 
     No listener is needed. The query's own `foreachBatch` must not call this. Other sources of the query are interrupted once the
-    ranges of this one are confirmed.
+    ranges of this one are confirmed, and so may be a micro-batch without records, as stateful queries have them.
 
     Args:
         query: a query that this program has started.
@@ -96,7 +96,8 @@ def await_termination(*queries: StreamingQuery, timeout_s: float = TIMEOUT_S) ->
         finally:
             nothing_claimed = _stop(running, timeout_s, hurried=lambda: len(received) > 1)
     for query in running:
-        query.awaitTermination()
+        if (error := query.exception()) is not None:  # without a wait, which would not end for a query that hangs
+            raise error
     return nothing_claimed
 
 
@@ -146,12 +147,14 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
     if not queries:
         return True
     stops: list[_Stop] = []
+    hanging: list[StreamingQuery] = []
+    end = partial(_end, hanging)
     try:
         with ExitStack() as whatever_happens:
             for query in queries:
-                whatever_happens.callback(query.stop)
+                whatever_happens.callback(end, query)
             reports = DriverReports(driver_process())
-            stops += [_Stop(query, reports) for query in queries]
+            stops += [_Stop(query, reports, end) for query in queries]
             running = stops
             for _ in Deadline(timeout_s).attempts(LOOK_EVERY_S):
                 running = [stop for stop in running if not stop.is_over()]
@@ -162,7 +165,7 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
         for _ in Deadline(LEFT_WITHIN_S).attempts(LOOK_EVERY_S):
             if hurried() or not any(stop.unanswered() for stop in stops):
                 break
-        return not [stop for stop in stops if stop.warn_of_claims()]
+        return not [stop for stop in stops if stop.warn_of_claims()] and not hanging
     except ReportsUnavailable as error:
         log.warning(
             "the source cannot be asked to plan nothing new: %s. The queries were stopped as by query.stop(): what they had "
@@ -175,33 +178,60 @@ def _stop(queries: Sequence[StreamingQuery], timeout_s: float, *, hurried: Calla
             stop.forget()
 
 
+def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
+    """Stop a query as `query.stop()` does; note and log if it does not end. One that hangs is not tried again."""
+    if query in hanging:
+        return
+    try:
+        query.stop()
+    except Exception as error:  # noqa: BLE001 -- Java's TimeoutException after `spark.sql.streaming.stopTimeout`, mostly
+        hanging.append(query)
+        log.warning(
+            "query %s has not ended: %s. Its code goes on, and may still write rows. What it has claimed may stay claimed. End "
+            "this program, and start the query again on its checkpoint",
+            query.name or query.id,
+            " ".join(str(error).splitlines()[:2]),
+        )
+
+
 class _Stop:
     """One query that is being stopped."""
 
-    def __init__(self, query: StreamingQuery, reports: DriverReports) -> None:
+    def __init__(self, query: StreamingQuery, reports: DriverReports, end: Callable[[StreamingQuery], None]) -> None:
         self._query = query
         self._reports = reports
+        self._end = end
         self._execution = query._jsq.streamingQuery()
         self._asked: set[str] = set()
         self._batch: int | None = None
         """The newest micro-batch that was finished when the source was asked."""
+        self._ended_by_itself = False
 
     def is_over(self) -> bool:
         """Ask the source to plan nothing new; stop the query if it is between two micro-batches, and return whether it is."""
-        if not self._query.isActive:
+        if self._has_ended():
             return True
         # Each time: an earlier run of this checkpoint, which is still leaving the group, may have removed the file.
-        for stream in self._offsets("availableOffsets"):
+        streams = self._offsets("availableOffsets").keys()
+        new = [stream for stream in streams if not self._reports.is_asked_to_stop(stream)]
+        self._asked |= streams
+        for stream in new:
             self._reports.ask_to_stop(stream)
-            self._asked.add(stream)
-        if not self._query.isActive:
-            self.forget()  # it has ended by itself, perhaps before it was asked
+        if self._has_ended():
+            for stream in new:  # nobody is left to remove it
+                self._reports.end_stop(stream)
             return True
         self.report_finished()
         if not self._is_between():
             return False
-        self._query.stop()
+        self._end(self._query)
         return True
+
+    def _has_ended(self) -> bool:
+        """Whether the query has ended by itself, or is about to: Spark stops the source before it says that it has ended."""
+        message = self._query.status["message"]
+        self._ended_by_itself = not self._query.isActive or message.startswith(("Stopped", "Terminated"))
+        return self._ended_by_itself
 
     def _is_between(self) -> bool:
         """Whether the query is between two micro-batches, and none with this source's records can begin."""
@@ -210,9 +240,11 @@ class _Stop:
             return False  # the first trigger of the run is not over. It may finish a micro-batch of the run before
         if self._batch is None:
             self._batch = progress.batchId
-        # A trigger that began before the source was asked may have planned. Other sources leave no pause between two triggers.
-        if self._query.status["isTriggerActive"] and progress.batchId < self._batch + 2:
-            return False
+        if self._query.status["isTriggerActive"]:
+            # Another source leaves no pause between two triggers. One that began before the source was asked may have planned.
+            has_others = len(self._lines("availableOffsets")) > len(self._asked) > 0
+            if not has_others or progress.batchId < self._batch + 2:
+                return False
         return not self._unfinished()
 
     def report_finished(self) -> None:
@@ -227,23 +259,27 @@ class _Stop:
 
     def warn_of_claims(self) -> bool:
         """Warn of what may stay claimed, and return whether there is anything."""
+        planned = {stream for stream, offset in self._offsets("availableOffsets").items() if offset["plan"] >= 0}
         unfinished = self._unfinished()
-        unanswered = self.unanswered()
-        for stream in unanswered:
+        unanswered = set(self.unanswered())
+        if not self._ended_by_itself:  # the first plan may have come after the last look
+            unanswered |= planned - self._asked
+        may_be_claimed = planned & (unanswered | unfinished.keys())
+        for stream in sorted(may_be_claimed):
             if stream in unfinished:
                 log.warning(
                     "a micro-batch of stream %s was interrupted: %s may stay claimed, and then only this query reads them. Start "
-                    "it again on its checkpoint. It needs a longer timeout_s, or smaller micro-batches",
+                    "it again on its checkpoint. If it ran out of time, it needs a longer timeout_s, or smaller micro-batches",
                     stream,
                     _ranges(unfinished[stream]),
                 )
             else:
                 log.warning(
-                    "the source of stream %s has not left the group yet. The last micro-batch is written, and may stay claimed: "
+                    "the source of stream %s has not confirmed its last micro-batch yet. It is written, and may stay claimed: "
                     "groupkafka claims shows that. The query's next start confirms it",
                     stream,
                 )
-        return bool(unanswered)
+        return bool(may_be_claimed)
 
     def forget(self) -> None:
         """Ask for nothing any more."""
@@ -259,12 +295,14 @@ class _Stop:
 
     def _offsets(self, which: str) -> dict[str, Offset]:
         """Return the newest planned or committed offset of each stream."""
+        return offsets_by_stream(self._lines(which))
+
+    def _lines(self, which: str) -> list[str]:
+        """Return the newest planned or committed offset of each source."""
         offsets = getattr(self._execution, which)().valuesIterator()
-        found: dict[str, Offset] = {}
+        found = []
         while offsets.hasNext():
-            offset = json.loads(offsets.next().json())
-            if (known := plan_of(offset)) is not None:
-                found[known[0]] = offset
+            found.append(offsets.next().json())
         return found
 
 

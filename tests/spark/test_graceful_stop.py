@@ -20,13 +20,16 @@ from pyspark.sql import DataFrame, SparkSession
 from devtools.broker import Cluster
 from spark_groupsource import await_termination, stop_gracefully
 from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.checkpoint.driver_reports import DriverReports
+from spark_groupsource.checkpoint.offset_log import plans, source_lines
 from spark_groupsource.cli.claimed import claimed_in
+from spark_groupsource.spark.durable_listener import driver_process
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed
 from tests.support.queries import Pipeline, Queries, needs_admission_control
 from tests.support.sinks import written
 from tests.support.spark_process import running
-from tests.support.waiting import until
+from tests.support.waiting import in_background, until
 
 RECORDS = 4000
 EACH = {"maxOffsetsPerTrigger": "40"}
@@ -78,6 +81,29 @@ def has_finished(pipeline: Pipeline, count: int) -> Callable[[], bool]:
     return look
 
 
+def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [line.message for line in caplog.records if line.name.endswith("graceful_stop")]
+
+
+def is_asked_to_stop(query: Pipeline) -> bool:
+    """Return whether the source of a query with micro-batches is asked to plan nothing new."""
+    newest = max((query.folder / "checkpoint" / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    (stream,) = plans(source_lines(newest.read_text()).values())
+    return DriverReports(driver_process()).is_asked_to_stop(stream)
+
+
+def send_when_handled(number: signal.Signals, after: Callable[[], object]) -> threading.Thread:
+    """Send this process a signal when `await_termination` handles it, and then call `after`."""
+    before = signal.getsignal(number)
+
+    def send() -> None:
+        until(lambda: signal.getsignal(number) is not before, "the signal is handled")
+        os.kill(os.getpid(), number)
+        after()
+
+    return in_background(send)
+
+
 @needs_admission_control
 @pytest.mark.parametrize("trigger", TRIGGERS.values(), ids=TRIGGERS.keys())
 def test_a_stop_leaves_the_backlog_and_no_claim_and_the_next_run_reads_it(
@@ -127,16 +153,25 @@ def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
     queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The warning's advice: the next start on the checkpoint, with time enough."""
+    may_end = threading.Event()
 
     def slow(_: DataFrame, batch: int) -> None:
-        time.sleep(8 if batch else 0)
+        if batch:
+            may_end.wait()
 
     query = queries("a", backlog, **EACH).start(foreach_batch=slow)
     until(has_finished(query, 1), "the first micro-batch")
     until(lambda: micro_batches(query)[0] == 2 and left(backlog)[0], "the second one is claimed")
+
+    def release() -> None:
+        until(lambda: not query.running.isActive, "the query is being stopped")
+        may_end.set()
+
+    releasing = in_background(release)
     with caplog.at_level(logging.WARNING):
         assert not stop_gracefully(query.running, timeout_s=0.5)
-    (warning,) = [line.message for line in caplog.records if line.name.endswith("graceful_stop")]
+    releasing.join()
+    (warning,) = warnings(caplog)
     assert f"{backlog}-0 [10, 20)" in warning
     assert "Start it again on its checkpoint" in warning
     until(lambda: left(backlog)[1] == 0, "the member has left")
@@ -144,6 +179,96 @@ def test_past_the_timeout_it_is_interrupted_and_says_what_stays_claimed(
     query.start(foreach_batch=slow)
     assert stop_gracefully(query.running, timeout_s=60)
     assert left(backlog) == (0, 0)
+
+
+@pytest.mark.parametrize("finished", [False, True], ids=["claimed", "finished"])
+def test_a_run_that_ends_before_it_has_joined_has_confirmed_nothing(
+    queries: Queries, backlog: str, caplog: pytest.LogCaptureFixture, finished: bool
+) -> None:
+    """The query is started again, and no broker answers."""
+    is_in_it = threading.Event()
+
+    def fail(_: DataFrame, __: int) -> None:
+        is_in_it.set()
+        if not finished:
+            raise ValueError("out of paper")
+
+    query = queries("a", backlog, **EACH).start(foreach_batch=fail)
+    assert is_in_it.wait(180)
+    if finished:
+        until(has_finished(query, 1), "a micro-batch")
+        assert stop_gracefully(query.running)
+    else:
+        until(lambda: not query.running.isActive, "it has failed")
+    query.options = {**query.options, "kafka.bootstrap.servers": "127.0.0.1:1"}
+    query.start(foreach_batch=fail)
+    until(lambda: query.running._jsq.streamingQuery().availableOffsets().nonEmpty(), "it has read its checkpoint")
+    with caplog.at_level(logging.WARNING):
+        assert not stop_gracefully(query.running, timeout_s=0.5)
+    (warning,) = warnings(caplog)
+    assert ("has not confirmed its last micro-batch" if finished else f"{backlog}-0 [0, 10)") in warning
+
+
+def test_a_query_that_has_failed_in_a_micro_batch_says_what_stays_claimed(
+    queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_: DataFrame, __: int) -> None:
+        raise ValueError("out of paper")
+
+    query = queries("a", backlog, **EACH).start(foreach_batch=fail)
+    until(lambda: not query.running.isActive, "it has failed")
+    with caplog.at_level(logging.WARNING):
+        assert not stop_gracefully(query.running)
+    (warning,) = warnings(caplog)
+    assert f"{backlog}-0 [0, 10)" in warning
+    until(lambda: left(backlog) == (4, 0), "the member has left")
+
+
+def test_a_query_without_this_source_is_stopped_between_two_micro_batches(spark: SparkSession, tmp_path: Path) -> None:
+    """It pauses only after several of them, and none is interrupted until then."""
+    begun: list[int] = []
+    ended: list[int] = []
+
+    def append(_: DataFrame, batch: int) -> None:
+        begun.append(batch)
+        time.sleep(3.5 if batch < 4 else 0)
+        ended.append(batch)
+
+    rate = spark.readStream.format("rate").option("rowsPerSecond", 1000).load()
+    writer = rate.writeStream.option("checkpointLocation", str(tmp_path / "checkpoint")).foreachBatch(append)
+    query = writer.trigger(processingTime="3 seconds").start()
+    until(lambda: ended, "a micro-batch")
+    assert stop_gracefully(query, timeout_s=180)
+    assert begun == ended
+    assert ended[-1] >= 4
+
+
+def test_a_query_that_does_not_end_hides_no_other_and_is_named(
+    spark: SparkSession, queries: Queries, backlog: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its code goes on when Spark interrupts it, until after `spark.sql.streaming.stopTimeout`."""
+    is_in_it, may_end = threading.Event(), threading.Event()
+
+    def hang(_: DataFrame, __: int) -> None:
+        is_in_it.set()
+        may_end.wait()
+
+    def fail(_: DataFrame, __: int) -> None:
+        raise ValueError("out of paper")
+
+    before = spark.conf.get("spark.sql.streaming.stopTimeout")
+    assert before is not None
+    spark.conf.set("spark.sql.streaming.stopTimeout", "1s")
+    try:
+        query = queries("a", backlog, **EACH).start(foreach_batch=hang)
+        assert is_in_it.wait(180)
+        failing = queries("b", backlog, **EACH).start(foreach_batch=fail)
+        with caplog.at_level(logging.WARNING), pytest.raises(StreamingQueryException, match="out of paper"):
+            await_termination(query.running, failing.running, timeout_s=0.5)
+        assert [line for line in warnings(caplog) if "has not ended" in line and "stopTimeout" in line]
+    finally:
+        may_end.set()
+        spark.conf.set("spark.sql.streaming.stopTimeout", before)
 
 
 def test_one_of_two_queries_is_stopped_and_the_other_goes_on(queries: Queries, backlog: str, left: Left) -> None:
@@ -181,8 +306,9 @@ class TestAwaitTermination:
         before = signal.getsignal(number)
         both = [queries(name, backlog, **EACH).start() for name in "ab"]
         until(lambda: all(has_finished(one, 1)() for one in both), "a micro-batch of each")
-        threading.Timer(0.5, os.kill, (os.getpid(), number)).start()
+        sent = send_when_handled(number, lambda: None)
         assert await_termination(*(one.running for one in both))
+        sent.join()
         assert left(backlog) == (0, 0)
         assert signal.getsignal(number) is before
         assert all(planned == finished for planned, finished in map(micro_batches, both))
@@ -197,10 +323,18 @@ class TestAwaitTermination:
 
         query = queries("a", backlog, **EACH).start(foreach_batch=slow)
         assert is_in_it.wait(180)
-        for after_s in (0.5, 2.5):
-            threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGTERM)).start()
-        threading.Timer(6.0, may_end.set).start()
+        before = signal.getsignal(signal.SIGTERM)
+
+        def send_again() -> None:
+            until(lambda: is_asked_to_stop(query), "the first one is served")
+            os.kill(os.getpid(), signal.SIGTERM)
+            until(lambda: signal.getsignal(signal.SIGTERM) is before, "the second one is noted")
+            until(lambda: not query.running.isActive, "the query is being stopped")
+            may_end.set()
+
+        sent = send_when_handled(signal.SIGTERM, send_again)
         assert not await_termination(query.running, timeout_s=600)
+        sent.join()
         assert micro_batches(query) == (1, 0)
 
     def test_a_query_that_fails_stops_the_others_and_its_error_is_raised(self, queries: Queries, backlog: str) -> None:

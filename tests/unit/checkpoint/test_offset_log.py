@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from spark_groupsource.checkpoint.offset_log import plan_of, plans, source_lines
+from spark_groupsource.checkpoint.offset_log import offsets_by_stream, plan_of, plans, source_lines
 from spark_groupsource.errors import OffsetError
 
 OFFSET = {"v": 1, "stream": "0123456789abcdef", "plan": 7, "group": "billing", "ranges": {}}
@@ -29,6 +29,7 @@ def test_the_plan_of_each_stream_is_found_among_other_offsets() -> None:
     other = {**OFFSET, "stream": "another", "plan": -1, "later": "a field"}
     lines = ["-", '{"orders":{"0":7}}', json.dumps(OFFSET), "[" * 100_000, json.dumps(OFFSET)[:-1], json.dumps(other)]
     assert plans(lines) == {"0123456789abcdef": 7, "another": -1}
+    assert offsets_by_stream(lines) == {"0123456789abcdef": OFFSET, "another": other}
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import cast
+
 import pytest
 
 from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
 from spark_groupsource.query.assignment_wait import QUIET_S, REBALANCE_S, AssignmentWait
+from spark_groupsource.query.joined import Joined
 from tests.support.options import parse
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = frozenset({ONE, TWO})
+
+
+class Standby:
+    """What the wait asks of a membership that has no partition."""
+
+    assignment = Assignment()
+    positions: Mapping[TopicPartition, int] = {}
+
+    def once(self, _: object) -> bool:
+        return False
 
 
 class Run(AssignmentWait):
@@ -54,3 +70,10 @@ def test_a_run_waits_a_moment_for_what_others_have_or_get(run: Run, assignment: 
     assert not run.may_end(assignment, {ONE}, BOTH)
     run.now += QUIET_S
     assert run.may_end(assignment, {ONE}, BOTH)
+
+
+def test_a_run_that_is_stopped_does_not_wait_for_its_first_partition(run: Run) -> None:
+    looks = iter([False, True])
+    joined = cast(Joined, Standby())
+    run.await_partitions(joined, Stream("a", 0, 0), Deadline(600), topics_exist=lambda: True, is_stopping=lambda: next(looks))
+    assert next(looks, None) is None, "it has looked until it was asked to stop"

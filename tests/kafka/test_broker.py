@@ -96,7 +96,9 @@ class TestOneNode:
                 folder = second.nodes[0].log.parent.parent
                 assert folder.exists()
         assert not folder.exists()
-        assert capfd.readouterr() == ("", "")
+        printed, logged = capfd.readouterr()
+        # Producers of other tests, which last as long as this process, may log that a topic has changed.
+        assert (printed, [line for line in logged.splitlines() if "|rdkafka#producer" not in line]) == ("", [])
 
 
 @pytest.fixture(scope="module")

@@ -41,7 +41,7 @@ def test_a_task_that_stops_early_leaves_nothing_to_the_next(
     produce(name, numbered(10), 1)
     batches = read(FetchRange(name, 0, 0, 25_000), using())
     next(batches)
-    batches.close()  # type: ignore[attr-defined]
+    batches.close()
 
     assert offsets(read, FetchRange(name, 1, 0, 10), using()) == list(range(10))
 

@@ -245,7 +245,7 @@ class RecordRefused(SinkError):
 
 
 class ProcessLimitReached(GroupKafkaError):
-    """The process has no memory or no thread left: mostly `spark.executor.pyspark.memory` limits its address space."""
+    """The process has no memory or no thread left: usually `spark.executor.pyspark.memory` limits its address space."""
 
 
 class WorkersPythonUnsuitable(GroupKafkaError):

@@ -123,7 +123,7 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
 
     def ask(brokers: Iterable[int]) -> list[Future[object]]:
         resources = [ConfigResource(ResourceType.BROKER, str(broker)) for broker in brokers]
-        return [one for each in resources for one in admin.describe_configs([each], request_timeout=timeout_s).values()]
+        return [future for broker in resources for future in admin.describe_configs([broker], request_timeout=timeout_s).values()]
 
     # Those that have failed once may be reached at another address of the same name, or may be restarting.
     asked = ask(sorted(errors)[:_MOST])

@@ -184,7 +184,7 @@ def _end(hanging: list[StreamingQuery], query: StreamingQuery) -> None:
         return
     try:
         query.stop()
-    except Exception as error:  # noqa: BLE001 -- Java's TimeoutException after `spark.sql.streaming.stopTimeout`, mostly
+    except Exception as error:  # noqa: BLE001 -- usually Java's TimeoutException after `spark.sql.streaming.stopTimeout`
         hanging.append(query)
         log.warning(
             "query %s has not ended: %s. Its code goes on, and may still write rows. What it has claimed may stay claimed. End "

@@ -114,7 +114,16 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     MemberFenced: (
         Handling("at its start with `kafka.group.protocol=consumer`: joins again. Otherwise: ends", "2 min", "assignmentTimeout"),
     ),
-    MembershipError: (Handling(ENDS, AT_ONCE, None),),
+    MembershipError: (
+        Handling(ENDS, AT_ONCE, None),
+        Handling(
+            "joins again",
+            "2 min, each of Spark's calls",
+            "assignmentTimeout",
+            "GROUP_MAX_SIZE_REACHED, to a run that has been a member before: it has left, and the group may still count its "
+            "earlier member",
+        ),
+    ),
 }
 """How a query bears each of these errors, in one or more cases. An error that passes ends the query when its option's time is
 over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or else `REQUEST_TIMEOUT_S`."""

@@ -113,7 +113,8 @@ def test_a_task_after_a_pause_reads_its_range(
     forgotten = proxy.swallowed
     with soon():
         assert sum(batch.num_rows for batch in fetch(FetchRange(orders, 0, 5, 10), settings)) == 5
-    assert (proxy.swallowed == forgotten) == (kept_s == FORGETS_S)
+    if kept_s != FORGETS_S:
+        assert proxy.swallowed > forgotten, "the consumer was kept, so its connection was forgotten"
 
 
 ASKED: dict[str, Callable[[GroupOffsets, str], object]] = {

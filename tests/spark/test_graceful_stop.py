@@ -305,12 +305,14 @@ class TestAwaitTermination:
         self, queries: Queries, backlog: str, left: Left, number: signal.Signals
     ) -> None:
         before = signal.getsignal(number)
-        both = [queries(name, backlog, **EACH).start() for name in "ab"]
-        until(lambda: all(has_finished(one, 1)() for one in both), "a micro-batch of each")
+        # Two groups: in one, the query that leaves first has the other's last commit wait for a rebalance.
+        in_another = {"kafka.group.id": f"group-of-another-{backlog}"}
+        both = [queries("a", backlog, **EACH).start(), queries("b", backlog, **EACH, **in_another).start()]
+        until(lambda: all(has_finished(query, 1)() for query in both), "a micro-batch of each")
         sent = send_when_handled(number, lambda: None)
-        assert await_termination(*(one.running for one in both))
+        assert await_termination(*(query.running for query in both))
         sent.join()
-        assert left(backlog) == (0, 0)
+        assert left(backlog) == left(f"another-{backlog}") == (0, 0)
         assert signal.getsignal(number) is before
         assert all(planned == finished for planned, finished in map(micro_batches, both))
 

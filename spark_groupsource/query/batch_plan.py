@@ -189,11 +189,7 @@ def _of_all(asked: Collection[K], ask: Callable[[Collection[K]], dict[K, V]], op
         missing = set(asked) - found.keys()
         if not missing:
             return found
-    raise _unanswered(missing, options)
-
-
-def _unanswered(missing: Collection[object], options: Options) -> BrokerUnavailable:
-    return BrokerUnavailable(
+    raise BrokerUnavailable(
         f"No broker has answered for {min(missing, key=str)} for {options.poll_timeout_ms} ms "
         "(kafkaConsumer.pollTimeoutMs), so nothing was read. Check that its leader is up and can be reached from the driver."
     )

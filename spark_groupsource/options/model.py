@@ -271,18 +271,6 @@ class Options(PlainModel):
         meaning="The pause between these questions, in ms.",
     )
 
-    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = option(
-        "handoff",
-        "drain",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "What happens when the group asks for a partition back. With `drain` the query first finishes and confirms its "
-            "micro-batch. With `immediate` it releases the partition at once, and its range in flight stays claimed."
-        ),
-    )
-
     drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
         "handoff.drainTimeout",
         "30s",
@@ -290,9 +278,10 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long `drain` waits. Then the partition is released all the same. The value has to be below "
-            "`kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes; and longer than "
-            "the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
+            "When the group asks for a partition back, the query first finishes and confirms its micro-batch. This is how long "
+            "it may take for that. Then the query releases the partition anyway, and its range in flight stays claimed. The "
+            "value has to be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
+            "takes; and longer than the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -413,7 +402,7 @@ class Options(PlainModel):
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
         ):
-            if self.handoff == "drain" and self.drain_timeout_ms >= limit_ms:
+            if self.drain_timeout_ms >= limit_ms:
                 drain = f"handoff.drainTimeout ({self.drain_timeout_ms} ms)"
                 yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower the one or raise the other."
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):

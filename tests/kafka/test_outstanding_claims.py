@@ -24,7 +24,7 @@ def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
     filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name)
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name)
     assert a.plan()
     a.claim()
     b.until_planning(1)

@@ -33,8 +33,7 @@ MEANINGS: dict[str, tuple[object, str, str, object]] = {
     "read_committed": (False, "kafka.isolation.level", "read_committed", True),
     "max_poll_interval_ms": (300_000, "kafka.max.poll.interval.ms", "60000", 60_000),
     "assignment_strategy": ("cooperative-sticky", "kafka.partition.assignment.strategy", f"{ASSIGNORS}RangeAssignor", "range"),
-    "handoff": ("drain", "HANDOFF", "Immediate", "immediate"),
-    "drain_timeout_ms": (30_000, "handoff.draintimeout", "1m", 60_000),
+    "drain_timeout_ms": (30_000, "handoff.draintimeout", "20s", 20_000),
     "assignment_timeout_ms": (120_000, "assignmenttimeout", "90s", 90_000),
 }
 

@@ -311,18 +311,6 @@ class Options(PlainModel):
     )
     """`hold`, or after how many ms to read; see `outstanding`."""
 
-    outstanding_claims_grace_ms: Annotated[int | None, BeforeValidator(duration_ms)] = option(
-        "outstandingClaims.grace",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "For how long a query with a new, empty checkpoint waits until ranges are confirmed that were claimed before it "
-            "came. If they are not by then, it ends once, with an error that lists them. Without a value it goes on. The option "
-            "has an effect only if `outstandingClaims` is not set."
-        ),
-    )
-
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
         section=HANDOFF,
@@ -536,8 +524,7 @@ class Options(PlainModel):
     def outstanding(self) -> OutstandingClaims:
         """Return what to do with ranges that are owed to other streams."""
         if self.outstanding_claims is None:
-            grace_ms = self.outstanding_claims_grace_ms
-            return OutstandingClaims(stop_after_s=None if grace_ms is None else grace_ms / 1000, chosen=False)
+            return OutstandingClaims(chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:

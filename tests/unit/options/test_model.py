@@ -58,7 +58,6 @@ def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
     ("given", "chosen"),
     [
         ({}, OutstandingClaims(chosen=False)),
-        ({"outstandingClaims.grace": "5s"}, OutstandingClaims(stop_after_s=5, chosen=False)),
         ({"outstandingClaims": "hold"}, HOLD),
         ({"outstandingclaims": " Reread "}, OutstandingClaims(reread_after_s=0)),
         ({"outstandingClaims": "reread-after 10m"}, OutstandingClaims(reread_after_s=600)),

@@ -74,7 +74,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
         {**BASE, "outstandingClaims": "reread-after 0s"},
         ("a duration from 1ms is expected",),
     ),
-    "a grace that is no time": ({**BASE, "outstandingClaims.grace": "soon"}, ("outstandingClaims.grace = 'soon'",)),
     "not a boolean": ({**BASE, "failOnDataLoss": "no"}, ("failOnDataLoss = 'no'", "true or false")),
     "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
     "zero offsets": ({**BASE, "maxOffsetsPerTrigger": "0"}, ("maxOffsetsPerTrigger = '0'",)),

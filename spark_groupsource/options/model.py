@@ -251,26 +251,6 @@ class Options(PlainModel):
         ),
     )
 
-    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.numRetries",
-        "3",
-        section=READING,
-        use="streams",
-        meaning=(
-            "After its leader was replaced, a partition may report an end that is too low. This is how often the query asks "
-            "again at once. Then it leaves the partition out of its micro-batches. It believes the end after 12 s, or after "
-            "`kafkaConsumer.pollTimeoutMs` if that is less."
-        ),
-    )
-
-    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.retryIntervalMs",
-        "10",
-        section=READING,
-        use="streams",
-        meaning="The pause between these questions, in ms.",
-    )
-
     drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
         "handoff.drainTimeout",
         "30s",

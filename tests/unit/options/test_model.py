@@ -26,8 +26,6 @@ MEANINGS: dict[str, tuple[object, str, str, object]] = {
     "max_offsets_per_trigger": (None, "maxoffsetspertrigger", str(2**63 - 1), 2**63 - 1),
     "include_headers": (False, "IncludeHeaders", "True", True),
     "poll_timeout_ms": (120_000, "kafkaconsumer.POLLtimeoutms", "500", 500),
-    "fetch_offset_num_retries": (3, "fetchoffset.numretries", "0", 0),
-    "fetch_offset_retry_interval_ms": (10, "fetchoffset.retryintervalms", "0", 0),
     "group_id": ("billing", "KAFKA.GROUP.ID", "Billing", "Billing"),
     "group_instance_id": (None, "kafka.Group.Instance.Id", "driver-1", "driver-1"),
     "read_committed": (False, "kafka.isolation.level", "read_committed", True),
@@ -52,6 +50,10 @@ def test_every_option_may_be_set_in_any_case() -> None:
 
 def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
     assert parse(groupIdPrefix="jobs") == parse()
+
+
+def test_how_sparks_source_retries_offsets_has_no_effect() -> None:
+    assert parse(**{"fetchOffset.numRetries": "5", "fetchOffset.retryIntervalMs": "100"}) == parse()
 
 
 @pytest.mark.parametrize(

@@ -78,7 +78,6 @@ REFUSALS: dict[str, tuple[dict[str, str], tuple[str, ...]]] = {
     "not a number": ({**BASE, "maxOffsetsPerTrigger": "1_000"}, ("maxOffsetsPerTrigger = '1_000'", "whole number from 1")),
     "zero offsets": ({**BASE, "maxOffsetsPerTrigger": "0"}, ("maxOffsetsPerTrigger = '0'",)),
     "above a long": ({**BASE, "maxOffsetsPerTrigger": str(2**63)}, ("maxOffsetsPerTrigger",)),
-    "negative retries": ({**BASE, "fetchOffset.numRetries": "-1"}, ("fetchOffset.numRetries = '-1'",)),
     "no such unit": ({**BASE, "assignmentTimeout": "2 weeks"}, ("assignmentTimeout = '2 weeks'", "30s")),
     "a month": ({**BASE, "maxTriggerDelay": "30d"}, ("maxTriggerDelay = '30d'", "a duration of 24d at most")),
     "under a millisecond": ({**BASE, "assignmentTimeout": "10us"}, ("assignmentTimeout = '10us'",)),

@@ -60,8 +60,6 @@ class OutstandingClaims:
 
     reread_after_s: float | None = None
     """Seconds after which a held range is read in a plan of this stream. `None`: never."""
-    stop_after_s: float | None = None
-    """Seconds after which a stream whose checkpoint is new stops if earlier claims are not confirmed. `None`: never."""
     chosen: bool = True
     """Whether the user has chosen. If not, a stream whose checkpoint is new warns of earlier claims."""
 

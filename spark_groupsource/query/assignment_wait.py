@@ -73,8 +73,7 @@ class AssignmentWait:
         self._is_first = False
         if joined.assignment.partitions or not topics_exist():
             return
-        drain_s = self._options.drain_timeout_ms / 1000 if self._options.handoff == "drain" else 0.0
-        waits_s = min(drain_s + REBALANCE_S, deadline.left)
+        waits_s = min(self._options.drain_timeout_ms / 1000 + REBALANCE_S, deadline.left)
         log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
             if is_stopping() or (joined.once(Ledger.ready) and joined.positions):

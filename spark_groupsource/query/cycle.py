@@ -298,7 +298,7 @@ class Cycle:
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
         limit_s = self._options.drain_timeout_ms / 1000
-        if open_s <= limit_s or self._warned_of_claims or self._options.handoff != "drain":
+        if open_s <= limit_s or self._warned_of_claims:
             return
         self._warned_of_claims = True
         log.warning(

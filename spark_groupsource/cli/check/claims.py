@@ -45,11 +45,6 @@ def list_claims(source: Source) -> Iterator[Finding]:
 def _fate(options: Options) -> str:
     """Return what a query with a new checkpoint does about what is left, as outstandingClaims says."""
     policy = options.outstanding()
-    if policy.stop_after_s is not None:
-        return (
-            f"fails after {policy.stop_after_s:.0f} s (outstandingClaims.grace) if they are not confirmed by then. Restart the "
-            "query of that stream on its checkpoint, or set outstandingClaims"
-        )
     if policy.reread_after_s is None:
         return "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""

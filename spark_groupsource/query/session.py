@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from types import MappingProxyType
-from typing import Concatenate, ParamSpec, TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar
 
 from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
 from spark_groupsource.group.assignment import Assignment
@@ -89,9 +89,12 @@ class Session:
         self._patience_s = patience_s
         self._fail_on_data_loss = fail_on_data_loss
         self._clock = clock
-        self._member: Member | None = None
-        self._ledger: Ledger | None = None
-        # Until there are new ones, other threads see the earlier ones, which show what was closed.
+        self.has_joined = False
+        """Whether there has been a membership."""
+        self.member: Member
+        self.ledger: Ledger
+        """The newest member that has its first assignment, and the records of its partitions, once there are such. Until then
+        other threads see the earlier ones, which show what was closed."""
         self._has_left = False
         """Whether that membership is over, and a new one is to take its place."""
         self.ending = False
@@ -101,38 +104,23 @@ class Session:
     # What the group and its ledger show: values that the consumer's thread replaces and never edits.
 
     @property
-    def member(self) -> Member:
-        """The newest member that has its first assignment, once there is one."""
-        return cast(Member, self._member)
-
-    @property
-    def ledger(self) -> Ledger:
-        """The records of its partitions, once there is one."""
-        return cast(Ledger, self._ledger)
-
-    @property
-    def has_joined(self) -> bool:
-        """Whether there has been a membership."""
-        return self._ledger is not None
-
-    @property
     def assignment(self) -> Assignment:
         """What the group has given to this driver."""
-        return Assignment() if self._member is None else self._member.assignment
+        return self.member.assignment if self.has_joined else Assignment()
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """The next offset to plan of each partition that new plans may have."""
-        return NOTHING if self._ledger is None else self._ledger.positions
+        return self.ledger.positions if self.has_joined else NOTHING
 
     @property
     def held(self) -> Mapping[TopicPartition, int]:
         """How many offsets are held for other streams, for each partition that has any."""
-        return NOTHING if self._ledger is None else self._ledger.held
+        return self.ledger.held if self.has_joined else NOTHING
 
     def is_closed(self, plan: int) -> bool:
         """Return whether the claims of a plan were closed because it was reported as durable."""
-        return self._ledger is not None and self._ledger.closed >= plan
+        return self.has_joined and self.ledger.closed >= plan
 
     def is_draining(self) -> bool:
         """Return whether the group has asked for partitions back that are still to be confirmed."""
@@ -140,8 +128,8 @@ class Session:
 
     def report_durable(self, stream: str, plan: int) -> None:
         """Have the consumer's thread close the claims of a plan that is in Spark's commit log (`Ledger.report_durable`)."""
-        if self._ledger is not None:
-            self._ledger.report_durable(stream, plan)
+        if self.has_joined:
+            self.ledger.report_durable(stream, plan)
 
     def leave(self) -> None:
         """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
@@ -201,7 +189,8 @@ class Session:
     def _join(self, stream: Stream, newest: PlanOffset) -> None:
         if self.has_joined and not self._has_left:
             return
-        self._member, self._ledger = self._joining.join(stream, newest, self.deadline)
+        self.member, self.ledger = self._joining.join(stream, newest, self.deadline)
+        self.has_joined = True
         if self._has_left:
             self._has_left = False
             # The earlier one keeps its clients, and perhaps a child process, until Python collects it. The runner rarely does.
@@ -215,8 +204,7 @@ class Session:
         Raises:
             GroupKafkaError: what the step raises, or what has ended the member.
         """
-        ledger = self.ledger
-        return self.member.call(lambda: step(ledger, *args, **kwargs))
+        return self.member.call(lambda: step(self.ledger, *args, **kwargs))
 
     def step(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Do a step of the ledger, and again while an error allows it.

@@ -59,7 +59,7 @@ class GroupKafkaError(Exception):
 
     passing: ClassVar[bool] = False
     """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances. After
-    `MemberUnknown` the member rejoins first, so it does not pass, and is tried again all the same (`Joined`)."""
+    `MemberUnknown` the member rejoins first, so it does not pass, and is tried again all the same (`Session`)."""
 
 
 class OptionError(GroupKafkaError):

@@ -241,7 +241,7 @@ class Ledger:
         else:
             self._closing.succeeded(self._stream.durable, self._confirmed(self._records).keys())
 
-    # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
+    # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
         """Return whether planning can begin: each partition was tried once, and one is adopted or none can be.

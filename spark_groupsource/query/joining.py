@@ -39,7 +39,6 @@ from spark_groupsource.options.start_and_end import refuse_unknown
 from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.starting_offsets import StartingOffsets
 from spark_groupsource.timeouts import JOIN_INTERVAL_S
 
@@ -83,8 +82,8 @@ class Joining:
         self._has_joined = False
         """Whether the group has had a member of this run."""
 
-    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
-        """Join the group, and return once there is something to plan with.
+    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
+        """Join the group, and return once there is something to plan with: a member, and the records of its partitions.
 
         Args:
             stream: what the checkpoint says.
@@ -138,7 +137,7 @@ class Joining:
                 log.info("whether the group is of another kind is not known: %s", unknown)
         return refused
 
-    def _join_once(self, stream: Stream, deadline: Deadline) -> Joined:
+    def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
         options = self._options
         self._observer.joining(stream.name)
         client_settings, member_settings = options.client_settings(), options.member_settings()
@@ -174,7 +173,6 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        joined = Joined(member, ledger)
         # Before it joins: a query whose checkpoint is behind the group has to end without having taken a partition from others,
         # and what is claimed by then is from before this query.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
@@ -186,7 +184,7 @@ class Joining:
         except MembershipError:
             member.close()
             raise
-        return joined
+        return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
         """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""

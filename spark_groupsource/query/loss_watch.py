@@ -115,12 +115,16 @@ class LossWatch:
             return self.ends
         return {partition: min(end, target.ends[partition]) for partition, end in self.ends.items() if partition in target.ends}
 
-    def fix_target(self) -> None:
-        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow)."""
+    def fix_target(self, deadline: Deadline) -> None:
+        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow).
+
+        Args:
+            deadline: until when leaders that do not answer are asked again.
+        """
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
-        topics = self._topics.without_patience()  # here it is assignmentTimeout
-        for _ in Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock).attempts():
+        topics = self._topics.without_patience()  # here it is the deadline
+        for _ in deadline.attempts():
             ends = topics.ends(partitions)
             if len(ends) == len(partitions):
                 break

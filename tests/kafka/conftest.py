@@ -19,7 +19,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.query.joined import Joined
+from spark_groupsource.query.session import Session
 from spark_groupsource.sink import finishing
 from tests.conftest import MakeTopic, Produce
 from tests.support.waiting import until
@@ -71,22 +71,19 @@ class Query:
         return claimed
 
     @property
-    def joined(self) -> Joined:
-        """The run's membership; it has to have one."""
-        assert self.cycle._membership.current is not None
-        return self.cycle._membership.current
+    def session(self) -> Session:
+        """The run's part in its group."""
+        return self.cycle.session
 
     @property
     def draining(self) -> frozenset[TopicPartition]:
         """The partitions that the group has asked back; none before the query has joined."""
-        joined = self.cycle._membership.current
-        return frozenset() if joined is None else joined.assignment.draining
+        return self.session.assignment.draining
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """Where the next plan goes on; empty before the query has joined."""
-        joined = self.cycle._membership.current
-        return {} if joined is None else joined.positions
+        return self.session.positions
 
     def until_planning(self, partitions: int) -> None:
         """Wait until the query may plan exactly so many partitions."""

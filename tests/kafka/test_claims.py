@@ -120,7 +120,7 @@ def test_a_range_of_a_partition_that_drains_is_in_flight(filled: Filled, query: 
     assert first.plan()
     first.claim()
     asked = in_background(lambda: second.until_planning(1))
-    until(lambda: first.joined.assignment.draining, "a partition drains")
+    until(lambda: first.session.assignment.draining, "a partition drains")
     until(lambda: json.loads(run("claims", name, "--json").output)["state"] == "stable", "the rebalance has ended")
     shown = json.loads(run("claims", name, "--json").output)
     assert (shown["in_flight"], shown["held"]) == (20, 0)

@@ -64,7 +64,7 @@ def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_lon
     b.until_planning(1)
     assert not b.plan(), "everything is claimed by a query that is alive"
     a.cycle.stop()
-    held = b.joined._ledger._held_ranges
+    held = b.session.ledger._held_ranges
 
     def dead_for_a_second() -> bool:
         since = dict(held._dead_since).values()

@@ -140,7 +140,7 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Fi
     a = query(name)
     tally = counted(a)
     assert a.plan()
-    member, ledger = a.joined._member, a.joined._ledger
+    member, ledger = a.session.member, a.session.ledger
     stranger = {TopicPartition("there-is-no-such-topic", 0): CommitRecord(stream="s", logged=-1, done=-1, next=0)}
     with pytest.raises(GroupKafkaError) as refused:
         member.call(lambda: ledger._commits.commit(stranger))

@@ -199,7 +199,7 @@ def test_a_new_query_does_not_say_of_a_claim_that_came_up_later_that_it_was_befo
         produce(name, [(None, b"x")] * 10, partition=partition)
     dead_with_a_claim(a)
     b.until_planning(2)
-    assert any(record.owed for record in b.joined._ledger._records.values())
+    assert any(record.owed for record in b.session.ledger._records.values())
 
     def warned() -> bool:
         b.plan()
@@ -211,6 +211,6 @@ def test_a_new_query_does_not_say_of_a_claim_that_came_up_later_that_it_was_befo
 
 def asks(query: Query) -> bool:
     """Return whether the process runs that the group's members are asked in."""
-    reader = query.joined._ledger._confirmed_plans._reader
+    reader = query.session.ledger._confirmed_plans._reader
     assert isinstance(reader, GroupReader)
     return reader._look.pid is not None

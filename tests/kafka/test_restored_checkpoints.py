@@ -11,7 +11,6 @@ from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import CheckpointBehindGroup
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.patience import Deadline
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
@@ -26,7 +25,7 @@ def test_it_is_refused_although_other_streams_own_every_partition_since(
         produce(name, [(None, b"x")] * 10)
         older = a.done
         a.run_batch()
-    a.joined.do(Ledger.confirm, Deadline(60))
+    a.session.step(Ledger.confirm)
     a.cycle.stop()
     produce(name, [(None, b"y")] * 10)
     b.run_batch()

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others, with_room
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed
 
 log = logging.getLogger(__name__)
 
@@ -49,8 +50,8 @@ class HeldRanges:
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
-        self._logged: frozenset[PartitionPlan] = frozenset()
-        """The plans whose ranges are owed by the newest answer: each was logged, and is logged again when it comes back."""
+        self._logged: frozenset[tuple[str, int]] = frozenset()
+        """Streams and plans to which ranges are owed by the newest answer: each was logged, and is again when it comes back."""
         self._warned: frozenset[PartitionPlan] = frozenset()
         """Those of the earlier claims that were warned of, since their streams do not run."""
         self._fresh = fresh
@@ -148,7 +149,7 @@ class HeldRanges:
         return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
-        """Log once each range that is held for another stream; before that, what a new query has to know of these streams.
+        """Log once each plan of which ranges are held for its stream; before that, what a new query has to know of these streams.
 
         Args:
             records: The record of every partition of this member.
@@ -157,30 +158,32 @@ class HeldRanges:
         self._warn_of_earlier(_held(records, stream))
         after = self.policy.reread_after_s
         if after is None:
-            fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
+            fate = "only that stream reads them, when its query restarts on its checkpoint (outstandingClaims=hold)"
         elif after == 0:
-            fate = "this query reads it in its next micro-batch (outstandingClaims=reread)"
+            fate = "this query reads them in its next micro-batch (outstandingClaims=reread)"
         else:
-            fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
-        now = frozenset(plan for partition, record in records.items() for plan in _owed_plans(partition, record))
-        new = now - self._logged
-        self._logged = now
+            fate = f"if they are not confirmed within {after:.0f} s, this query reads them (outstandingClaims=reread-after)"
+        of_plans: dict[tuple[str, int], list[tuple[TopicPartition, OwedRange]]] = defaultdict(list)
         for partition, record in records.items():
             for owed in record.owed:
-                own = owed.stream == record.stream  # this query reads it, or replays it now
-                if own or PartitionPlan(partition, owed.stream, owed.plan) not in new:
-                    continue
-                log.warning(
-                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s. %s%s",
-                    partition,
-                    owed.range,
-                    owed.range.size,
-                    owed.stream,
-                    owed.plan,
-                    fate,
-                    _claimed_when(owed),
-                    _effect(owed, record),
-                )
+                if owed.stream != record.stream:  # otherwise this query reads it, or replays it now
+                    of_plans[owed.stream, owed.plan].append((partition, owed))
+        new = of_plans.keys() - self._logged
+        self._logged = frozenset(of_plans)
+        for name, plan in sorted(new):
+            ranges = of_plans[name, plan]
+            log.warning(
+                "%d offsets are held back: stream %s claimed them in plan %d and has not confirmed them; %s. They were claimed "
+                "at %s, in %s. Until they are confirmed the committed offsets stay there, and what is finished above them counts "
+                "as lag: %d records so far",
+                sum(owed.range.size for _, owed in ranges),
+                name,
+                plan,
+                fate,
+                _claimed_at(ranges),
+                listed([f"{partition} {owed.range}" for partition, owed in sorted(ranges)]),
+                sum(_finished_lag(owed, records[partition]) for partition, owed in ranges),
+            )
 
     def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
         """Log once what was claimed before a new query came by streams that do not run now."""
@@ -217,18 +220,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
     ]
 
 
-def _claimed_when(owed: OwedRange) -> str:
-    if owed.since is None:
-        return "When it was claimed is not known"
-    return f"It was claimed at {datetime.fromtimestamp(owed.since, tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
+    times = [owed.since for _, owed in ranges if owed.since is not None]
+    return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "a time that is not known"
 
 
-def _effect(owed: OwedRange, record: CommitRecord) -> str:
-    """Return what the lowest range of a partition means for its committed offset. Nothing for the ranges above it."""
+def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
+    """Return how many finished offsets count as lag because of this range: none if it is not the lowest of its partition."""
     held = record.held_back
-    if held is None or held.claim != owed:
-        return ""
-    return (
-        f". Until it is confirmed the committed offset stays at {owed.start}, and what is finished above it counts as lag: "
-        f"{held.finished_lag} records so far"
-    )
+    return held.finished_lag if held is not None and held.claim == owed else 0

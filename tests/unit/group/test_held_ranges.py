@@ -107,7 +107,7 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
         "offsets in 1 partitions, and they have not confirmed them: streams gone. This query leaves these ranges to them. It "
         "reads everything else, and goes on."
     )
-    assert all("is held back" in text for text in others)
+    assert all("are held back" in text for text in others)
     holding.note(BOTH, ME, 20.0, ())
     holding.warn(BOTH, ME)
     assert "streams gone, live" in caplog.messages[-1], "it has died, too"
@@ -122,7 +122,7 @@ def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
     holding.note_earlier_claims({ORDERS: record(OWED)})
     holding.note(BOTH, ME, 0.0, ())
     holding.warn(BOTH, ME)
-    assert all("is held back" in text for text in caplog.messages)
+    assert all("are held back" in text for text in caplog.messages)
     assert holding.takes_over == (policy.reread_after_s is not None)
 
 
@@ -136,7 +136,16 @@ def test_a_new_query_does_not_warn_of_what_is_confirmed_by_then_or_was_claimed_a
     later = {ORDERS: record(OWED), RETURNS: record()}
     holding.note(later, ME, 0.0, ())
     holding.warn(later, ME)
-    assert all("is held back" in text for text in caplog.messages)
+    assert all("are held back" in text for text in caplog.messages)
+
+
+def test_a_query_whose_ranges_are_held_is_logged_once_for_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    records = {TopicPartition("orders", number): record(OWED) for number in range(20)}
+    HeldRanges(HOLD, fresh=False).warn(records, ME)
+    (warning,) = caplog.messages
+    assert warning.startswith("800 offsets are held back: stream gone claimed them in plan 4")
+    assert "orders-4 [20, 60) and 15 more. Until" in warning
+    assert "lag: 800 records so far" in warning
 
 
 def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureFixture) -> None:
@@ -151,9 +160,9 @@ def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("policy", "fate"),
     [
-        (HOLD, "when its query restarts on its checkpoint"),
-        (OutstandingClaims(reread_after_s=0), "this query reads it in its next micro-batch"),
-        (OutstandingClaims(reread_after_s=600), "if it is not confirmed within 600 s, this query reads it"),
+        (HOLD, "only that stream reads them, when its query restarts on its checkpoint"),
+        (OutstandingClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
+        (OutstandingClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
     ],
     ids=str,
 )
@@ -163,7 +172,8 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
     with caplog.at_level(logging.WARNING):
         HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()}, ME)
     (warning,) = caplog.messages
-    assert warning.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
+    assert warning.startswith("40 offsets are held back: stream gone claimed them in plan 4")
+    assert "in orders-3 [20, 60)." in warning
     assert fate in warning
 
 
@@ -172,18 +182,18 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))}, ME)
     lowest, above = caplog.messages
     assert lowest.endswith(
-        "(outstandingClaims=hold). It was claimed at 2025-11-21T16:59:44Z. Until it is confirmed the committed offset stays at "
-        "20, and what is finished above it counts as lag: 35 records so far"
+        "(outstandingClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed the "
+        "committed offsets stay there, and what is finished above them counts as lag: 35 records so far"
     )
-    assert above.startswith("orders-3 [70, 75) (5 offsets) is held back: stream third claimed it in plan 1")
-    assert above.endswith("When it was claimed is not known")
+    assert above.startswith("5 offsets are held back: stream third claimed them in plan 1")
+    assert "at a time that is not known, in orders-3 [70, 75)." in above
 
 
 def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)}, ME)
     (warning,) = caplog.messages
     assert "stream gone" in warning
-    assert "stays at" not in warning, "not the lowest range"
+    assert "lag: 0 records" in warning, "not the lowest range"
 
 
 def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:

@@ -7,22 +7,20 @@ from collections.abc import Iterator
 from spark_groupsource.cli.check.findings import Finding, error, ok, warning
 from spark_groupsource.cli.check.known import Source
 from spark_groupsource.cli.claimed import claimed_of, total
-from spark_groupsource.handoff.rules import advice_on_format
+from spark_groupsource.handoff.commit_record import VERSION
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import listed
+from spark_groupsource.version import another_version
 
 
 def read_formats(source: Source) -> Iterator[Finding]:
     """Find commit records of the subscribed partitions in formats that this version does not read."""
     others = source.group.other_formats if source.group is not None else {}
     mine = {partition: version for partition, version in others.items() if source.options.matches(partition.topic)}
-    if mine:
-        formats = listed(f"{partition}: format {found}, {advice_on_format(found)}" for partition, found in sorted(mine.items()))
-        yield error(
-            "claims",
-            f"{formats}. This version does not read these formats of commit records, so a query would stop with "
-            "CommitRecordUnreadable.",
-        )
+    for version in sorted(set(mine.values())):
+        partitions = listed(sorted(partition for partition, found in mine.items() if found == version))
+        text = another_version(f"The commit record of {partitions}", version, VERSION)
+        yield error("claims", f"{text} A query would stop with CommitRecordUnreadable.")
 
 
 def list_claims(source: Source) -> Iterator[Finding]:

@@ -73,16 +73,15 @@ def test_the_newest_micro_batch_is_read_from_the_logs(tmp_path: Path) -> None:
     assert newest_batch(str(tmp_path)) == NewestBatch(10, (plan_of("group-10"),), True)
 
 
-@pytest.mark.parametrize(("version", "said"), [(3, "development version"), (5, "newer version")])
-def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int, said: str) -> None:
+@pytest.mark.parametrize("version", [3, 5])
+def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int) -> None:
     (tmp_path / "offsets").mkdir()
     offset = {**plan_of("billing").to_json(), "v": version}
     (tmp_path / "offsets" / "7").write_text("\n".join(["v1", "{}", "-", '{"v":{"0":5}}', '{"v":3}', json.dumps(offset)]))
     newest = newest_batch(str(tmp_path))
     assert newest is not None
     assert newest.plans == ()
-    assert f"{said} of spark_groupsource" in str(newest.refused)
-    assert f"offset format {version}" in str(newest.refused)
+    assert f"another version of spark_groupsource wrote format {version} there" in str(newest.refused)
 
 
 def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:

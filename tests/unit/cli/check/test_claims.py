@@ -46,14 +46,15 @@ def test_no_claims() -> None:
     assert only(list_claims(source())) == ok("claims", "nothing is claimed")
 
 
-@pytest.mark.parametrize(("version", "advice"), [(5, "upgrade this command"), (2, "let that version finish its claims")])
-def test_commit_records_of_another_version(version: int, advice: str) -> None:
+@pytest.mark.parametrize("version", [2, 5])
+def test_commit_records_of_another_version(version: int) -> None:
     seen = (PartitionView(ZERO, None, OtherFormat(10, version), 50), PartitionView(OTHER, None, OtherFormat(1, 6), 50))
     of_others = source(group("classic", "range", partitions=seen))
     found = only(read_formats(of_others))
     assert found.level is Level.ERROR
-    assert found.text.startswith(f"orders-0: format {version}, written by a ")
-    assert advice in found.text
+    assert found.text.startswith(
+        f"The commit record of orders-0 cannot be read: another version of spark_groupsource wrote format {version} "
+    )
     assert "CommitRecordUnreadable" in found.text
     assert "others" not in found.text
     assert only(list_claims(of_others)).text == "nothing is claimed in the other partitions"

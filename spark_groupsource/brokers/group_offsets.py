@@ -18,7 +18,7 @@ from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUE
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.offsets import Kept, kept_of
-from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown, GroupKafkaError
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, passes
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S
@@ -221,8 +221,8 @@ class GroupOffsets:
 
 
 def _passes(error: Exception) -> bool:
-    # A commit may be repeated here whatever became of it: nobody else commits for the group.
-    return isinstance(error, BrokerUnavailable | CommitOutcomeUnknown) or (isinstance(error, CommitError) and error.passing)
+    # A commit may be repeated here whatever became of it: nobody else commits for the group. It has no member that may rejoin.
+    return isinstance(error, CommitOutcomeUnknown) or (passes(error) and not isinstance(error, MemberUnknown))
 
 
 def _reading(group: str) -> str:

@@ -24,7 +24,6 @@ GroupKafkaError
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── CommitRecordUnreadable  the group's record of a partition is in a format that this version does not read
-│   ├── ClaimsOutstanding       a new stream found ranges that only another stream may read, and is to stop then
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
@@ -172,10 +171,6 @@ class CheckpointBehindGroup(HandoffError):
 
 class CommitRecordUnreadable(HandoffError):
     """The group's record of a partition is in another format: a newer version wrote it, or one before 0.1.0."""
-
-
-class ClaimsOutstanding(HandoffError):
-    """A stream with a new checkpoint found ranges that only another stream may read (`outstandingClaims.grace`)."""
 
 
 class AsynchronousProgress(HandoffError):

@@ -26,8 +26,8 @@ DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 """The last line of a command that showed its plan only."""
 
 NUMBERS = frozenset(
-    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
-    | {"PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
+    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS", "PLAN"}
+    | {"CURRENT", "NEW", "DIFFERENCE", "PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
 """Columns that are aligned to the right."""
 

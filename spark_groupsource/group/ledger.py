@@ -260,20 +260,12 @@ class Ledger:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> Opened:
-        """Begin the plan that follows the newest durable one. Return what it is made of.
-
-        Raises:
-            ClaimsOutstanding: see `to_reread`.
-        """
+        """Begin the plan that follows the newest durable one. Return what it is made of."""
         self.ask_what_is_settled()
         return self.opened()
 
     def opened(self) -> Opened:
-        """Return what the next plan is made of.
-
-        Raises:
-            ClaimsOutstanding: see `to_reread`.
-        """
+        """Return what the next plan is made of."""
         return Opened(self.known(), self.to_reread())
 
     def known(self) -> dict[TopicPartition, CommitRecord]:
@@ -281,11 +273,7 @@ class Ledger:
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`).
-
-        Raises:
-            ClaimsOutstanding: this stream is new, and an earlier claim is not confirmed within `outstandingClaims.grace`.
-        """
+        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`)."""
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 

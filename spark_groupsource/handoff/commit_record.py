@@ -302,6 +302,11 @@ GroupCommit = CommitRecord | Foreign | OtherFormat | None
 """What the group has committed for one partition. `None` if nothing was committed, or the commit has expired."""
 
 
+def position_of(commit: GroupCommit) -> int | None:
+    """Return the offset at which the group's queries continue in a partition; `None` if it is not known."""
+    return commit.next if isinstance(commit, CommitRecord) else commit.offset if isinstance(commit, Foreign) else None
+
+
 def writable_cluster_id(cluster_id: str) -> str | None:
     """Return the id if a record can carry it, else `None`: a record that does not read back would be another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None

@@ -34,8 +34,6 @@ from spark_groupsource.kafka_settings.tables import (
     OAUTH_CALLBACK,
     PRODUCER_NAMES,
     PRODUCER_ONLY,
-    PRODUCER_REFUSED,
-    PRODUCER_RENAMED,
     REFUSED_SETTINGS,
     RENAMED,
 )
@@ -121,31 +119,26 @@ def _translate_each(draft: Draft) -> None:
         # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
         # is how long an answer is valid, which it derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
-    others, refused, renamed, whose = (
-        (CONSUMER_ONLY, {**REFUSED_SETTINGS, **PRODUCER_REFUSED}, {**RENAMED, **PRODUCER_RENAMED}, _OF_CONSUMERS)
-        if draft.writes
-        else (PRODUCER_ONLY, REFUSED_SETTINGS, RENAMED, _OF_PRODUCERS)
-    )
-    names = NAMES | PRODUCER_NAMES if draft.writes else NAMES
+    of_others, why = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
     for name, value in sorted(draft.given.items()):
-        target = renamed.get(name, name)
+        target = RENAMED.get(name, name)
         if name.startswith("test."):
             draft.wrong(name, "it is for librdkafka's own tests; remove it")
         elif name in CALLBACKS or name.endswith("_cb"):
             draft.wrong(name, "an option cannot carry a function; remove it")
-        elif name in others:
-            draft.wrong(name, whose)
-        elif name in refused:
-            draft.wrong(name, refused[name])
+        elif name in of_others:
+            draft.wrong(name, why)
+        elif name in REFUSED_SETTINGS:
+            draft.wrong(name, REFUSED_SETTINGS[name])
         elif name == "partition.assignment.strategy":
             _translate_assignors(draft, value)
         elif name == "buffer.memory":
             _translate_buffer(draft, value)
-        elif target in names or (exists(target) and not NAMES_CODE.search(target)):
+        elif target in NAMES or target in PRODUCER_NAMES or (exists(target) and not NAMES_CODE.search(target)):
             draft.put(target, value, name)
         else:
-            known = (KNOWN_NAMES | PRODUCER_NAMES | PRODUCER_RENAMED.keys()) - CONSUMER_ONLY if draft.writes else KNOWN_NAMES
-            near = difflib.get_close_matches(name, known - refused.keys(), n=3, cutoff=0.75) if shown_name(name) == name else []
+            usable = KNOWN_NAMES - of_others - REFUSED_SETTINGS.keys()
+            near = difflib.get_close_matches(name, usable, n=3, cutoff=0.75) if shown_name(name) == name else []
             hint = f". Did you mean {' or '.join('kafka.' + found for found in near)}?" if near else ""
             draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting of this name{hint}")
 

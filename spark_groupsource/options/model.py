@@ -251,38 +251,6 @@ class Options(PlainModel):
         ),
     )
 
-    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.numRetries",
-        "3",
-        section=READING,
-        use="streams",
-        meaning=(
-            "After its leader was replaced, a partition may report an end that is too low. This is how often the query asks "
-            "again at once. Then it leaves the partition out of its micro-batches. It believes the end after 12 s, or after "
-            "`kafkaConsumer.pollTimeoutMs` if that is less."
-        ),
-    )
-
-    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.retryIntervalMs",
-        "10",
-        section=READING,
-        use="streams",
-        meaning="The pause between these questions, in ms.",
-    )
-
-    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = option(
-        "handoff",
-        "drain",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "What happens when the group asks for a partition back. With `drain` the query first finishes and confirms its "
-            "micro-batch. With `immediate` it releases the partition at once, and its range in flight stays claimed."
-        ),
-    )
-
     drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
         "handoff.drainTimeout",
         "30s",
@@ -290,9 +258,10 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long `drain` waits. Then the partition is released all the same. The value has to be below "
-            "`kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes; and longer than "
-            "the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
+            "When the group asks for a partition back, the query first finishes and confirms its micro-batch. This is how long "
+            "it may take for that. Then the query releases the partition anyway, and its range in flight stays claimed. The "
+            "value has to be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
+            "takes; and longer than the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -321,18 +290,6 @@ class Options(PlainModel):
         ),
     )
     """`hold`, or after how many ms to read; see `outstanding`."""
-
-    outstanding_claims_grace_ms: Annotated[int | None, BeforeValidator(duration_ms)] = option(
-        "outstandingClaims.grace",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "For how long a query with a new, empty checkpoint waits until ranges are confirmed that were claimed before it "
-            "came. If they are not by then, it ends once, with an error that lists them. Without a value it goes on. The option "
-            "has an effect only if `outstandingClaims` is not set."
-        ),
-    )
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -413,7 +370,7 @@ class Options(PlainModel):
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
         ):
-            if self.handoff == "drain" and self.drain_timeout_ms >= limit_ms:
+            if self.drain_timeout_ms >= limit_ms:
                 drain = f"handoff.drainTimeout ({self.drain_timeout_ms} ms)"
                 yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower the one or raise the other."
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
@@ -547,8 +504,7 @@ class Options(PlainModel):
     def outstanding(self) -> OutstandingClaims:
         """Return what to do with ranges that are owed to other streams."""
         if self.outstanding_claims is None:
-            grace_ms = self.outstanding_claims_grace_ms
-            return OutstandingClaims(stop_after_s=None if grace_ms is None else grace_ms / 1000, chosen=False)
+            return OutstandingClaims(chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:

@@ -27,6 +27,7 @@ from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
 from spark_groupsource.handoff.planner import lag
 from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.kafka_settings.client_id import CLIENT_ID
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
@@ -79,7 +80,7 @@ class Cycle:
             clock=clock,
         )
         """This run's part in its group."""
-        drain_s = options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0.0
+        drain_s = options.drain_timeout_ms / 1000
         self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
@@ -106,7 +107,10 @@ class Cycle:
             ids = self._topics.ids(topics_of(partitions))
             starts = self._starting_offsets.now(partitions)
             self._began = starts, {topic: known for topic, known in ids.items() if known}
-        return PlanOffset.first(self._options.group_id, *self._began, self._cluster_id())
+        client_id = self._options.client_settings()["client.id"]
+        return PlanOffset.first(
+            self._options.group_id, *self._began, self._cluster_id(), client_id="" if client_id == CLIENT_ID else client_id
+        )
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
@@ -316,7 +320,7 @@ class Cycle:
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
         limit_s = self._options.drain_timeout_ms / 1000
-        if open_s <= limit_s or self._warned_of_claims or self._options.handoff != "drain":
+        if open_s <= limit_s or self._warned_of_claims:
             return
         self._warned_of_claims = True
         log.warning(

@@ -145,7 +145,7 @@ class Joining:
         self._member = member = Member(
             member_settings,
             options.subscription(),
-            drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
+            drain_timeout_s=options.drain_timeout_ms / 1000,
             observer=self._observer,
         )
         cluster_id = writable_cluster_id(self._topics.cluster_id())

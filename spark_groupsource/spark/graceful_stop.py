@@ -259,6 +259,13 @@ class _Stop:
 
     def warn_of_claims(self) -> bool:
         """Warn of what may stay claimed, and return whether there is anything."""
+        if not self._lines("availableOffsets"):
+            log.warning(
+                "query %s was stopped before it had read its checkpoint. What an earlier run has claimed stays claimed until the "
+                "query is started again. If its checkpoint is new, nothing is",
+                self._query.name or self._query.id,
+            )
+            return True
         planned = {stream for stream, offset in self._offsets("availableOffsets").items() if offset["plan"] >= 0}
         unfinished = self._unfinished()
         unanswered = set(self.unanswered())

@@ -125,7 +125,7 @@ def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_m
 ) -> None:
     """The broker would take the commit: it fences the member, not the plan."""
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name)
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name)
     assert a.plan()
     b.until_planning(1)
     (moved,) = b.positions

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from devtools.broker import Cluster
-from spark_groupsource.errors import ClaimsOutstanding, CommitRecordUnreadable
+from spark_groupsource.errors import CommitRecordUnreadable
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
@@ -19,12 +19,12 @@ from tests.support.waiting import until
 ANOTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
-    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
+def test_a_new_query_beside_one_with_a_long_trigger_warns_of_its_claims_when_it_has_died(
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The live query's claims stay open until its next trigger. They are not those of a deleted checkpoint."""
     name = filled(partitions=4)
-    patience = {"handoff.drainTimeout": "1s", "outstandingClaims.grace": "1s"}
+    patience = {"handoff.drainTimeout": "1s"}
     slow, newcomer = query(name, **patience), query(name, **patience)
     assert slow.plan()
     assert len(slow.claim()) == 4
@@ -36,15 +36,20 @@ def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
     assert all(record_of(name, partition).owed for partition in moved), "the live query's claims are held for it"
 
     def overdue() -> bool:
-        """More than the grace later, looked at more often than the group is asked."""
+        """Some answers of the group later."""
         newcomer.plan()
         return newcomer.cycle._clock() > later
 
     later = newcomer.cycle._clock() + 3
     until(overdue, "three seconds of plans")
+    assert "this query is new" not in caplog.text
     slow.cycle.stop()
-    with pytest.raises(ClaimsOutstanding):
-        until(lambda: newcomer.plan() and False, "the live query is dead now, and the grace counts from then")
+
+    def warned() -> bool:
+        newcomer.plan()
+        return "this query is new" in caplog.text
+
+    until(warned, "its claims are known to be those of a dead query")
 
 
 def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_long(
@@ -53,7 +58,7 @@ def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_lon
     """The plan before may be an hour ago. In between only the consumer's thread learns who has died."""
     monkeypatch.setattr("spark_groupsource.group.ledger.SETTLE_BETWEEN_TRIGGERS_S", 0.1)
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name, outstandingClaims="reread-after 1s")
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name, outstandingClaims="reread-after 1s")
     assert a.plan()
     a.claim()
     b.until_planning(1)

@@ -252,7 +252,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.acquire(ORDERS)
         assert "held back" not in caplog.text
         group.answer_about_others()
-        assert caplog.text.count("is held back: stream them claimed it in plan 3") == 1
+        assert caplog.text.count("are held back: stream them claimed them in plan 3") == 1
         assert group.ledger.held == {ORDERS: 20}
 
     def test_are_asked_about_with_each_plan_and_between_triggers(self, group: GroupInMemory) -> None:

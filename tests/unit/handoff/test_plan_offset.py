@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -135,6 +136,22 @@ def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None
     assert first.stream != second.stream
     assert first.plan == -1
     assert first.by_partition == {}
+    assert PlanOffset.parse(first.to_json(), GROUP) == first
+
+
+@pytest.mark.parametrize(
+    ("client_id", "readable"),
+    [
+        ("billing_1", "billing_1-"),
+        ("eu/orders.v2 (blue)", "eu-orders-v2-blue-"),
+        ("x" * 300, "x" * 40 + "-"),
+        ("\x1b[31m", "31m-"),
+        ("é", ""),
+    ],
+)
+def test_a_stream_is_named_after_its_client_id_in_characters_that_are_safe_everywhere(client_id: str, readable: str) -> None:
+    first = PlanOffset.first(GROUP, client_id=client_id)
+    assert re.fullmatch(f"{readable}[0-9a-f]{{16}}", first.stream)
     assert PlanOffset.parse(first.to_json(), GROUP) == first
 
 

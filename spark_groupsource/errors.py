@@ -58,8 +58,12 @@ class GroupKafkaError(Exception):
     """Base of all errors of this package."""
 
     passing: ClassVar[bool] = False
-    """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances. After
-    `MemberUnknown` the member rejoins first, so it does not pass, and is tried again all the same (`Session`)."""
+    """Whether the same step may succeed later, with nothing changed here: a broker restarts, or the group rebalances."""
+
+
+def passes(error: Exception) -> bool:
+    """Return whether what failed with this error may succeed later, with nothing changed here (`GroupKafkaError.passing`)."""
+    return isinstance(error, GroupKafkaError) and error.passing
 
 
 class OptionError(GroupKafkaError):
@@ -144,7 +148,9 @@ class CoordinatorUnavailable(CommitError):
 
 
 class MemberUnknown(CommitError):
-    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out."""
+    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out. It rejoins by itself."""
+
+    passing = True
 
 
 class CommitOutcomeUnknown(CommitError):

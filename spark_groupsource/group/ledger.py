@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.adopting import Adopting, adopted_records
 from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
@@ -232,9 +232,8 @@ class Ledger:
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            passing = error.passing or isinstance(error, MemberUnknown)
-            self._closing.failed(passing=passing)
-            if passing:
+            self._closing.failed(passing=error.passing)
+            if error.passing:
                 log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
             else:
                 _warn_of_open_claims(error)

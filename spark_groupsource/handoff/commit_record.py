@@ -19,12 +19,12 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from spark_groupsource.partition import OffsetRange
+from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.plain_model import PlainModel
 
 # Not 1: see docs/design.md.
@@ -308,6 +308,13 @@ def position_of(commit: GroupCommit) -> int | None:
 def writable_cluster_id(cluster_id: str) -> str | None:
     """Return the id if a record can carry it, else `None`: a record that does not read back would be another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
+
+
+def read_commits(
+    found: Mapping[TopicPartition, tuple[int, str | None, int | None]], cluster_id: str | None = None
+) -> dict[TopicPartition, GroupCommit]:
+    """Return what a group's committed offsets mean, each given with its metadata and its leader epoch. See `read_commit`."""
+    return {place: read_commit(offset, text, cluster_id, epoch=epoch) for place, (offset, text, epoch) in found.items()}
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:

@@ -21,6 +21,7 @@ from spark_groupsource.errors import (
     MembershipError,
     NotAConsumerGroup,
     TopicNotFound,
+    passes,
 )
 from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.coordinator_watch import watch
@@ -188,22 +189,15 @@ class Joining:
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
         """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""
-        while True:
-            try:
-                partitions = self._subscribed()
-                connect_to_leader(member.consumer, partitions)
-                return fetch_commits(
-                    member.consumer,
-                    self._options.group_id,
-                    partitions,
-                    cluster_id=cluster_id,
-                    timeout_s=FIRST_FETCH_TIMEOUT_S,
-                )
-            except GroupKafkaError as error:
-                # A topic may be deleted between the two requests.
-                if not error.passing and not isinstance(error, TopicNotFound):
-                    raise
-                deadline.pause_after(error)
+
+        def fetched() -> dict[TopicPartition, GroupCommit]:
+            partitions = self._subscribed()
+            connect_to_leader(member.consumer, partitions)
+            group_id = self._options.group_id
+            return fetch_commits(member.consumer, group_id, partitions, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S)
+
+        # A topic may be deleted between the two requests.
+        return deadline.retry(fetched, lambda error: passes(error) or isinstance(error, TopicNotFound))
 
     def _subscribed(self) -> list[TopicPartition]:
         return self._topics.partitions(skip_missing=True)

@@ -13,7 +13,7 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Concatenate, ParamSpec, TypeVar
 
-from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Claims, Ledger
 from spark_groupsource.group.member import Member
@@ -54,8 +54,6 @@ def action_after(error: GroupKafkaError) -> Action:
             return Action.REJOIN
         case TopicNotFound():
             return Action.GIVE_UP_TOPIC
-        case MemberUnknown():
-            return Action.RETRY  # the member rejoins by itself
         case _:
             return Action.RETRY if error.passing else Action.END
 

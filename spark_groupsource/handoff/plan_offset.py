@@ -71,7 +71,7 @@ Start = Annotated[int, Field(ge=AT_END, lt=2**63)] | FromTime | None
 """Where a partition starts: its offset, `AT_END`, a time, or `None` for what the options say now."""
 
 LONGEST_READABLE = 40
-"""How much of a user's `client.id` a stream's name begins with, in characters."""
+"""How much of the query's name a stream's name begins with, in characters."""
 
 Cut = tuple[Annotated[int, Field(ge=1)] | None, Annotated[int, Field(ge=1)] | None]
 """The least number of tasks, and the most offsets in one; `None` for no limit (`pieces`)."""
@@ -133,7 +133,7 @@ class PlanOffset(PlainModel):
         topics: Mapping[str, str] = MappingProxyType({}),
         cluster: str | None = None,
         *,
-        client_id: str = "",
+        name: str = "",
     ) -> PlanOffset:
         """Return the offset of a new stream that has planned nothing. Its name ends with a random part.
 
@@ -142,9 +142,9 @@ class PlanOffset(PlainModel):
             starts: Where the partitions start that exist now, without those that start at their beginning.
             topics: The ids of their topics, as far as they are known.
             cluster: The cluster's id, if it is known.
-            client_id: What the user calls the query. The stream's name begins with it, as far as a name may have its characters.
+            name: What the user calls the query. The stream's name begins with it, as far as it may have its characters.
         """
-        readable = re.sub(r"[^0-9a-zA-Z_-]+", "-", client_id)[:LONGEST_READABLE].strip("-")
+        readable = re.sub(r"[^0-9a-zA-Z_-]+", "-", name)[:LONGEST_READABLE].strip("-")
         return cls.build(
             stream=f"{readable}-{secrets.token_hex(8)}".lstrip("-"),
             plan=-1,

@@ -478,6 +478,11 @@ class Options(PlainModel):
         return self.kafka.get("group.instance.id")
 
     @property
+    def query_name(self) -> str:
+        """What the user calls the query: its `kafka.client.id`, or else the static member's name. Empty without both."""
+        return self.kafka.get("client.id") or self.group_instance_id or ""
+
+    @property
     def group_protocol(self) -> Literal["classic", "consumer"]:
         """The rebalance protocol; `consumer` is KIP-848's."""
         return "consumer" if self.kafka.get("group.protocol") == "consumer" else "classic"

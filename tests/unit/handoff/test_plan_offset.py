@@ -132,7 +132,7 @@ def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None
 
 
 @pytest.mark.parametrize(
-    ("client_id", "readable"),
+    ("name", "readable"),
     [
         ("billing_1", "billing_1-"),
         ("eu/orders.v2 (blue)", "eu-orders-v2-blue-"),
@@ -141,8 +141,8 @@ def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None
         ("é", ""),
     ],
 )
-def test_a_stream_is_named_after_its_client_id_in_characters_that_are_safe_everywhere(client_id: str, readable: str) -> None:
-    first = PlanOffset.first(GROUP, client_id=client_id)
+def test_a_stream_is_named_after_its_query_in_characters_that_are_safe_everywhere(name: str, readable: str) -> None:
+    first = PlanOffset.first(GROUP, name=name)
     assert re.fullmatch(f"{readable}[0-9a-f]{{16}}", first.stream)
     assert PlanOffset.parse(first.to_json(), GROUP) == first
 

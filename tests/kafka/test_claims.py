@@ -228,7 +228,7 @@ def test_a_record_in_another_format_is_shown_and_in_the_way_of_a_reset(
         shown = run(command, name).output
         assert upgrade in shown
         assert "nothing is claimed;" not in shown
-    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "-", "format", str(version)]
+    assert cells(run("describe", name).output, name)[0][5:] == ["-", "-", "-", "-", "format", str(version)]
     assert json.loads(run("claims", name, "--json").output)["other_formats"] == [
         {"topic": name, "partition": 0, "format": version}
     ]

@@ -26,7 +26,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.spark.runner_process import collect_rarely
+from spark_groupsource.spark.readers import collect_rarely
 
 ROUNDS = 7
 PARTITIONS_OF_A_TOPIC = 1000

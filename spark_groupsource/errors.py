@@ -170,7 +170,7 @@ class CheckpointBehindGroup(HandoffError):
 
 
 class CommitRecordUnreadable(HandoffError):
-    """The group's record of a partition is in another format: a newer version wrote it, or one before 0.1.0."""
+    """The group's record of a partition is in another format: another version wrote it."""
 
 
 class AsynchronousProgress(HandoffError):

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers import oauth_callback
-from spark_groupsource.spark.short_errors import HIDE_TRACEBACK
+from spark_groupsource.spark.messages import HIDE_TRACEBACK
 from tests.support.producing import IN_ORDER, send
 
 if TYPE_CHECKING:

@@ -13,8 +13,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.handoff.rules import advice_on_format
+from spark_groupsource.handoff.commit_record import VERSION
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.version import another_version
 
 _UNLIMITED = 10_000
 """The width of lines that are not printed to a terminal."""
@@ -89,7 +90,7 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
     """Return a line for each partition whose commit record is in a format that this version does not read."""
     return [
-        f"{printable(str(partition))}: format {version}: {advice_on_format(version)}"
+        another_version(f"the commit record of {printable(str(partition))}", version, VERSION)
         for partition, version in sorted(formats.items())
     ]
 

@@ -27,8 +27,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.plain_model import PlainModel
 
-# Not 1: development versions before 0.1.0 wrote other shapes under 1 and 2, and may still be members of the group. With a higher
-# number, this version takes none of their records for one of its own, and the last of them take none of ours for a plain offset.
+# Not 1: see docs/design.md.
 VERSION = 4
 """The only format so far that a release has written. Later versions read it permanently, and every later format keeps the fields
 `v`, `s` and `done`."""
@@ -286,8 +285,7 @@ class Foreign(NamedTuple):
 class OtherFormat(NamedTuple):
     """A commit record in a format that this version does not read.
 
-    A newer version wrote it, or a development version before 0.1.0. It may owe ranges to any stream, so nothing can be decided
-    about its partition.
+    Another version wrote it. It may owe ranges to any stream, so nothing can be decided about its partition.
     """
 
     offset: int

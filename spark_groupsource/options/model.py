@@ -27,7 +27,7 @@ from spark_groupsource.options.names import (
     unusable_names,
 )
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
-from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, TopicPattern, parse_topic_pattern
+from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, parse_topic_pattern
 from spark_groupsource.options.values import (
     EARLIEST,
     LATEST,
@@ -72,10 +72,13 @@ class Options(PlainModel):
         meaning="The topics to read, separated by commas.",
     )
 
-    topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = option(
+    subscribe_pattern: Annotated[str | None, BeforeValidator(parse_topic_pattern)] = option(
         "subscribePattern",
         section=TOPICS,
-        meaning="A regular expression: every topic is read whose whole name it matches.",
+        meaning=(
+            "A regular expression: every topic is read whose whole name it matches. What not every Kafka client reads as Java "
+            "does is refused, with what to write instead (`[0-9]` for `\\d`)."
+        ),
     )
 
     starting_offsets: Annotated[
@@ -380,16 +383,16 @@ class Options(PlainModel):
             )
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
-            if isinstance(written, Mapping) and (self.subscribe or self.topic_pattern):
+            if isinstance(written, Mapping) and (self.subscribe or self.subscribe_pattern):
                 strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
                 if strangers:
                     topics = ", ".join(strangers)
                     yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
-        if self.topic_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
-            internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.topic_pattern.common, topic)]
+        if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
+            internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
             if internal:
                 yield (
-                    f"subscribePattern = {self.topic_pattern.given!r} matches Kafka's own {', '.join(internal)}, which the "
+                    f"subscribePattern = {self.subscribe_pattern!r} matches Kafka's own {', '.join(internal)}, which the "
                     "broker does not leave out with kafka.group.protocol=consumer. Begin the pattern as the names of the topics "
                     "begin, for example with [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
@@ -465,11 +468,6 @@ class Options(PlainModel):
         return any(_alias(name) == alias for name in self.model_fields_set)
 
     @property
-    def subscribe_pattern(self) -> str | None:
-        """`subscribePattern` as it was given."""
-        return self.topic_pattern.given if self.topic_pattern else None
-
-    @property
     def group_id(self) -> str:
         """The consumer group (`kafka.group.id`)."""
         return self.kafka["group.id"]
@@ -478,6 +476,11 @@ class Options(PlainModel):
     def group_instance_id(self) -> str | None:
         """The static member's name (`kafka.group.instance.id`, KIP-345)."""
         return self.kafka.get("group.instance.id")
+
+    @property
+    def query_name(self) -> str:
+        """What the user calls the query: its `kafka.client.id`, or else the static member's name. Empty without both."""
+        return self.kafka.get("client.id") or self.group_instance_id or ""
 
     @property
     def group_protocol(self) -> Literal["classic", "consumer"]:
@@ -513,7 +516,7 @@ class Options(PlainModel):
 
     def member_settings(self) -> dict[str, str]:
         """Return the settings of the driver's group member. They contain secrets."""
-        leaves_out = self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
+        leaves_out = self.subscribe_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
@@ -530,19 +533,18 @@ class Options(PlainModel):
 
     def subscription(self) -> list[str]:
         """Return the argument of `Consumer.subscribe`: topics, or one pattern."""
-        return [f"^({self.topic_pattern.common})$"] if self.topic_pattern else list(self.subscribe or ())
+        return [f"^({self.subscribe_pattern})$"] if self.subscribe_pattern else list(self.subscribe or ())
 
     def matches(self, topic: str) -> bool:
         """Return whether the query subscribes to this topic."""
-        if self.topic_pattern is None:
+        if self.subscribe_pattern is None:
             return topic in (self.subscribe or ())
         if self.exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
-        return re.fullmatch(self.topic_pattern.common, topic) is not None
+        return re.fullmatch(self.subscribe_pattern, topic) is not None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        yield from (shown for shown in super().__repr_args__() if shown[0] != "topic_pattern")
-        yield "subscribe_pattern", self.subscribe_pattern
+        yield from super().__repr_args__()
         yield "kafka", self.kafka
 
 

@@ -27,7 +27,6 @@ from spark_groupsource.handoff.next_plan import next_offset, next_ranges
 from spark_groupsource.handoff.plan_offset import PlanOffset, Starts
 from spark_groupsource.handoff.planner import lag
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.kafka_settings.client_id import CLIENT_ID
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
@@ -107,10 +106,7 @@ class Cycle:
             ids = self._topics.ids(topics_of(partitions))
             starts = self._starting_offsets.now(partitions)
             self._began = starts, {topic: known for topic, known in ids.items() if known}
-        client_id = self._options.client_settings()["client.id"]
-        return PlanOffset.first(
-            self._options.group_id, *self._began, self._cluster_id(), client_id="" if client_id == CLIENT_ID else client_id
-        )
+        return PlanOffset.first(self._options.group_id, *self._began, self._cluster_id(), name=self._options.query_name)
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""

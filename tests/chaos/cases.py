@@ -441,7 +441,7 @@ def rolling_upgrade(run: Run) -> None:
     b.hold_at(Step.AFTER_CLAIM)
     strike(run, b, bystanders=False)
     a.until_failed()
-    assert "its commit record has format 5" in a.failure, a.failure
+    assert "wrote format 5 there" in a.failure, a.failure
     b.start()
     a.upgrade()
     a.start()

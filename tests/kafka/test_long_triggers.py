@@ -14,6 +14,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, RecordOf
 from tests.support.consumers import commit_as_another_client
+from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 
 ANOTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
@@ -93,8 +94,23 @@ def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(filled: Fil
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = filled()
     commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
-    with pytest.raises(CommitRecordUnreadable, match=f"{name}-0: .*format 5"):
+    with pytest.raises(CommitRecordUnreadable, match=f"The commit record of {name}-0 cannot be read: .* format 5 there"):
         query(name).plan()
+
+
+def test_a_query_that_restarts_stops_if_a_newer_version_has_its_partition(
+    filled: Filled, query: MakeQuery, cluster: Cluster
+) -> None:
+    """It may be owed what the other one has made of its claim, so it does not go on past that record."""
+    name = filled()
+    a = query(name)
+    assert a.plan()
+    a.cycle.stop()
+    commit_as_another_client(cluster, f"group-of-{name}", name, 4, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
+    a.restart()
+    with pytest.raises(CommitRecordUnreadable, match="format 5 there"):
+        a.claim()
+    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 
 
 def test_a_record_of_another_cluster_is_where_the_query_goes_on_and_its_claims_are_void(

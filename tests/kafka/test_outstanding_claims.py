@@ -11,7 +11,7 @@ from devtools.broker import Cluster
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.readers import GroupKafkaStreamReader
 from spark_groupsource.spark.task import RangePartition
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf

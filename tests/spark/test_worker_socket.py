@@ -15,7 +15,7 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
 from spark_groupsource.fetch.consumer_cache import close_kept
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.worker import PromptlyAcknowledged
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
 

@@ -29,7 +29,7 @@ from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import contract, output_topic, producers, tokens, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
-from spark_groupsource.spark.worker_signals import ended_by_signals
+from spark_groupsource.spark.worker import ended_by_signals
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed

@@ -18,7 +18,7 @@ from spark_groupsource.sink.rules import Choice, Plan
 from spark_groupsource.sink.token import BatchToken, Token, Written
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Report
-from spark_groupsource.spark import worker_socket
+from spark_groupsource.spark import worker
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeProducer, FakeTokens
@@ -164,7 +164,7 @@ FAULTS = (
     ),
     Fault(
         "the end of an input that was cut off is taken for its end",
-        replaced(worker_socket, "whole", lambda rows, _ended: rows),
+        replaced(worker, "whole", lambda rows, _ended: rows),
         {"cancels": True},
     ),
     Fault("names have no query", without_the_query_in_names, {"queries": 2, "batches": 1}),

@@ -23,7 +23,7 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
-from spark_groupsource.spark import worker_socket
+from spark_groupsource.spark import worker
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeTokens, make_producer, record_batches
 from tests.simulation.sink.steps import Killed, Steps, clock
@@ -371,7 +371,7 @@ class World:
 
         def work() -> Report:
             process: Steps = Steps.here.steps
-            whole = worker_socket.whole(rows, lambda: not process.is_cut)
+            whole = worker.whole(rows, lambda: not process.is_cut)
             return writing.write_once(driver.settings, driver.names, attempt, whole)
 
         driver.running.setdefault(task, []).append(self._process(work))

@@ -94,7 +94,7 @@ class TestTheServer:
 
     def test_is_not_imported_unless_it_is_asked_for(self) -> None:
         code = (
-            "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.stream_reader as reader\n"
+            "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.readers as reader\n"
             "from spark_groupsource.options.model import Options\n"
             f"running = reader.GroupKafkaStreamReader(Options.parse({BASE!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"

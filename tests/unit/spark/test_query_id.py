@@ -11,7 +11,7 @@ from pyspark import TaskContext
 
 from spark_groupsource.options.model import Options
 from spark_groupsource.spark.query_id import query_of_checkpoint, query_of_task
-from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.readers import GroupKafkaStreamReader
 from spark_groupsource.subject import current_subject
 from tests.support.options import BASE
 

@@ -9,7 +9,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from spark_groupsource.errors import OptionError, SchemaError
 from spark_groupsource.spark.datasource import GroupKafkaDataSource
-from spark_groupsource.spark.refused_reader import RefusedReader
+from spark_groupsource.spark.readers import RefusedReader
 from tests.support.options import BASE
 
 VALUE = StructType([StructField("value", StringType())])

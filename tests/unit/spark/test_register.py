@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.spark import worker_python
-from spark_groupsource.spark.worker_python import NEEDED, Answer, _trouble_in, trouble_with
+from spark_groupsource.spark import register
+from spark_groupsource.spark.register import NEEDED, Answer, _trouble_in, trouble_with
 from spark_groupsource.version import __version__
 
 HERE = (sys.version_info[0], sys.version_info[1])
@@ -31,7 +31,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> str:
 @pytest.fixture(autouse=True)
 def answers_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may need seconds for a Python, and one without an answer is not judged."""
-    monkeypatch.setattr(worker_python, "ANSWER_OF_A_PYTHON_S", 120)
+    monkeypatch.setattr(register, "ANSWER_OF_A_PYTHON_S", 120)
 
 
 @pytest.fixture(autouse=True)

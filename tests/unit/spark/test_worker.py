@@ -1,9 +1,16 @@
-"""The end of a task's rows, as a worker of Spark sees it: proven by Spark's own mark, and by nothing else."""
+"""What a task does with its worker: it sees the end of its rows, ends well when it is asked to, and leaves no garbage to collect.
+
+The end of the rows is proven by Spark's own mark, and by nothing else.
+"""
 
 from __future__ import annotations
 
 import os
+import signal
 import socket
+import subprocess
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import IO, Any
@@ -12,7 +19,7 @@ import pyarrow as pa
 import pytest
 
 from spark_groupsource.errors import InputIncomplete
-from spark_groupsource.spark.worker_socket import sees_the_end, whole
+from spark_groupsource.spark.worker import ended_by_signals, sees_the_end, whole
 
 BATCH = pa.RecordBatch.from_pydict({"value": ["a", "b"]})
 ARROWS_END = b"\xff\xff\xff\xff\x00\x00\x00\x00"
@@ -93,3 +100,60 @@ def test_an_empty_input_that_is_cut_off_is_not() -> None:
 def test_it_cannot_be_known_outside_of_a_worker() -> None:
     assert sees_the_end() is None
     assert in_a_worker(sees_the_end, None) is None
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_block_as_an_exception_and_the_next_one_does_not_interrupt_that(number: signal.Signals) -> None:
+    before = signal.getsignal(number)
+    ended: list[str] = []
+
+    @ended_by_signals()
+    def task() -> None:
+        try:
+            signal.raise_signal(number)
+        finally:
+            signal.raise_signal(number)
+            ended.append("the transaction")
+
+    with pytest.raises(SystemExit) as raised:
+        task()
+    assert raised.value.code == 128 + number
+    assert ended == ["the transaction"]
+    assert signal.getsignal(number) is before
+
+
+def test_nothing_is_installed_on_another_thread() -> None:
+    seen: list[object] = []
+
+    def task() -> None:
+        with ended_by_signals():
+            seen.append(signal.getsignal(signal.SIGTERM))
+
+    before = signal.getsignal(signal.SIGTERM)
+    thread = threading.Thread(target=task)
+    thread.start()
+    thread.join()
+    assert seen == [before]
+
+
+READ_AN_EMPTY_RANGE = """
+import gc, time
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.options.model import Options
+from spark_groupsource.spark.task import RangePartition, TaskReader
+
+options = Options.parse({"kafka.bootstrap.servers": "127.0.0.1:1", "kafka.group.id": "g", "subscribe": "t"})
+for _ in range(2):
+    assert list(TaskReader(options.fetch_settings()).read(RangePartition((FetchRange("t", 0, 5, 5),)))) == []
+    print(gc.get_freeze_count(), len(gc.get_objects()))
+"""
+
+
+def test_what_a_worker_has_imported_is_left_out_of_the_collection_after_each_task() -> None:
+    shown = subprocess.run([sys.executable, "-c", READ_AN_EMPTY_RANGE], capture_output=True, text=True, check=True).stdout
+    (frozen, left), (frozen_later, left_later) = (map(int, line.split()) for line in shown.splitlines())
+    assert frozen > 10_000
+    assert left < frozen / 10
+    # Once: what the tasks themselves leave behind is collected as ever.
+    assert frozen_later <= frozen
+    assert left_later < frozen / 10

@@ -1,4 +1,4 @@
-"""The Python that Spark starts for this source, and whether it can work there. `register` asks that, before a query fails of it.
+"""Registers the source with a Spark session. First asks whether the Python that Spark starts can run the source.
 
 Spark's JVM starts one program for a registered source: the value that PYSPARK_PYTHON had when the session was made, or else
 `python3`. On the driver's host it plans with it, and on the executors' hosts it runs tasks. Only the driver's host can be judged
@@ -13,13 +13,18 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
 from pyspark import SparkContext, SparkFiles
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
 
 from spark_groupsource.errors import WorkersPythonUnsuitable
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.durable_listener import listen
 from spark_groupsource.timeouts import ANSWER_OF_A_PYTHON_S
 from spark_groupsource.version import __version__
 
@@ -36,6 +41,88 @@ if {NEEDED[0]!r} not in missing:
     from spark_groupsource.version import __version__ as version
 print(json.dumps([list(sys.version_info[:2]), version, missing]))
 """
+
+
+def register(spark: SparkSession) -> None:
+    """Register `format("groupkafka")` with a Spark session, and have finished micro-batches reported to the source.
+
+    A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
+    listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
+    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again. Call it for each session.
+
+    Raises:
+        WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
+            With any other master that is logged as a warning.
+    """
+    is_here = not type(spark).__module__.startswith("pyspark.sql.connect")
+    if is_here:
+        refuse_unsuitable(spark.sparkContext)
+    listen(spark)
+    if is_here and is_found(spark, GroupKafkaDataSource.name()):
+        return
+    try:
+        with active(spark) if is_here else nullcontext():
+            spark.dataSource.register(GroupKafkaDataSource)
+    except AnalysisException as refused:
+        # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (is_here and not has(spark, GroupKafkaDataSource.name())):
+            raise
+        log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")
+
+
+def is_found(spark: SparkSession, name: str) -> bool:
+    """Return whether the session has the source already, so that registering it changes nothing but Spark's log.
+
+    Spark warns at each query of a registered source that takes the place of a found one. A found one runs with the Python that
+    found it, and without `--py-files` and `spark.executorEnv.*`.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+        name: The name for `format`.
+    """
+    context = spark.sparkContext
+    # The context itself sets the seed of hashes.
+    if context._python_includes or context.environment.keys() - {"PYTHONHASHSEED"}:
+        return False
+    try:
+        if not has(spark, name):
+            return False
+        sources = spark._jsparkSession.sessionState().dataSourceManager()
+        return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
+    except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
+        log.info("whether Spark has found %s by itself is not known: %s", name, hidden)
+        return False
+
+
+def has(spark: SparkSession, name: str) -> bool:
+    """Return whether the session has a source of this name.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+        name: The name for `format`.
+    """
+    return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make the session this thread's active one, for the time of a `with` block.
+
+    Spark registers a source with the given session, but refuses a name that the active session has already.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+    """
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 class Answer(NamedTuple):

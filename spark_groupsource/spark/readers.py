@@ -1,31 +1,35 @@
-"""The streaming reader: turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py).
+"""The readers that Spark asks for on the driver's host, and the process in which a stream's reader runs.
 
-Only `latestOffset` is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
+A streaming reader turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py). Only its `latestOffset`
+is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
 
 Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles it for the
-executors. So the constructor joins nothing, and what only the runner needs is imported once it runs. Executors get what tasks
-need of it (task.py).
+executors. So the constructors join nothing, and what only the runner needs is imported once it runs. Executors get what tasks
+need of a reader (task.py).
 """
 
 from __future__ import annotations
 
+import gc
+import os
+import signal
 import threading
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
 
-from spark_groupsource.errors import AsynchronousProgress
+from spark_groupsource.errors import AsynchronousProgress, GroupKafkaError
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.handoff.planner import granted_part, tasks
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.group_name import warn_of_blanks
+from spark_groupsource.spark.messages import log_to_stderr, shown_alone, warn_of_blanks
 from spark_groupsource.spark.query_id import query_of_checkpoint
-from spark_groupsource.spark.short_errors import shown_alone
-from spark_groupsource.spark.stderr_log import log_to_stderr
-from spark_groupsource.spark.task import RangePartition, TaskReader, in_task
+from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, RangePartition, TaskReader, in_task
 from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:
@@ -33,6 +37,12 @@ if TYPE_CHECKING:
 
     from spark_groupsource.metrics.server import MetricsServer
     from spark_groupsource.query.cycle import Cycle
+
+LOOK_AT_DRIVER_EVERY_S = 0.5
+"""Seconds between two looks at whether the driver is alive."""
+
+COLLECT_AFTER_OBJECTS = 50_000
+"""New objects after which Python's garbage collector runs. Python's own threshold is 700 in Python 3.11."""
 
 
 class GroupKafkaStreamReader(DataSourceStreamReader):
@@ -136,7 +146,6 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         if self._cycle is None:
             from spark_groupsource.fetch.choice import warn_on_driver
             from spark_groupsource.query.cycle import Cycle
-            from spark_groupsource.spark.runner_process import collect_rarely, leave_on_sigterm, leave_with_driver
 
             self._speak_for(self._stream_name)
             log_to_stderr()
@@ -170,3 +179,111 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         tally = Tally(self._options.group_id)
         self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)
         return tally
+
+
+class GroupKafkaBatchReader(DataSourceReader):
+    """`spark.read.format("groupkafka")`. Joins no group. It is pickled as a `BatchTaskReader`.
+
+    Args:
+        options: The options.
+        columns: The columns to read. None: those of Spark's own Kafka source.
+    """
+
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
+        self._options = options
+        self._fetch_settings = options.fetch_settings(columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return in_task, (self.task_reader(),)
+
+    @shown_alone()
+    def partitions(self) -> Sequence[InputPartition]:
+        """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
+        from spark_groupsource.fetch.choice import warn_on_driver
+        from spark_groupsource.query.batch_plan import plan_batch
+
+        work_for(group=self._options.group_id)
+        log_to_stderr()
+        warn_on_driver()
+        warn_of_blanks(self._options.group_id)
+        return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]
+
+    def task_reader(self) -> BatchTaskReader:
+        """Return what tasks need of this reader."""
+        return BatchTaskReader(self._fetch_settings, self._options.group_id, self._options.client_settings())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read as a task does. Spark calls this on executors only, where it has a `BatchTaskReader`."""
+        return self.task_reader().read(partition)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Raises one error, whatever Spark asks first: that depends on its version, on the trigger and on the checkpoint.
+
+    PySpark's runner cannot show an error of `streamReader` itself: its `finally` then stops a reader that it does not have, and
+    ends with an UnboundLocalError of its own.
+
+    Args:
+        wrong: What the user has to correct.
+    """
+
+    def __init__(self, wrong: GroupKafkaError) -> None:
+        self._wrong = wrong
+
+    @shown_alone()
+    def _refuse(self, *asked: Any, **by_name: Any) -> NoReturn:
+        raise self._wrong
+
+    # Each with parameters: Spark counts those of `latestOffset` before it calls it (admission_reader.py).
+    initialOffset = _refuse
+    latestOffset = _refuse
+    partitions = _refuse
+    read = _refuse
+    getDefaultReadLimit = _refuse
+    prepareForTriggerAvailableNow = _refuse
+
+
+def collect_rarely() -> None:
+    """Have the garbage collector run rarely in this process.
+
+    A plan of thousands of partitions makes many objects that all stay for a while. With Python's thresholds the collector took
+    more than half of the plan's time.
+    """
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
+
+
+def leave_on_sigterm(cycle: Cycle) -> None:
+    """Leave the group when Spark stops the query.
+
+    The JVM sends SIGTERM to the runner and does not wait for `stop`. Outside the main thread nothing is installed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        cycle.stop()
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def leave_with_driver(cycle: Cycle) -> None:
+    """Leave the group and end this process when the driver has died.
+
+    Between Spark's calls the runner notices a dead driver by itself. It does not during a call that waits for a broker or for
+    another member: it would keep the driver's partitions until the wait ends. So a thread watches the driver.
+    """
+    driver = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(LOOK_AT_DRIVER_EVERY_S)
+        cycle.stop(with_driver=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="groupkafka-driver-watch", daemon=True).start()

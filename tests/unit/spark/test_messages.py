@@ -1,4 +1,7 @@
-"""What Spark's Python processes write on stderr. Each case has a process of its own: pytest has handlers already."""
+"""What a Python process of Spark shows: lines on stderr, and errors of the user's own input without a traceback.
+
+Each case of a line has a process of its own: pytest has handlers already.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +10,15 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+from spark_groupsource.errors import BrokerUnavailable, OptionError, SchemaError
+from spark_groupsource.spark.messages import HIDE_TRACEBACK, shown_alone, warn_of_blanks
+
 WRITE = """
 import logging, sys
 {before}
-from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.messages import log_to_stderr
 for _ in range(2):
     log_to_stderr()
 log = logging.getLogger("spark_groupsource.query.cycle")
@@ -43,7 +51,7 @@ def test_the_environment_variable_sets_the_level() -> None:
 OF_TWO_QUERIES = """
 import logging, time
 from spark_groupsource.brokers.client import librdkafka_log
-from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.messages import log_to_stderr
 from spark_groupsource.subject import work_for
 
 log = logging.getLogger("spark_groupsource.fetch.reading")
@@ -82,7 +90,7 @@ def test_a_handler_that_is_there_may_name_whom_a_line_is_written_for() -> None:
 logging.basicConfig(stream=sys.stdout, format='%(groupkafka_subject)s%(message)s')
 from spark_groupsource.subject import work_for
 work_for(group="orders", query="q-1")
-from spark_groupsource.spark.stderr_log import log_to_stderr
+from spark_groupsource.spark.messages import log_to_stderr
 log_to_stderr()
 logging.getLogger("another").warning("of another package")
 """
@@ -94,3 +102,26 @@ def test_another_level_is_an_error_that_names_the_variable() -> None:
     said = written("VERBOSE").stderr
     assert "OptionError: The environment variable GROUPKAFKA_LOG_LEVEL is 'VERBOSE'" in said
     assert "DEBUG, INFO, WARNING, ERROR, CRITICAL" in said
+
+
+@pytest.mark.parametrize("kind", [OptionError, SchemaError])
+def test_a_mistake_of_the_user_is_shown_alone(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="wrong"), shown_alone():
+        raise kind("wrong")
+    assert os.environ[HIDE_TRACEBACK]
+
+
+@pytest.mark.parametrize("kind", [BrokerUnavailable, ValueError])
+def test_other_errors_keep_their_traceback(kind: type[Exception]) -> None:
+    with pytest.raises(kind, match="wrong"), shown_alone():
+        raise kind("wrong")
+    assert HIDE_TRACEBACK not in os.environ
+
+
+def test_blanks_around_the_name_are_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    warn_of_blanks("billing of orders")
+    assert not caplog.messages
+    warn_of_blanks(" billing")
+    (said,) = caplog.messages
+    assert said.startswith("kafka.group.id = ' billing' has blanks around the name")
+    assert said.endswith("another group than 'billing'")

@@ -1,4 +1,4 @@
-"""The socket between Spark's JVM and a Python worker: what a task may learn from it, and do with it, beside its rows.
+"""What a task may do with the Python worker that runs it, beside its rows: with its socket, its garbage and its signals.
 
 **The end of a task's rows.** When a task is cancelled, the JVM shuts its end of the socket. PySpark iterates over an Arrow
 stream, which takes an EOF between two record batches for its end: the iterator ends as if it had seen all rows. After a whole
@@ -17,9 +17,14 @@ with other load. The median of `addBatch` was 144 ms, and 200 ms without (96 mic
 from __future__ import annotations
 
 import ctypes
+import functools
+import gc
+import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import BufferedReader
 from types import FrameType
 from typing import Any, TypeVar
@@ -30,6 +35,8 @@ T = TypeVar("T")
 
 _END_OF_STREAM = (-4).to_bytes(4, "big", signed=True)
 """What the JVM sends after the last row."""
+
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP) if hasattr(signal, "SIGHUP") else (signal.SIGTERM,)
 
 
 class PromptlyAcknowledged:
@@ -109,3 +116,47 @@ def acknowledge(descriptor: int) -> None:
         # Not through a Python socket object: after `socket.setdefaulttimeout` it would make Spark's socket non-blocking.
         on = ctypes.c_int(1)
         ctypes.CDLL(None).setsockopt(descriptor, socket.IPPROTO_TCP, socket.TCP_QUICKACK, ctypes.byref(on), ctypes.sizeof(on))
+
+
+@functools.cache
+def freeze_imports() -> None:
+    """Exclude everything that has been imported by now from garbage collection, once in each process.
+
+    Spark collects a worker's garbage after every task, before the worker takes the next one. With everything that the reader
+    imports, that takes longer than a small task.
+
+    What later tasks leave behind is collected as usual. Garbage that exists already is collected first: user code that shares the
+    worker may have left it.
+
+    Measured with PySpark 4.3, on a machine with other load: a collection takes 8 to 13 ms of CPU time in Spark's worker alone, 13
+    to 30 ms with this package (60,000 objects), and 0.00 ms after `freeze_imports`. In a trickle in 4 partitions on 2 cores, with
+    and without it by turns, the median of `addBatch` was 144 ms, and 192 ms without (96 micro-batches each).
+    """
+    gc.collect()
+    gc.freeze()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """Have SIGTERM and SIGHUP raise SystemExit in the block. Does nothing on another thread than the main one.
+
+    When an executor dies, Spark's daemon sends SIGHUP to its workers. A cluster manager that takes a container away sends
+    SIGTERM. Python ends at once then, and leaves a transaction open that readers wait for. A task that has one takes the moment
+    to end it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.signal(number, _end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _end(number: int, _frame: FrameType | None) -> None:
+    # A second signal must not interrupt what the first one began.
+    for handled in _SIGNALS:
+        signal.signal(handled, signal.SIG_IGN)
+    sys.exit(128 + number)

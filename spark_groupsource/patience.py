@@ -12,17 +12,12 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from spark_groupsource.errors import passes
-from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S, RETRY_INTERVAL_S
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-
-def cut_believed_after_s(poll_timeout_ms: int) -> float:
-    """Return how long a log has to end too low before that is believed, in s: no longer than a task waits for records."""
-    return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
 
 
 def doubled(first_s: float, most_s: float) -> Iterator[float]:

@@ -41,7 +41,6 @@ from spark_groupsource.handoff.rules import (
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-from spark_groupsource.timeouts import SETTLE_BETWEEN_TRIGGERS_S
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,9 @@ BLOCKED_AFTER_S = 2.0
 
 SETTLE_INTERVAL_S = 2.0
 """How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
+
+SETTLE_BETWEEN_TRIGGERS_S = 10.0
+"""How often it checks that between two triggers: the next one may be an hour away."""
 
 Records = Mapping[TopicPartition, CommitRecord]
 
@@ -110,6 +112,7 @@ class Ledger:
             observer: receives the records whenever they change.
         """
         self._stream = stream
+        """What the stream knows of itself. `claim` replaces it; `durable` and a report raise the newest durable plan in it."""
         self._commits = commits
         self._clock = clock
         self._wall_clock = wall_clock
@@ -165,7 +168,7 @@ class Ledger:
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Leave the partitions out of new plans, and close the claims of durable plans."""
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         self._draining |= partitions
         self._publish()
         self._confirm_if_possible(partitions)
@@ -185,7 +188,7 @@ class Ledger:
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
         # The last moment: what is open when this returns is owed to this stream by the next owner, and counts as lag until then.
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
@@ -222,7 +225,7 @@ class Ledger:
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
         """
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         if not self._closing.due:
             return
         try:
@@ -353,6 +356,10 @@ class Ledger:
         self._write(writes)
 
     # The steps that these are made of.
+
+    def _believe_report(self) -> None:
+        """Take the newest claimed plan for durable, if it was reported as that. Its claims are then to be closed."""
+        self._stream = self._closing.believe(self._stream)
 
     def _verdicts(self, held: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
         """Return what is claimed of the newest plan in these partitions, of which the group holds this now."""

@@ -19,7 +19,6 @@ from typing import Any, cast
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.errors import ClaimTimeout, OffsetError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import writable_cluster_id
@@ -37,6 +36,7 @@ from spark_groupsource.query.loss_watch import LossWatch
 from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
 from spark_groupsource.query.unsubscribed import with_ranges, without_refused, without_waiting
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)

@@ -34,8 +34,8 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed, topics_of
-from spark_groupsource.patience import Deadline, cut_believed_after_s
-from spark_groupsource.timeouts import RETRY_INTERVAL_S
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 

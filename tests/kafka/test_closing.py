@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.group import ledger
+from spark_groupsource.reports.driver_reports import DriverReports
 from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until

@@ -1,4 +1,4 @@
-"""Steps of the ledger while topics are deleted. tests/kafka/losses has brokers."""
+"""Steps of the ledger while topics are deleted. tests/kafka/query/losses has brokers."""
 
 from __future__ import annotations
 

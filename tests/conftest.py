@@ -82,7 +82,7 @@ LONG_FILES = (
         f"tests/spark/test_{name}.py"
         for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics", "page_programs")
     ),
-    *(f"tests/kafka/test_{name}.py" for name in ("reconnecting", "broker_down")),
+    *(f"tests/kafka/query/test_{name}.py" for name in ("reconnecting", "broker_down")),
     *("tests/kafka/sink/test_coordinators.py", "tests/simulation/test_histories.py"),
 )
 """Files with few tests that take a minute or more. At the end a single process would run them."""

@@ -42,7 +42,7 @@ NAMES = frozenset(
     )
 )
 """librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. librdkafka itself says
-which others there are, and which values it takes (judge.py)."""
+which others there are, and which values it takes (draft.py)."""
 
 PRODUCER_NAMES = frozenset(
     re.findall(

@@ -1,6 +1,6 @@
 """Every metric that a query's driver reports: name, kind, labels, meaning, and how it is read from a tally.
 
-exposition.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
+server.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
 names, as is usual for Prometheus. Metrics that count offsets have no unit in their names; their meaning says so. Pure.
 """
 

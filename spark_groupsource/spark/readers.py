@@ -85,7 +85,7 @@ class GroupKafkaStreamReader(DataSourceStreamReader):
         granted = self._running().claim(since, until)
         # The whole plan is cut, and then left out of it what is not granted: a replay may be granted less than an earlier try,
         # and a sink that has written some of the tasks by then knows them by their numbers.
-        ranges = [(partition, offsets) for partition, each in sorted(until.by_partition.items()) for offsets in each]
+        ranges = [(partition, offsets) for partition, planned in sorted(until.by_partition.items()) for offsets in planned]
         return [
             RangePartition(
                 tuple(

@@ -184,12 +184,14 @@ def _instead_of(python: str) -> str:
 
 
 def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
-    here = sys.version_info[:2]
+    ours = sys.version_info[:2]
     if answer.missing:
         return f"Spark's workers use {named}, which lacks {', '.join(answer.missing)}. {instead}, or install it there."
-    if answer.python != here:
-        there = "{}.{}".format(*answer.python)
-        return f"Spark's workers use {named}, which is Python {there}, and this program is Python {here[0]}.{here[1]}. {instead}."
+    if answer.python != ours:
+        theirs = "{}.{}".format(*answer.python)
+        return (
+            f"Spark's workers use {named}, which is Python {theirs}, and this program is Python {ours[0]}.{ours[1]}. {instead}."
+        )
     if answer.version != __version__:
         return (
             f"Spark's workers use {named}, which has version {answer.version} of spark_groupsource, and this program has "

@@ -1,4 +1,4 @@
-"""What a task may do with the Python worker that runs it, beside its rows: with its socket, its garbage and its signals.
+"""The Python worker of a task: proves that all rows have come, acknowledges at once, ends well on a signal, and collects little.
 
 **The end of a task's rows.** When a task is cancelled, the JVM shuts its end of the socket. PySpark iterates over an Arrow
 stream, which takes an EOF between two record batches for its end: the iterator ends as if it had seen all rows. After a whole

@@ -9,8 +9,7 @@ from functools import partial
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S
-from spark_groupsource.group.disagreement import DISAGREES_S
+from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S
 from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Case, Run, away
 from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
 from tests.chaos.ways import EARLY

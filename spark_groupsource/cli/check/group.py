@@ -13,8 +13,8 @@ from contextlib import closing
 
 from confluent_kafka import Consumer, KafkaError
 
+from spark_groupsource.brokers.admin_client import settings_of_a_broker
 from spark_groupsource.brokers.broker_errors import TO_MOVE_A_GROUP, explain
-from spark_groupsource.brokers.broker_settings import settings_of_a_broker
 from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView

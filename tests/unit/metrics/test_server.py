@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics import server as metrics_server
-from spark_groupsource.metrics.server import MetricsServer, serve
+from spark_groupsource.metrics.definitions import METRICS
+from spark_groupsource.metrics.server import MetricsServer, TallyCollector, serve
 from spark_groupsource.metrics.tally import Tally
 from tests.support.options import BASE
 from tests.support.scraping import scraped_from
@@ -101,3 +105,11 @@ class TestTheServer:
         )
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
         assert printed.stdout.strip() == "[]"
+
+
+def test_openmetrics_readers_take_it_too() -> None:
+    registry = CollectorRegistry()
+    registry.register(TallyCollector(Tally("g")))
+    text = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
+    families = {family.name for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
+    assert families == {metric.name.removesuffix("_total") for metric in METRICS}

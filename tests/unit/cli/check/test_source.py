@@ -1,6 +1,6 @@
 """What a query would read: topics, its start, records, what others have claimed, and its checkpoint.
 
-tests/kafka/check/test_source.py asks real brokers.
+tests/kafka/cli/check/test_source.py asks real brokers.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
-from tests.kafka.losses.conftest import GOES_ON, Brokers, ended
+from tests.kafka.query.losses.conftest import GOES_ON, Brokers, ended
 from tests.support.waiting import until
 
 CUT_BELIEVED_LATE_S = 60.0

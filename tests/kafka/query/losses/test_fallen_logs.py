@@ -29,7 +29,7 @@ from spark_groupsource.query.batch_plan import plan_batch
 from spark_groupsource.spark import task
 from tests.conftest import KEEP_ALL, NOT_FENCED, SHORT_SESSIONS
 from tests.kafka.conftest import SHORT_TIMES, Query
-from tests.kafka.losses.conftest import GOES_ON
+from tests.kafka.query.losses.conftest import GOES_ON
 from tests.support.fallen_logs import Replicas, copied, write
 from tests.support.fetching import NATIVE, warnings_of
 from tests.support.waiting import until

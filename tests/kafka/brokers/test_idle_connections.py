@@ -27,8 +27,8 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import IDLE_S
 from tests.harness.brokers import Brokers
 from tests.harness.proxy import Proxy
+from tests.kafka.cli.test_top import top
 from tests.kafka.conftest import MakeQuery
-from tests.kafka.test_top import top
 from tests.support.consumers import commit_as_another_client
 from tests.support.producing import send
 

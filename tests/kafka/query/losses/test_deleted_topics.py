@@ -11,7 +11,7 @@ from spark_groupsource.errors import DataLossError, TopicNotFound
 from spark_groupsource.group import fenced_commits
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import MakeQuery, Query, RecordOf
-from tests.kafka.losses.conftest import GOES_ON, Brokers
+from tests.kafka.query.losses.conftest import GOES_ON, Brokers
 from tests.support.waiting import until
 
 LATE_METADATA = {"kafka.metadata.max.age.ms": "300000"}

@@ -1,4 +1,4 @@
-"""Whether positions are validated. tests/kafka/losses/test_fallen_logs.py has logs that were cut off."""
+"""Whether positions are validated. tests/kafka/query/losses/test_fallen_logs.py has logs that were cut off."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from confluent_kafka import ConsumerGroupTopicPartitions, Producer
 from confluent_kafka.admin import AdminClient
 
 from spark_groupsource.cli.main import main
-from spark_groupsource.group import coordinator_watch, disagreement
+from spark_groupsource.group import coordinator_watch
 from spark_groupsource.handoff.commit_record import CommitRecord, read_commit
 from spark_groupsource.partition import TopicPartition
 from tests.harness.brokers import Brokers
@@ -48,7 +48,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the coordinator asked often: heartbeats are frequent here, so a rebalance is short."""
     monkeypatch.setattr(coordinator_watch, "COMPARE_EVERY_S", 3.0)
     monkeypatch.setattr(coordinator_watch, "COMPARE_AGAIN_S", 1.0)
-    monkeypatch.setattr(disagreement, "DISAGREES_S", DISAGREES_S)
+    monkeypatch.setattr(coordinator_watch, "DISAGREES_S", DISAGREES_S)
 
 
 @pytest.fixture

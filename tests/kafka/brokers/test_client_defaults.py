@@ -15,7 +15,7 @@ from devtools.broker.jars import KAFKA_VERSION, kafka_jars
 from spark_groupsource.fetch.settings import BUFFER_BYTES
 from spark_groupsource.options.client_settings import consumer_settings, member_settings, producer_settings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "compatibility.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "compatibility.md").read_text(encoding="utf-8")
 TABLE = PAGE.split("\n### Defaults\n")[1].split("\n#")[0]
 ROWS = [[cell.strip() for cell in line.split("|")[1:-1]] for line in TABLE.splitlines() if line.startswith("| `")]
 

@@ -13,7 +13,7 @@ from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.errors import GroupNotFound
 from tests.conftest import NOT_FENCED, MakeTopic
-from tests.kafka.check.conftest import Check, Checked, query
+from tests.kafka.cli.check.conftest import Check, Checked, query
 from tests.support.consumers import commit_as_another_client, joined, plain_member
 from tests.support.other_groups import ConnectGroup, ShareGroup, StreamsGroup
 from tests.support.producing import send

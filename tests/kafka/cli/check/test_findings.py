@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from spark_groupsource.cli.main import main
-from tests.kafka.check.conftest import Check, query
+from tests.kafka.cli.check.conftest import Check, query
 from tests.support.secured import WRONG, Secured
 
 

@@ -15,7 +15,7 @@ from spark_groupsource.errors import GroupNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OwedRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
-from tests.kafka.check.conftest import Check, query
+from tests.kafka.cli.check.conftest import Check, query
 from tests.support.consumers import commit, joined
 from tests.support.secured import Secured
 

@@ -10,7 +10,7 @@ from confluent_kafka.admin import ResourceType  # type: ignore[attr-defined]
 from spark_groupsource.brokers import group_offsets
 from spark_groupsource.errors import NotAuthorized
 from tests.conftest import MakeTopic
-from tests.kafka.check.conftest import Check
+from tests.kafka.cli.check.conftest import Check
 from tests.support.committed import read_committed
 from tests.support.secured import Secured
 from tests.support.sink_queries import Query

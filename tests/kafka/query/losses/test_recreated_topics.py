@@ -11,7 +11,7 @@ from devtools.broker import Cluster
 from spark_groupsource.errors import DataLossError
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, RecordOf
-from tests.kafka.losses.conftest import EITHER, GOES_ON, QUICK, Brokers, ended
+from tests.kafka.query.losses.conftest import EITHER, GOES_ON, QUICK, Brokers, ended
 from tests.support.consumers import commit_as_another_client
 from tests.support.waiting import until
 

@@ -75,10 +75,14 @@ class ClientPool:
         found = self._idle.pop(key, None)
         return None if found is None else found.client
 
+    def has(self, client: PooledClient) -> bool:
+        """Return whether a client that was taken or added may be used. In a forked child it is the parent's, and may not."""
+        return id(client) in self._living
+
     def keep(self, key: Hashable, client: PooledClient) -> None:
         """Keep a client for the next user with the same key."""
-        if id(client) not in self._living:
-            return  # this is a forked child, and the client is its parent's
+        if not self.has(client):
+            return
         if key in self._idle:
             self.close(self._idle.pop(key).client)
         self._idle[key] = _Idle(client, self._clock())

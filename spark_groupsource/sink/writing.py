@@ -174,7 +174,7 @@ def _write_as(
             try:
                 close()
             finally:
-                tokens.close()
+                tokens.close(wait=False)
             if open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
     except SystemExit:
@@ -324,7 +324,7 @@ class _Writer:
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
             # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier try has committed.
-            tokens.close()
+            tokens.close(wait=False)
         # 2. Read the token, and never before 1: an earlier try that is still alive could then commit its rows and its token after
         #    this one has read that there is none. This one would write the same rows again, and readers would see them twice.
         token = tokens.of_task(task, topics)

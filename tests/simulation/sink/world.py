@@ -144,7 +144,8 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.broker = Broker()
-        finishing.forget()  # clients of an earlier world's broker
+        self.at_drivers = ClientPool(clock=lambda: 0.0)
+        """The clients that the drivers' process keeps: one session may start a query again and again."""
         self.all = [Query(number) for number in range(self.queries)]
         self.drivers: list[Driver] = []
         self.orphans: list[Steps] = []
@@ -332,7 +333,7 @@ class World:
             retried=frozenset(driver.failures),
         )
         work = partial(finishing.finish, driver.settings, driver.names, driver.batch, driver.run, tasks)
-        return self._process(work, ClientPool(clock=lambda: 0.0))
+        return self._process(work, self.at_drivers)
 
     def _step_task(self, driver: Driver, task: int) -> None:
         tries = driver.running.setdefault(task, [])
@@ -369,7 +370,7 @@ class World:
                 one.is_cut = True
         unfinished = set(range(self.tasks_of(int(driver.run, 16)))) - driver.done.keys()
         work = partial(finishing.abort, driver.settings, driver.names, unfinished)
-        driver.aborting = self._process(work, ClientPool(clock=lambda: 0.0))
+        driver.aborting = self._process(work, self.at_drivers)
 
     def _step_aborting(self, driver: Driver, process: Steps) -> None:
         """Let the driver's writer go on, or a try that has to notice that it is cancelled."""
@@ -600,7 +601,8 @@ def simulated() -> Iterator[None]:
         for module in (writing, finishing):
             patches.enter_context(patch.object(module, "make_producer", make_producer))
             patches.enter_context(patch.object(module, "Tokens", FakeTokens))
-        patches.enter_context(patch.object(writing, "pool", lambda: Steps.here.steps.pool))
+        for module in (writing, finishing):
+            patches.enter_context(patch.object(module, "pool", lambda: Steps.here.steps.pool))
         patches.enter_context(patch.object(writing, "with_batch_size", lambda client, _topics: client))
         for module in (writing, finishing, tokens):
             patches.enter_context(patch.object(module, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))

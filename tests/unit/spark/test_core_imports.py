@@ -21,7 +21,16 @@ from tests.support.options import BASE
 
 # A fresh worker pays for each of these, and Spark starts one whenever the others were idle for a minute.
 IN_A_WORKER = {
-    "brokers": {"client", "droppable", "login_trouble", "oauth_callback", "process_limits", "repeated_lines", "shared_token"},
+    "brokers": {
+        "client",
+        "client_pool",
+        "droppable",
+        "login_trouble",
+        "oauth_callback",
+        "process_limits",
+        "repeated_lines",
+        "shared_token",
+    },
     "errors": set(),
     "fetch": {
         "arrow_schema",

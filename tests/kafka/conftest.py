@@ -14,13 +14,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.handoff.commit_record import CommitRecord, read_commit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
 from spark_groupsource.query.session import Session
-from spark_groupsource.sink import finishing
 from tests.conftest import MakeTopic, Produce
 from tests.support.waiting import until
 
@@ -133,10 +133,10 @@ def offsets_of(batches: list[Claimed]) -> dict[int, list[int]]:
 
 
 @pytest.fixture(autouse=True)
-def no_tokens_are_kept() -> Iterator[None]:
-    """Close the clients that a driver's process keeps from one micro-batch to the next: a test's broker may end before them."""
+def no_client_is_kept() -> Iterator[None]:
+    """Close the clients that a process keeps from one micro-batch to the next: a test's broker may end before them."""
     yield
-    finishing.forget()
+    pool().close_kept()
 
 
 @pytest.fixture

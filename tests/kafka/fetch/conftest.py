@@ -19,7 +19,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
 
 from devtools.broker import Cluster
 from spark_groupsource import timeouts
-from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch import reading
@@ -74,7 +74,7 @@ def patient() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def no_consumer_left() -> Iterator[None]:
     yield
-    consumers.close_kept()
+    pool().close_kept()
 
 
 COMPACTED_AWAY = {0, 1, 5, 9}

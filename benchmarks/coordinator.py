@@ -114,7 +114,7 @@ class Bench:
 
         try:
             limit = Deadline(_JOIN_S)
-            while cycle._membership.current is None or len(cycle._membership.joined.positions) < len(self._partitions):
+            while len(cycle.session.positions) < len(self._partitions):
                 if limit.over:
                     raise SystemExit(f"the group did not assign {len(self._partitions)} partitions within {_JOIN_S:.0f} s")
                 batch()

@@ -3,7 +3,7 @@
 - Standard input: one line of JSON with the options of the source, when the broker is up. Spark starts without waiting for it.
   Nothing follows. When standard input ends, the demo has ended, and this process ends too.
 - Standard output: one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`.
-- SIGTERM stops the query, even in the middle of a micro-batch.
+- SIGTERM stops the query after its running micro-batch. SIGINT interrupts it, so that ranges may stay claimed.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from devtools.checkpoints import without_processes
 from devtools.spark_home import spark_home
+from spark_groupsource import stop_gracefully
 
 LOOK_EVERY_S = 0.1
 """The interval at which the process looks for progress of its query."""
@@ -37,14 +38,15 @@ JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"
 
 
 def main() -> int:
-    """Run until SIGTERM, a failure of the query, or the end of standard input; return the exit status."""
+    """Run until a signal, a failure of the query, or the end of standard input; return the exit status."""
     name, folder = sys.argv[1], Path(sys.argv[2])
     # Output of Spark's JVM and its Python workers must not mix with the events.
     events = os.fdopen(os.dup(1), "w", encoding="utf-8", buffering=1)
     os.dup2(2, 1)
     # Not an Event: its `set` can wait for ever for a lock that the interrupted thread holds.
     stopped: list[int] = []
-    signal.signal(signal.SIGTERM, lambda number, _frame: stopped.append(number))
+    for each in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(each, lambda number, _frame: stopped.append(number))
     options: SimpleQueue[Mapping[str, str]] = SimpleQueue()
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
     try:
@@ -109,7 +111,10 @@ def _run(query: StreamingQuery, events: TextIO, stopped: Sequence[int]) -> None:
     if not stopped:
         error = query.exception()
         raise RuntimeError("the query ended by itself") if error is None else error
-    query.stop()
+    if signal.SIGINT in stopped:
+        query.stop()
+    else:
+        stop_gracefully(query)
     _send_progress(query, events, sent)
 
 

@@ -68,8 +68,12 @@ class QueryProcess:
         return events
 
     def stop(self) -> None:
-        """Send SIGTERM, so that the process stops its query and ends. Returns at once."""
+        """Have the process stop its query after the running micro-batch, and end. Returns at once."""
         self._process.terminate()
+
+    def interrupt(self) -> None:
+        """Have the process interrupt its query, and end. Returns at once."""
+        self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
         """Kill the process and everything that it has started."""

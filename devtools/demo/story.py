@@ -1,7 +1,7 @@
 """The story of the demo: what happens, in which order. Only this module knows all processes.
 
-Two queries, A and B, share six partitions. B is stopped in the middle of its work. A takes over, and what B had claimed is held
-for B. B comes back on its checkpoint and reads that. Then the producer stops, both queries drain, and every record is counted.
+Two queries, A and B, share six partitions. B is interrupted in the middle of its work. A takes over, and what B had claimed is
+held for B. B comes back on its checkpoint and reads that. Then the producer stops, both queries drain, and all is counted.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ class Story:
 
     def _stop_b(self) -> None:
         asked = time.time()
-        self._view.event("stopping query B in the middle of its work", turn=True)
-        self.b.process.stop()
+        self._view.event("interrupting query B in the middle of its work", turn=True)
+        self.b.process.interrupt()
         self._until(lambda: self.b.has_stopped, "B stops")
         self._view.event("query B stopped")
         self.b.respawn()
         self._until(lambda: len(self.a.partitions) == PARTITIONS, "A takes over")
         self._view.event(
-            f"A took over {self.a.planned_at - asked:.1f} s after B was asked to stop: "
+            f"A took over {self.a.planned_at - asked:.1f} s after B was interrupted: "
             "its first micro-batch with all six partitions began",
             turn=True,
         )

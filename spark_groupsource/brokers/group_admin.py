@@ -28,7 +28,7 @@ from spark_groupsource.brokers.group_view import (
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, Kept, kept_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
-from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commits
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
@@ -85,7 +85,7 @@ class GroupAdmin:
         offsets = self._kept(group)
         if description.state == ConsumerGroupState.DEAD and not offsets:
             raise _not_found(group)
-        commits = {partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in offsets.items()}
+        commits = read_commits(offsets)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
@@ -312,9 +312,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        return {
-            partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in self._kept(group).items()
-        }
+        return read_commits(self._kept(group))
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
         """Return the group's offset of each partition that has one, with its metadata.

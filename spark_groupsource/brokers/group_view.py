@@ -11,7 +11,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from spark_groupsource.errors import GroupActive, NotAConsumerGroup
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, HeldBack, OtherFormat, OwedRange, mark_of
+from spark_groupsource.handoff.commit_record import (
+    CommitRecord,
+    GroupCommit,
+    HeldBack,
+    OtherFormat,
+    OwedRange,
+    mark_of,
+    position_of,
+)
 from spark_groupsource.partition import TopicPartition
 
 HIDING = frozenset({"preparing rebalancing", "completing rebalancing"})
@@ -65,6 +73,11 @@ class PartitionView:
     def committed(self) -> int | None:
         """The committed offset: the first one not known to be durably processed. `None` without a commit."""
         return None if self.commit is None else self.commit.offset
+
+    @property
+    def position(self) -> int | None:
+        """The offset at which the group's queries continue: above `committed` while ranges are claimed. `None` if not known."""
+        return position_of(self.commit)
 
     @property
     def lag(self) -> int | None:

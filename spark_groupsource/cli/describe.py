@@ -47,6 +47,7 @@ def describe(bootstrap_server: str, group: str, command_config: Path | None, as_
                its micro-batch
     HELD       offsets that a query has claimed and not confirmed before it
                stopped, or lost the partition; it reads them when it restarts
+    POSITION   where the group's queries continue: the next offset to claim
     MEMBER     client id, instance id of a static member, host, and the begin
                of the member id where two members have the same name
     STREAM     the query that wrote the commit; - for another client;
@@ -122,6 +123,7 @@ def _partition(group: GroupView, seen: PartitionView) -> Json:
         "lag": seen.lag,
         "in_flight": sizes.in_flight if readable else None,
         "held": sizes.held if readable else None,
+        "position": seen.position,
         "member_id": None if seen.member is None else seen.member.member_id,
         "stream": seen.stream,
         "other_format": seen.other_format,
@@ -154,11 +156,11 @@ def print_group(group: GroupView, console: Console, now: datetime) -> None:
 
 def partition_table(group: GroupView, *, terminal: bool) -> Table:
     """Return a table with a row for each partition."""
-    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "MEMBER", "STREAM")
+    columns = ("TOPIC", "PARTITION", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "MEMBER", "STREAM")
     table = make_table(columns, terminal=terminal)
     names = member_names(group)
     for seen in group.partitions:
-        numbers = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(group, seen))
+        numbers = (seen.partition.partition, seen.committed, seen.end, seen.lag, *claimed_sizes(group, seen), seen.position)
         member = printable(name_in(names, seen.member, "-"))
         stream = seen.stream or ("-" if seen.other_format is None else f"format {seen.other_format}")
         table.add_row(*map(Text, (printable(seen.partition.topic), *map(number, numbers), member, stream)))

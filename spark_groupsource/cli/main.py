@@ -15,6 +15,7 @@ COMMANDS = {
     "check": ("check.command:check", "Try an options file: brokers, login, ACLs, assignor, records."),
     "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed, and what to do."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
+    "leave": ("leave:leave", "Print the startingOffsets with which Spark's own Kafka source continues after a group."),
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),
     "reset-offsets": ("reset_offsets:reset_offsets", "Set the committed offsets of a stopped group."),
     "top": ("top:top", "Watch a group: members, partitions, rates, rebalances."),

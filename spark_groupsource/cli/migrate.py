@@ -162,7 +162,7 @@ def plan_migration(
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
-        query=checkpoint.query_id(),
+        query=checkpoint.files.query_id(),
         last=last,
         batch=batch,
         committed_at=committed_at,

@@ -14,8 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView
-from spark_groupsource.handoff.rules import advice_on_format
+from spark_groupsource.handoff.commit_record import VERSION
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.version import another_version
 
 _UNLIMITED = 10_000
 """The width of lines that are not printed to a terminal."""
@@ -30,8 +31,8 @@ DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 """The last line of a command that showed its plan only."""
 
 NUMBERS = frozenset(
-    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "OFFSETS", "PLAN", "CURRENT", "NEW", "DIFFERENCE"}
-    | {"PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
+    {"PARTITION", "PARTITIONS", "COMMITTED", "END", "LAG", "IN FLIGHT", "HELD", "POSITION", "OFFSETS", "PLAN"}
+    | {"CURRENT", "NEW", "DIFFERENCE", "PRODUCED/S", "COMMITTED/S", "STABLE", "NOT VISIBLE"}
 )
 """Columns that are aligned to the right."""
 
@@ -93,7 +94,7 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
     """Return a line for each partition whose commit record is in a format that this version does not read."""
     return [
-        f"{printable(str(partition))}: format {version}: {advice_on_format(version)}"
+        another_version(f"the commit record of {printable(str(partition))}", version, VERSION)
         for partition, version in sorted(formats.items())
     ]
 

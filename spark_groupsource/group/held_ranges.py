@@ -1,4 +1,4 @@
-"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread, or the query stops.
+"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread.
 
 They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
 whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others, with_room
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed
 
 log = logging.getLogger(__name__)
 
@@ -50,17 +50,16 @@ class HeldRanges:
         self._noted_at = -math.inf
         self._claimed_before: frozenset[PartitionPlan] = frozenset()
         self._full: frozenset[TopicPartition] = frozenset()
-        self._logged: frozenset[PartitionPlan] = frozenset()
-        """The plans whose ranges are owed by the newest answer: each was logged, and is logged again when it comes back."""
+        self._logged: frozenset[tuple[str, int]] = frozenset()
+        """Streams and plans to which ranges are owed by the newest answer: each was logged, and is again when it comes back."""
         self._warned: frozenset[PartitionPlan] = frozenset()
         """Those of the earlier claims that were warned of, since their streams do not run."""
         self._fresh = fresh
 
     @property
     def takes_over(self) -> bool:
-        """Whether it matters here which other streams are alive: their ranges may be read or warned of, or end the query."""
-        earlier = self._claimed_before if self.policy.stop_after_s is not None else self._claimed_before - self._warned
-        return self.policy.reread_after_s is not None or bool(earlier)
+        """Whether it matters here which other streams are alive: their ranges may be read or warned of."""
+        return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Note everything that is claimed in the group, if the stream is new and leaves it. Call before the stream joins.
@@ -114,34 +113,17 @@ class HeldRanges:
             records: The record of each partition that the stream may plan.
             stream: The stream that plans.
             protected: As in `note`, by the records of now.
-
-        Raises:
-            ClaimsOutstanding: The stream is new, an earlier claim is not confirmed, and the user wants it to stop then.
         """
-        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
-        held = [
-            (plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in protected
-        ]
-        self._stop_if_overdue(held)
         after = self.policy.reread_after_s
+        if after is None:
+            return {}
+        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
-        for plan, entry in held:
-            if after is not None and self._dead_for(plan) >= after:
+        for plan, entry in _held(records, stream):
+            dead = plan in self._dead_since and entry.stream not in protected
+            if dead and self._noted_at - self._dead_since[plan] >= after:
                 due[plan.partition] = (*due.get(plan.partition, ()), entry.range)
         return due
-
-    def _dead_for(self, plan: PartitionPlan) -> float:
-        return self._noted_at - self._dead_since[plan]
-
-    def _stop_if_overdue(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
-        grace = self.policy.stop_after_s
-        if grace is None:
-            return
-        overdue = [
-            (plan.partition, entry) for plan, entry in held if plan in self._claimed_before and self._dead_for(plan) >= grace
-        ]
-        if overdue:
-            raise _claims_outstanding(sorted(overdue), grace)
 
     def with_room(
         self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
@@ -167,7 +149,7 @@ class HeldRanges:
         return kept
 
     def warn(self, records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> None:
-        """Log once each range that is held for another stream; before that, what a new query has to know of these streams.
+        """Log once each plan of which ranges are held for its stream; before that, what a new query has to know of these streams.
 
         Args:
             records: The record of every partition of this member.
@@ -176,30 +158,32 @@ class HeldRanges:
         self._warn_of_earlier(_held(records, stream))
         after = self.policy.reread_after_s
         if after is None:
-            fate = "only that stream reads it, when its query restarts on its checkpoint (outstandingClaims=hold)"
+            fate = "only that stream reads them, when its query restarts on its checkpoint (outstandingClaims=hold)"
         elif after == 0:
-            fate = "this query reads it in its next micro-batch (outstandingClaims=reread)"
+            fate = "this query reads them in its next micro-batch (outstandingClaims=reread)"
         else:
-            fate = f"if it is not confirmed within {after:.0f} s, this query reads it (outstandingClaims=reread-after)"
-        now = frozenset(plan for partition, record in records.items() for plan in _owed_plans(partition, record))
-        new = now - self._logged
-        self._logged = now
+            fate = f"if they are not confirmed within {after:.0f} s, this query reads them (outstandingClaims=reread-after)"
+        of_plans: dict[tuple[str, int], list[tuple[TopicPartition, OwedRange]]] = defaultdict(list)
         for partition, record in records.items():
             for owed in record.owed:
-                own = owed.stream == record.stream  # this query reads it, or replays it now
-                if own or PartitionPlan(partition, owed.stream, owed.plan) not in new:
-                    continue
-                log.warning(
-                    "%s %s (%d offsets) is held back: stream %s claimed it in plan %d and has not confirmed it; %s. %s%s",
-                    partition,
-                    owed.range,
-                    owed.range.size,
-                    owed.stream,
-                    owed.plan,
-                    fate,
-                    _claimed_when(owed),
-                    _effect(owed, record),
-                )
+                if owed.stream != record.stream:  # otherwise this query reads it, or replays it now
+                    of_plans[owed.stream, owed.plan].append((partition, owed))
+        new = of_plans.keys() - self._logged
+        self._logged = frozenset(of_plans)
+        for name, plan in sorted(new):
+            ranges = of_plans[name, plan]
+            log.warning(
+                "%d offsets are held back: stream %s claimed them in plan %d and has not confirmed them; %s. They were claimed "
+                "at %s, in %s. Until they are confirmed the committed offsets stay there, and what is finished above them counts "
+                "as lag: %d records so far",
+                sum(owed.range.size for _, owed in ranges),
+                name,
+                plan,
+                fate,
+                _claimed_at(ranges),
+                listed([f"{partition} {owed.range}" for partition, owed in sorted(ranges)]),
+                sum(_finished_lag(owed, records[partition]) for partition, owed in ranges),
+            )
 
     def _warn_of_earlier(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
         """Log once what was claimed before a new query came by streams that do not run now."""
@@ -208,24 +192,17 @@ class HeldRanges:
         if not new:
             return
         self._warned |= new
-        grace = self.policy.stop_after_s
-        if grace is None:
-            fate = "It reads everything else, and goes on"
-        else:
-            left_s = max(0.0, grace - max(map(self._dead_for, new)))
-            fate = f"It reads everything else, and ends in {left_s:.0f} s if they are not confirmed (outstandingClaims.grace)"
         log.warning(
             "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed "
             "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
-            "%s. To have every record once, restart these queries on their checkpoints: this one may run beside them. If it was "
-            "to continue with one of their checkpoints, whose path was changed, stop it, and run it once more on the checkpoint "
-            "that it has now with trigger(availableNow=True), so that it leaves nothing claimed; then give it that path. If a "
-            "checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are "
-            "duplicated",
+            "It reads everything else, and goes on. To have every record once, restart these queries on their checkpoints: this "
+            "one may run beside them. If it was to continue with one of their checkpoints, whose path was changed, stop it, and "
+            "run it once more on the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing "
+            "claimed; then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; "
+            "records that had reached the output are duplicated",
             sum(entry.range.size for _, entry in left),
             len({plan.partition for plan, _ in left}),
             ", ".join(sorted({entry.stream for _, entry in left})),
-            fate,
         )
 
 
@@ -243,42 +220,12 @@ def _held(records: Mapping[TopicPartition, CommitRecord], stream: Stream) -> lis
     ]
 
 
-def _claimed_when(owed: OwedRange) -> str:
-    if owed.since is None:
-        return "When it was claimed is not known"
-    return f"It was claimed at {datetime.fromtimestamp(owed.since, tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}"
+def _claimed_at(ranges: Iterable[tuple[TopicPartition, OwedRange]]) -> str:
+    times = [owed.since for _, owed in ranges if owed.since is not None]
+    return f"{datetime.fromtimestamp(min(times), tz=timezone.utc):%Y-%m-%dT%H:%M:%SZ}" if times else "a time that is not known"
 
 
-def _effect(owed: OwedRange, record: CommitRecord) -> str:
-    """Return what the lowest range of a partition means for its committed offset. Nothing for the ranges above it."""
+def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
+    """Return how many finished offsets count as lag because of this range: none if it is not the lowest of its partition."""
     held = record.held_back
-    if held is None or held.claim != owed:
-        return ""
-    return (
-        f". Until it is confirmed the committed offset stays at {owed.start}, and what is finished above it counts as lag: "
-        f"{held.finished_lag} records so far"
-    )
-
-
-def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: float) -> ClaimsOutstanding:
-    ranges = "".join(
-        f"\n  {partition} {entry.range} {entry.range.size} offsets: stream {entry.stream}, plan {entry.plan}"
-        for partition, entry in overdue
-    )
-    streams = ", ".join(sorted({entry.stream for _, entry in overdue}))
-    return ClaimsOutstanding(
-        f"This query is new: its checkpoint was empty when it started. For {grace:.0f} s (outstandingClaims.grace) streams that "
-        f"had claimed ranges before did not run, and did not confirm them:{ranges}\n"
-        "These streams claimed the records for a micro-batch and did not confirm it. Only their checkpoints show whether the "
-        "records reached the output. This query has not read them. Choose:\n"
-        f"  - restart the query of stream {streams} on its checkpoint, if that still exists. It reads the ranges, and every "
-        "record reaches the output once. This query may then run beside it.\n"
-        "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had already reached the "
-        "output are duplicated.\n"
-        "  - leave out outstandingClaims.grace: go on and leave them to their stream. Nothing is duplicated, but if its "
-        "checkpoint was deleted, these records are permanently missing from the output. The same happens if this query is "
-        "restarted unchanged on the checkpoint that it has now.\n"
-        "If this query was to continue with an older checkpoint, whose path was changed by mistake, run this query once more on "
-        "the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing claimed. Then give it the "
-        "path of the older one."
-    )
+    return held.finished_lag if held is not None and held.claim == owed else 0

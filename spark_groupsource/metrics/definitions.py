@@ -232,8 +232,8 @@ METRICS = (
         "groupkafka_drain_duration_seconds",
         Kind.HISTOGRAM,
         QUERY,
-        "How long partitions that the group asked back were held until their micro-batch was confirmed (`handoff=drain`). "
-        "Those that had nothing in flight are left out.",
+        "How long partitions that the group asked back were held until their micro-batch was confirmed. Those that "
+        "had nothing in flight are left out.",
         lambda tally: tally.draining,
     ),
     Metric(

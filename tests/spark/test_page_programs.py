@@ -6,6 +6,7 @@ environment that is not activated. Only the broker's address is replaced.
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -28,7 +29,8 @@ from tests.support.sinks import written
 from tests.support.waiting import until
 
 REGISTRY = "docs/schema-registry.md"
-PAGES = ("README.md", "docs/guide.md", "docs/sink.md", REGISTRY)
+RECIPES = "docs/recipes.md"
+PAGES = ("README.md", "docs/guide.md", RECIPES, "docs/sink.md", REGISTRY)
 ADDRESS = "localhost:9092"
 RECORDS = [sys.executable, "-m", "devtools.records"]
 SLOW_S = 240.0
@@ -53,6 +55,7 @@ def test_every_complete_program_of_these_pages_is_run_here() -> None:
     assert named == {
         "README.md": ["pipeline.py"],
         "docs/guide.md": ["pipeline.py", "produce.py", "typed.py"],
+        RECIPES: ["dead_letters.py", "merge_delta.py", "test_orders.py"],  # tests/notebooks runs the one with Delta Lake
         "docs/sink.md": ["invoices.py"],
         REGISTRY: ["produce_avro.py"],
     }
@@ -119,7 +122,7 @@ def members(broker: Cluster) -> int:
 
 def stream_of(checkpoint: Path) -> str:
     newest = max((checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name))
-    (stream,) = re.findall(r'"stream": ?"([0-9a-f]+)"', newest.read_text())
+    (stream,) = re.findall(r'"stream": ?"([0-9a-zA-Z_-]+)"', newest.read_text())
     return str(stream)
 
 
@@ -196,6 +199,23 @@ def test_the_typed_program_of_the_guide_has_each_record_in_one_of_its_outputs(ne
     assert {row["amount"] for row in typed if row["id"] == 3} == {0.75}
     dead = [line for file in newcomer.folder.glob("output/dead-letters/*/*.json") for line in file.read_text().splitlines()]
     assert len(dead) == 100
+
+
+def test_the_dead_letters_of_the_recipe_are_in_a_topic_of_their_own_each_once(newcomer: Newcomer, broker: Cluster) -> None:
+    newcomer.save(here(complete("docs/guide.md")["produce.py"], broker))
+    newcomer.save(here(complete(RECIPES)["dead_letters.py"], broker))
+    newcomer.run(command("docs/guide.md", "python produce.py"))
+    for _ in range(2):  # the second time there is nothing new
+        newcomer.run(command(RECIPES, "python dead_letters.py"))
+    typed = [json.loads(value) for value in read_committed(broker, "orders-typed")]
+    assert sorted(order["id"] for order in typed) == [number for number in range(1000) if number % 10 != 9]
+    assert read_committed(broker, "orders-dead") == ["no JSON"] * 100
+
+
+def test_the_test_of_the_recipe_passes(newcomer: Newcomer, environment: Environment) -> None:
+    environment.install("pip install chispa pytest")
+    newcomer.save(complete(RECIPES)["test_orders.py"])
+    assert "1 passed" in newcomer.run(command(RECIPES, "pytest test_orders.py"))
 
 
 def test_the_program_of_the_sink_page_copies_each_record_once(

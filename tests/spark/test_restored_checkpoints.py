@@ -37,7 +37,7 @@ def test_one_without_its_newest_commit_is_refused_and_its_advice_brings_each_row
         with pytest.raises(StreamingQueryException, match="The group knows that plan 1 of stream") as refused:
             query.run()
     said = str(refused.value)
-    (first,) = re.findall(rf"{name}-0 \[(\d+), 6\), and the group reads on at 6\n", said)
+    (first,) = re.findall(rf"{name}-0 \[(\d+), 6\), and the group's position is 6\n", said)
     (command,) = re.findall(r"output lacks the rows.*`groupkafka (reset-offsets .*?)`", said)
     given = command.replace("NAME:PARTITION", f"{name}:0").replace("FIRST", first).split()
     where = ["--bootstrap-server", cluster.bootstrap_servers, "--group", f"group-of-{name}"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyspark
 import pytest
+from chispa import assert_df_equality
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
@@ -38,15 +39,13 @@ def all_confirmed(cluster: Cluster, group: str, topic: str) -> bool:
 
 def assert_same_rows(expected: DataFrame, found: DataFrame) -> list[Row]:
     """Fail unless both have the same schema and the same rows, each as often, in any order; return the rows, sorted."""
-    assert found.schema == expected.schema
-    rows = sorted(found.collect(), key=repr)
-    assert rows == sorted(expected.collect(), key=repr)
-    return rows
+    assert_df_equality(found, expected, ignore_row_order=True)
+    return sorted(found.collect(), key=repr)
 
 
 def assert_rows(found: DataFrame, expected: Iterable[tuple[Any, ...]]) -> None:
     """Fail unless the DataFrame has exactly these rows, in any order."""
-    assert sorted(map(tuple, found.collect()), key=repr) == sorted(expected, key=repr)
+    assert_df_equality(found, found.sparkSession.createDataFrame(list(expected), found.schema), ignore_row_order=True)
 
 
 @contextmanager

@@ -162,7 +162,6 @@ TESTED_ELSEWHERE: Mapping[str, str] = {
     "spark/durable_listener": "tests/spark/test_closing.py",
     "timeouts": "tests/unit/query/test_durable_watch.py",
     "top_level/pyspark_groupkafka": "tests/unit/spark/test_core_imports.py",
-    "version": "tests/unit/test_release.py",
 }
 """Modules that have no file of tests of their own name, each with the file that covers it and imports it.
 

@@ -27,14 +27,15 @@ from spark_groupsource.cli.visibility import all_ends, visibility
 from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, OffsetError
 from spark_groupsource.fetch.choice import fetch, installed_reader
 from spark_groupsource.fetch.contract import FetchRange
-from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OtherFormat
+from spark_groupsource.handoff.commit_record import VERSION, CommitRecord, GroupCommit, OtherFormat
 from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
 from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
-from spark_groupsource.handoff.rules import Stream, adopt, advice_on_format, evidence, recreated
+from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.timeouts import CHECK_STEP_S
+from spark_groupsource.version import another_version
 
 _NO_ACL = MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]
 
@@ -406,13 +407,10 @@ def find_open_transactions(source: Source) -> Iterator[Finding]:
 def read_formats(source: Source) -> Iterator[Finding]:
     """Find commit records of the subscribed partitions in formats that this version does not read."""
     others = [(seen.partition, seen.other_format) for seen in source.seen if seen.other_format is not None]
-    if others:
-        formats = listed(f"{partition}: format {version}, {advice_on_format(version)}" for partition, version in sorted(others))
-        yield error(
-            "claims",
-            f"{formats}. This version does not read these formats of commit records, so a query would stop with "
-            "CommitRecordUnreadable.",
-        )
+    for version in sorted({found for _, found in others}):
+        partitions = listed(sorted(partition for partition, found in others if found == version))
+        text = another_version(f"The commit record of {partitions}", version, VERSION)
+        yield error("claims", f"{text} A query would stop with CommitRecordUnreadable.")
 
 
 def list_claims(source: Source) -> Iterator[Finding]:
@@ -434,11 +432,6 @@ def list_claims(source: Source) -> Iterator[Finding]:
 def _fate(options: Options) -> str:
     """Return what a query with a new checkpoint does about what is left, as outstandingClaims says."""
     policy = options.outstanding()
-    if policy.stop_after_s is not None:
-        return (
-            f"fails after {policy.stop_after_s:.0f} s (outstandingClaims.grace) if they are not confirmed by then. Restart the "
-            "query of that stream on its checkpoint, or set outstandingClaims"
-        )
     if policy.reread_after_s is None:
         return "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
     later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""

@@ -13,10 +13,10 @@ from contextlib import contextmanager
 import pytest
 from confluent_kafka import Producer
 
-from spark_groupsource.brokers import admin_client
+from spark_groupsource.brokers import admin_client, client_pool
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_offsets import GroupOffsets
-from spark_groupsource.fetch import consumer_cache
 from spark_groupsource.fetch.choice import fetch
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.group import group_reader
@@ -56,7 +56,7 @@ def proxy(brokers: Brokers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proxy]:
     proxy.idle_s = FORGETS_S
     yield proxy
     proxy.idle_s = math.inf
-    consumer_cache.close_kept()
+    pool().close_kept()
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_triggers_far_apart_read_all_that_is_due(brokers: Brokers, proxy: Proxy,
 def test_a_task_after_a_pause_reads_its_range(
     brokers: Brokers, proxy: Proxy, orders: str, kept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumer_cache, "_KEPT_S", kept_s)
+    monkeypatch.setattr(client_pool, "KEPT_S", kept_s)
     settings = Options.parse(
         {"kafka.bootstrap.servers": brokers.through_proxies, "kafka.group.id": "billing", "subscribe": orders}
     ).fetch_settings()

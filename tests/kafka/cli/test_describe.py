@@ -67,8 +67,8 @@ def test_each_partition_shows_committed_end_lag_and_member_and_nothing_that_clie
     assert "classic, assignor range" in shown.output
     assert cluster.bootstrap_servers in shown.output
     printable = "[bold]\\x07\\x1b[31mx@127.0.0.1"
-    assert row(shown.output, name, 0) == [name, "0", "4", "10", "6", "0", "0", printable, "-"]
-    assert row(shown.output, name, 1) == [name, "1", "-", "0", "-", "0", "0", printable, "-"]
+    assert row(shown.output, name, 0) == [name, "0", "4", "10", "6", "0", "0", "4", printable, "-"]
+    assert row(shown.output, name, 1) == [name, "1", "-", "0", "-", "0", "0", "-", printable, "-"]
     for output in (shown.output, as_json):
         assert not {"\x1b", "\x07"} & set(output)
         assert "secret words" not in output
@@ -94,7 +94,7 @@ def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_f
     shown = describe(f"group-of-{name}")
     assert shown.exit_code == 0, shown.output
     cells = row(shown.output, name, 0)
-    assert (cells[2:7], cells[-1]) == (["0", "17", "17", "3", "10"], b.done.stream)
+    assert (cells[2:8], cells[-1]) == (["0", "17", "17", "3", "10", "17"], b.done.stream)
     assert f"{name}-0 [14, 17) 3 offsets, in flight: stream {b.done.stream}, plan 1, since " in shown.output
     assert "lag 17, of which finished 4, in flight 3, held 10, partitions 1" in shown.output
     (line,) = [line for line in shown.output.splitlines() if "[0, 10)" in line]
@@ -112,7 +112,7 @@ def test_a_committed_offset_that_a_dead_query_holds_back_is_named_with_what_is_f
     b.cycle.stop()
     left = describe(f"group-of-{name}").output
     assert "empty, 0 members" in left
-    assert row(left, name, 0)[2:8] == ["0", "17", "17", "0", "10", "-"]
+    assert row(left, name, 0)[2:9] == ["0", "17", "17", "0", "10", "17", "-"]
     assert "lag 17, of which finished 7, in flight 0, held 10" in left
     a.restart()
     assert a.claim() == {0: (0, 10)}
@@ -150,7 +150,7 @@ def test_a_kip_848_group_is_described_too(topic: MakeTopic, cluster: Cluster, de
         until(lambda: member.owned == 1, "a partition")
         shown = describe(f"group-of-{name}").output
     assert "consumer, assignor uniform" in shown
-    assert "@127.0.0.1" in row(shown, name, 0)[7]
+    assert "@127.0.0.1" in row(shown, name, 0)[8]
 
 
 def test_a_topic_with_more_partitions_than_one_call_asks_for_is_described_whole(

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.group import ledger
+from spark_groupsource.reports.driver_reports import DriverReports
 from tests.conftest import Produce
 from tests.kafka.conftest import Filled, MakeQuery, Query, RecordOf
 from tests.support.waiting import in_background, until
@@ -33,9 +33,9 @@ def test_a_reported_plan_is_closed_and_other_reports_change_nothing(
     until(one.plan, "something to read")
     assert one.claim() == {0: (0, 10)}
     for plan in (0, 2, 1):
-        one.joined.report_durable("another", one.logged.plan)
-        one.joined.report_durable(one.logged.stream, one.logged.plan + plan + 1)
-    one.joined._member.call(lambda: None)
+        one.session.report_durable("another", one.logged.plan)
+        one.session.report_durable(one.logged.stream, one.logged.plan + plan + 1)
+    one.session.member.call(lambda: None)
     record = record_of(name, 0)
     assert record.open == ((0, 10),)
     report(one)
@@ -112,7 +112,7 @@ def test_a_run_that_was_just_stopped_may_close_what_the_next_run_has_finished(
     again.done, again.logged = stopped.done, stopped.logged
     assert again.claim() == {0: (0, 10)}
     again.finish()
-    stopped.joined.report_durable(stopped.logged.stream, stopped.logged.plan)
+    stopped.session.report_durable(stopped.logged.stream, stopped.logged.plan)
     until(settled(record_of, name, 1), "the run that was stopped has closed the claim")
     leaving = in_background(stopped.cycle.stop)
     assert not again.plan(), "nothing new, and no error"

@@ -15,7 +15,6 @@ from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, MembershipError
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.patience import Deadline
 from tests.conftest import NOT_FENCED, SELDOM, SHORT_SESSIONS, MakeTopic
 from tests.kafka.conftest import MakeQuery, Query
 from tests.support.waiting import until
@@ -37,14 +36,14 @@ def test_what_ended_the_member_ends_the_next_call_at_once(topic: MakeTopic, quer
     """Also if it is an error that would pass: nothing is tried again without a member."""
     a = query(topic(), assignmentTimeout="60s")
     a.until_planning(1)
-    member = a.joined._member
+    member = a.session.member
     member.call(lambda: member._fail(BrokerUnavailable("the leader was silent for too long")))
     began = time.monotonic()
     for _ in range(3):
         with pytest.raises(BrokerUnavailable, match="silent for too long"):
             a.plan()
         with pytest.raises(BrokerUnavailable, match="silent for too long"):
-            a.joined.do(Ledger.confirm, Deadline(60))
+            a.session.step(Ledger.confirm)
     assert time.monotonic() - began < 40
 
 
@@ -119,14 +118,14 @@ def test_a_run_that_joins_a_full_group_again_waits_for_its_place(
         leave_group()
         second.until_planning(1)
 
-    membership = first.cycle._membership
-    leave_group, membership._joining.leave = membership._joining.leave, leave  # type: ignore[method-assign]
-    membership.begin_call()
+    session = first.session
+    leave_group, session._joining.leave = session._joining.leave, leave  # type: ignore[method-assign]
+    session.begin_call()
     with ThreadPoolExecutor(1) as threads:
-        taken = threads.submit(membership.as_member, first.cycle._stream(first.done, first.done.plan), first.done, step)
+        taken = threads.submit(session.as_member, first.cycle._stream(first.done, first.done.plan), first.done, step)
         until(lambda: caplog.text.count("GROUP_MAX_SIZE_REACHED") >= 2 or taken.done(), "two refusals")
         assert not taken.done(), taken.exception()
         second.cycle.stop()
         assert taken.result(180) == "done"
-    membership._joining.leave = leave_group  # type: ignore[method-assign]
+    session._joining.leave = leave_group  # type: ignore[method-assign]
     first.until_planning(1)

@@ -124,7 +124,7 @@ def test_available_now_is_expelled_at_the_moment_of_its_plan(
         examined = examine(watch, stream, records)
         if not expelled:
             expelled.append(True)
-            run.joined.once(lambda _: time.sleep(7))
+            run.session.once(lambda _: time.sleep(7))
             until(lambda: not run.positions, "the group has expelled the member")
         return examined
 

@@ -97,7 +97,7 @@ def warnings_in(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def owned(query: Query) -> frozenset[TopicPartition]:
-    return query.joined.assignment.partitions
+    return query.session.assignment.partitions
 
 
 def planning(partitions: int, *queries: Query) -> Callable[[], bool]:
@@ -226,7 +226,7 @@ def test_describe_shows_what_differs(
     def differing() -> set[int]:
         arguments = ["describe", "--bootstrap-server", brokers.bootstrap_servers, "--group", f"group-of-{filled}"]
         as_json = json.loads(CliRunner().invoke(main, [*arguments, "--json"]).output)
-        member_id = keeper.joined.assignment.member_id
+        member_id = keeper.session.assignment.member_id
         shown = CliRunner().invoke(main, arguments).output
         assert bool(as_json["differences"]) == ("members and coordinator differ" in shown)
         assert {one["writer_member_id"] for one in as_json["differences"]} <= {member_id}

@@ -39,7 +39,7 @@ def test_racks_of_brokers_that_change_cost_a_query_with_a_rack_no_rebalance(in_z
     plain = Consumer({"bootstrap.servers": servers, "group.id": "plain", "log_level": 0, **IN_A_RACK})
     plain.subscribe(["orders"], on_assign=note)
     until(lambda: plain.poll(0.1) is None and joined, "the plain consumer has joined")
-    before = one.joined.assignment.generation
+    before = one.session.assignment.generation
     (node,) = in_zone_a.nodes
     node.stop()
     node.configure({**CONFIG, **rack_of_node("zone-b")})
@@ -47,4 +47,4 @@ def test_racks_of_brokers_that_change_cost_a_query_with_a_rack_no_rebalance(in_z
     until(lambda: plain.poll(0.1) is None and len(joined) == 2, "the plain consumer has joined again")
     plain.close()
     one.plan()
-    assert one.joined.assignment.generation == before
+    assert one.session.assignment.generation == before

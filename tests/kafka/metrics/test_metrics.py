@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 
@@ -103,22 +102,6 @@ def test_a_partition_that_drains_is_no_longer_owned_and_its_series_go_with_it(fi
     assert theirs.value("groupkafka_held_ranges") == 0
 
 
-def test_letting_go_at_once_is_no_drain_that_ran_out_of_time(
-    filled: Filled, query: MakeQuery, caplog: pytest.LogCaptureFixture
-) -> None:
-    name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name)
-    tally = counted(a)
-    assert a.plan()
-    a.claim()
-    with caplog.at_level(logging.WARNING, logger="spark_groupsource.group.member"):
-        b.until_planning(1)
-    scrape = scraped(tally)
-    assert scrape.value("groupkafka_rebalances_total", kind="revoked") == 1
-    assert scrape.value("groupkafka_drain_timeouts_total") == scrape.value("groupkafka_drain_duration_seconds_count") == 0
-    assert not [record for record in caplog.records if "handoff.drainTimeout" in record.getMessage()]
-
-
 def test_a_claim_that_a_drain_left_open_is_held_by_the_next_owner(filled: Filled, produce: Produce, query: MakeQuery) -> None:
     name = filled(partitions=2)
     a, b = query(name, **{"handoff.drainTimeout": "500ms"}), query(name)
@@ -157,7 +140,7 @@ def test_a_refused_commit_is_counted_and_a_scrape_waits_for_no_thread(filled: Fi
     a = query(name)
     tally = counted(a)
     assert a.plan()
-    member, ledger = a.joined._member, a.joined._ledger
+    member, ledger = a.session.member, a.session.ledger
     stranger = {TopicPartition("there-is-no-such-topic", 0): CommitRecord(stream="s", logged=-1, done=-1, next=0)}
     with pytest.raises(GroupKafkaError) as refused:
         member.call(lambda: ledger._commits.commit(stranger))

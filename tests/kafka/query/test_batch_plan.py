@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka import Producer
 
 from devtools.broker import Cluster
-from spark_groupsource import patience
+from spark_groupsource import timeouts
 from spark_groupsource.errors import DataLossError, GroupActive, OptionError, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.options.model import Options
@@ -147,7 +147,7 @@ class TestWhatTheGroupHasNotProcessed:
         left: list[tuple[int, int, int]],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
+        monkeypatch.setattr(timeouts, "CUT_BELIEVED_AFTER_S", 1.0)
         commit_as_another_client(cluster, f"group-of-{tens}", tens, record.offset, record.metadata())
         with pytest.raises(DataLossError, match=message):
             plan(tens, startingOffsets="committed")

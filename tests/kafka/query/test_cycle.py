@@ -125,7 +125,7 @@ def test_a_plan_made_before_a_rebalance_commits_nothing_for_the_partition_that_m
 ) -> None:
     """The broker would take the commit: it fences the member, not the plan."""
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name)
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name)
     assert a.plan()
     b.until_planning(1)
     (moved,) = b.positions
@@ -214,10 +214,10 @@ def test_a_record_that_grows_too_large_is_refused_with_the_partition_and_the_str
     a = query(name)
     produce(name, [(None, b"x")] * 110)
     until(a.plan, "the partition")
-    commits = a.joined._ledger._commits
+    commits = a.session.ledger._commits
     partition = next(iter(a.positions))
     with pytest.raises(CommitRefused, match=rf"{name}-0: its commit record takes \d+ bytes .* stream-that-never-came-back-099"):
-        a.joined._member.call(lambda: commits.commit({partition: longer}))
+        a.session.member.call(lambda: commits.commit({partition: longer}))
 
 
 def test_offsets_of_the_plan_hold_every_owned_partition_the_generation_and_the_ids_of_topics(
@@ -229,7 +229,7 @@ def test_offsets_of_the_plan_hold_every_owned_partition_the_generation_and_the_i
     assert a.plan()
     offset = a.logged.to_json()
     assert offset["ranges"] == {name: {"0": [[0, 0]], "1": [[0, 10]]}}
-    assert offset["generation"] == a.joined.assignment.generation
+    assert offset["generation"] == a.session.assignment.generation
     assert offset["topics"] == {name: record_of(name, 0).topic_id}
     assert PlanOffset.parse(json.loads(json.dumps(offset)), f"group-of-{name}") == a.logged
 

@@ -8,23 +8,24 @@ import time
 import pytest
 
 from devtools.broker import Cluster
-from spark_groupsource.errors import ClaimsOutstanding, CommitRecordUnreadable
+from spark_groupsource.errors import CommitRecordUnreadable
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled, MakeQuery, RecordOf
 from tests.support.consumers import commit_as_another_client
+from tests.support.group_offsets import committed_offsets
 from tests.support.waiting import until
 
 ANOTHER_CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
 
-def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
-    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
+def test_a_new_query_beside_one_with_a_long_trigger_warns_of_its_claims_when_it_has_died(
+    filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The live query's claims stay open until its next trigger. They are not those of a deleted checkpoint."""
     name = filled(partitions=4)
-    patience = {"handoff.drainTimeout": "1s", "outstandingClaims.grace": "1s"}
+    patience = {"handoff.drainTimeout": "1s"}
     slow, newcomer = query(name, **patience), query(name, **patience)
     assert slow.plan()
     assert len(slow.claim()) == 4
@@ -36,15 +37,20 @@ def test_a_scale_out_beside_a_query_with_a_long_trigger_is_not_stopped(
     assert all(record_of(name, partition).owed for partition in moved), "the live query's claims are held for it"
 
     def overdue() -> bool:
-        """More than the grace later, looked at more often than the group is asked."""
+        """Some answers of the group later."""
         newcomer.plan()
         return newcomer.cycle._clock() > later
 
     later = newcomer.cycle._clock() + 3
     until(overdue, "three seconds of plans")
+    assert "this query is new" not in caplog.text
     slow.cycle.stop()
-    with pytest.raises(ClaimsOutstanding):
-        until(lambda: newcomer.plan() and False, "the live query is dead now, and the grace counts from then")
+
+    def warned() -> bool:
+        newcomer.plan()
+        return "this query is new" in caplog.text
+
+    until(warned, "its claims are known to be those of a dead query")
 
 
 def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_long(
@@ -53,13 +59,13 @@ def test_a_range_is_reread_by_the_first_plan_after_its_query_was_dead_for_so_lon
     """The plan before may be an hour ago. In between only the consumer's thread learns who has died."""
     monkeypatch.setattr("spark_groupsource.group.ledger.SETTLE_BETWEEN_TRIGGERS_S", 0.1)
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name, outstandingClaims="reread-after 1s")
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name, outstandingClaims="reread-after 1s")
     assert a.plan()
     a.claim()
     b.until_planning(1)
     assert not b.plan(), "everything is claimed by a query that is alive"
     a.cycle.stop()
-    held = b.joined._ledger._held_ranges
+    held = b.session.ledger._held_ranges
 
     def dead_for_a_second() -> bool:
         since = dict(held._dead_since).values()
@@ -88,8 +94,23 @@ def test_a_record_of_a_newer_version_stops_the_query_before_it_reads(filled: Fil
     """In a rolling upgrade the newer version's record may owe ranges to anybody."""
     name = filled()
     commit_as_another_client(cluster, f"group-of-{name}", name, 5, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
-    with pytest.raises(CommitRecordUnreadable, match=f"{name}-0: .*format 5"):
+    with pytest.raises(CommitRecordUnreadable, match=f"The commit record of {name}-0 cannot be read: .* format 5 there"):
         query(name).plan()
+
+
+def test_a_query_that_restarts_stops_if_a_newer_version_has_its_partition(
+    filled: Filled, query: MakeQuery, cluster: Cluster
+) -> None:
+    """It may be owed what the other one has made of its claim, so it does not go on past that record."""
+    name = filled()
+    a = query(name)
+    assert a.plan()
+    a.cycle.stop()
+    commit_as_another_client(cluster, f"group-of-{name}", name, 4, '{"v":5,"s":"0123456789abcdef","unheard":"of"}')
+    a.restart()
+    with pytest.raises(CommitRecordUnreadable, match="format 5 there"):
+        a.claim()
+    assert committed_offsets(cluster, f"group-of-{name}", name) == {0: 4}
 
 
 def test_a_record_of_another_cluster_is_where_the_query_goes_on_and_its_claims_are_void(

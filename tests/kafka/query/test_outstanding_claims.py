@@ -8,7 +8,6 @@ import time
 import pytest
 
 from devtools.broker import Cluster
-from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.group.group_reader import GroupReader
 from spark_groupsource.options.model import Options
@@ -24,7 +23,7 @@ def test_a_claim_that_is_let_go_open_is_owed_to_its_stream_and_settled_by_it(
     filled: Filled, produce: Produce, query: MakeQuery, record_of: RecordOf
 ) -> None:
     name = filled(partitions=2)
-    a, b = query(name, handoff="immediate"), query(name)
+    a, b = query(name, **{"handoff.drainTimeout": "1ms"}), query(name)
     assert a.plan()
     a.claim()
     b.until_planning(1)
@@ -167,47 +166,31 @@ def test_a_new_query_beside_a_killed_one_warns_at_its_start_and_goes_on_and_each
     assert a.claim() == {0: (0, 10)}, "as the warning says"
 
 
-def test_a_new_query_stops_when_claims_of_before_are_not_confirmed_within_the_grace_that_is_set(
-    filled: Filled, query: MakeQuery
-) -> None:
-    name = filled()
-    a, b = query(name), query(name, **{"outstandingClaims.grace": "300ms"})
-    dead_with_a_claim(a)
-    said = (
-        rf"{name}-0 \[0, 10\) 10 offsets: stream {a.done.stream}, plan 0\n"
-        r".*restart the query .* every record reaches the output once"
-        r".*outstandingClaims=reread: .* duplicated"
-        r".*leave out outstandingClaims.grace: .* permanently missing from the output"
-    )
-    with pytest.raises(ClaimsOutstanding, match=f"(?s){said}"):
-        until(lambda: b.plan() and False, "the query stops")
-
-
-def test_a_query_goes_on_beside_claims_when_it_was_told_to_hold_them_or_has_a_checkpoint(
+def test_a_query_is_not_called_new_when_it_was_told_to_hold_claims_or_has_a_checkpoint(
     filled: Filled, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = filled()
-    grace = {"outstandingClaims.grace": "1ms"}
-    a, holding = query(name), query(name, outstandingClaims="hold", **grace)
+    a, holding = query(name), query(name, outstandingClaims="hold")
     dead_with_a_claim(a)
     holding.until_planning(1)
     assert not holding.plan()
     report = holding.cycle.report()
     assert report is not None
     assert (report["held"], report["totalHeld"]) == ({name: {"0": 10}}, 10)
-    assert re.search(rf"{name}-0 \[0, 10\) \(10 offsets\) is held back: stream {a.done.stream}", caplog.text)
+    assert re.search(rf"10 offsets are held back: stream {a.done.stream}.*{name}-0 \[0, 10\)", caplog.text)
     holding.cycle.stop()
-    with_checkpoint = query(name, **grace)
+    with_checkpoint = query(name)
     with_checkpoint.done = with_checkpoint.logged = with_checkpoint.done.model_copy(update={"plan": 3})
     with_checkpoint.until_planning(1)
     assert not with_checkpoint.plan()
+    assert "this query is new" not in caplog.text
 
 
-def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
-    topic: MakeTopic, produce: Produce, query: MakeQuery
+def test_a_new_query_does_not_say_of_a_claim_that_came_up_later_that_it_was_before(
+    topic: MakeTopic, produce: Produce, query: MakeQuery, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = topic(partitions=2)
-    a, b = query(name), query(name, **{"outstandingClaims.grace": "1ms"})
+    a, b = query(name), query(name)
     a.until_planning(2)
     joining = in_background(lambda: b.until_planning(1))
     a.until_planning(1)
@@ -216,13 +199,18 @@ def test_a_claim_that_came_up_later_does_not_stop_a_query_without_a_checkpoint(
         produce(name, [(None, b"x")] * 10, partition=partition)
     dead_with_a_claim(a)
     b.until_planning(2)
-    assert any(record.owed for record in b.joined._ledger._records.values())
-    b.plan()
-    b.plan()
+    assert any(record.owed for record in b.session.ledger._records.values())
+
+    def warned() -> bool:
+        b.plan()
+        return "are held back" in caplog.text
+
+    until(warned, "b knows what is owed")
+    assert "this query is new" not in caplog.text
 
 
 def asks(query: Query) -> bool:
     """Return whether the process runs that the group's members are asked in."""
-    reader = query.joined._ledger._confirmed_plans._reader
+    reader = query.session.ledger._confirmed_plans._reader
     assert isinstance(reader, GroupReader)
     return reader._look.pid is not None

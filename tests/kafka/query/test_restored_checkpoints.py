@@ -11,7 +11,6 @@ from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.errors import CheckpointBehindGroup
 from spark_groupsource.group.ledger import Ledger
-from spark_groupsource.patience import Deadline
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Claimed, MakeQuery, Query, RecordOf
 from tests.support.waiting import until
@@ -26,7 +25,7 @@ def test_it_is_refused_although_other_streams_own_every_partition_since(
         produce(name, [(None, b"x")] * 10)
         older = a.done
         a.run_batch()
-    a.joined.do(Ledger.confirm, Deadline(60))
+    a.session.step(Ledger.confirm)
     a.cycle.stop()
     produce(name, [(None, b"y")] * 10)
     b.run_batch()
@@ -114,11 +113,11 @@ def test_one_that_lacks_only_the_newest_commit_is_refused_and_its_advice_brings_
         del restored.output.batches[1]  # it was restored with the checkpoint
     said = restored.refused()
     assert f"The group knows that plan 1 of stream {query.done.stream} is done." in said
-    listed = re.findall(rf"^    {name}-(\d) \[(\d+), \d+\), and the group reads on at (\d+)$", said, re.MULTILINE)
+    listed = re.findall(rf"^    {name}-(\d) \[(\d+), \d+\), and the group's position is (\d+)$", said, re.MULTILINE)
     assert listed == [("0", "5", "10"), ("1", "5", "10")]
     (way,) = re.findall(rf"output {output} the rows.*", said)
     (command,) = set(re.findall(r"`groupkafka (reset-offsets .*?)`", said))
-    assert ("do the same with the offset at which the group reads on" in way) == (output == "has")
+    assert ("do the same with the group's position" in way) == (output == "has")
     for partition, first, reads_on in listed:
         offset = first if output == "lacks" else reads_on
         given = command.replace("NAME:PARTITION", f"{name}:{partition}").replace("FIRST", offset)
@@ -142,7 +141,7 @@ def test_one_that_lacks_only_the_newest_commit_is_refused_although_another_query
     until(other.plan, "something to read")
     assert other.claim() == {0: (10, 15), 1: (10, 15)}
     assert record_of(restored.name, 0).past == ((restored.query.done.stream, 1, 1),)
-    assert "and the group reads on at 15" in restored.refused()
+    assert "and the group's position is 15" in restored.refused()
 
 
 def test_one_whose_newest_commit_was_put_back_goes_on(restored: BetweenTheOffsetLogAndTheCommitLog) -> None:

@@ -104,7 +104,7 @@ class TestTopicsThatOverlapInPart:
         name, other = topic(), topic()
         a = query(name)
         a.until_planning(1)
-        reader = a.joined._ledger._confirmed_plans._reader
+        reader = a.session.ledger._confirmed_plans._reader
         assert isinstance(reader, GroupReader)
         listed = set(reader._everywhere())
         assert {zero(name), zero(other)} <= listed
@@ -128,7 +128,7 @@ class TestATopicThatIsNoLongerSubscribed:
         assert "within 15000 ms (assignmentTimeout)" in caplog.text
         a.finish()
         assert next_batch(a) == {zero(kept): ((0, 10),)}, "the checkpoint goes on"
-        assert not a.joined._ledger._blocked_at, "draining is as before"
+        assert not a.session.ledger._blocked_at, "draining is as before"
         resubscribe(a, f"{kept},{left}")
         assert next_batch(a) == {zero(left): ((0, 10),)}, "the group's position stayed"
 

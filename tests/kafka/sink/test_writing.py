@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import (
     AuthenticationFailed,
@@ -85,6 +86,7 @@ def after_the_begin(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], No
 
 
 def after(step: str, monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    pool().close_kept()
     make = producers.make_producer
 
     def made(*arguments: Any) -> contract.Producer:

@@ -11,11 +11,12 @@ from typing import Any, get_args
 import pytest
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
-from spark_groupsource.cli import claims, describe, group_changes, migrate, reset_offsets, top, transactions
+from spark_groupsource.cli import claims, describe, group_changes, leave, migrate, reset_offsets, top, transactions
 from spark_groupsource.cli.as_json import json_text
 from spark_groupsource.cli.check import command as check
 from spark_groupsource.cli.check.findings import ok
 from spark_groupsource.cli.group_changes import GroupEvent, Rates
+from spark_groupsource.cli.leave import Leaving
 from spark_groupsource.cli.migrate import Migration
 from spark_groupsource.cli.openers import Candidate, Openers
 from spark_groupsource.cli.render import lag_of
@@ -35,6 +36,7 @@ EXAMPLES = {
 
 AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
 ZERO = TopicPartition("orders\x1b", 0)
+ORDERS = tuple(TopicPartition("orders", number) for number in range(3))
 RECORD = CommitRecord(
     stream="a",
     logged=7,
@@ -84,6 +86,9 @@ SHOWN = {
         )
     ],
     "migrate": [migrate.json_shape(MIGRATION, executed=False)],
+    "leave": [
+        leave.json_shape("billing", Leaving(dict.fromkeys(ORDERS, 120), ORDERS[2:])),
+    ],
     "check": [check.json_shape("file", [ok("brokers", "yes")])],
     "transactions": [transactions.json_shape("invoices", [Visibility(ZERO, 2, 7)], Openers((OPENER,), ()))],
     "top": [

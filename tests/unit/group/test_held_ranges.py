@@ -7,9 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
-from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.group.held_ranges import HeldRanges
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims, Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
@@ -80,51 +79,7 @@ def test_a_stream_that_came_back_and_died_again_between_two_triggers_is_dead_sin
     assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
-GRACE = OutstandingClaims(stop_after_s=120, chosen=False)
 NOT_CHOSEN = OutstandingClaims(chosen=False)
-
-
-def test_a_new_stream_with_a_grace_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    assert not holding.takes_over
-    claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
-    holding.note_earlier_claims({ORDERS: claimed, RETURNS: Foreign(7)})
-    assert holding.takes_over, "it matters who is alive"
-    seen(holding, 0.0, record(OWED))
-    seen(holding, 119.0, record(OWED))
-    with pytest.raises(ClaimsOutstanding) as raised:
-        seen(holding, 120.0, record(OWED))
-    text = str(raised.value)
-    assert text.startswith("This query is new: its checkpoint was empty when it started. For 120 s (outstandingClaims.grace) ")
-    assert "without a checkpoint" not in text, "it has one"
-    assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
-    assert "restart the query of stream gone on its checkpoint" in text
-    assert "outstandingClaims=reread" in text
-    assert "leave out outstandingClaims.grace" in text
-
-
-def test_it_goes_on_once_they_are_confirmed() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    holding.note_earlier_claims({ORDERS: record(OWED)})
-    seen(holding, 0.0, record(OWED))
-    assert seen(holding, 120.0, record()) == {}
-
-
-def test_it_goes_on_beside_claims_of_later() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
-    for now in (0.0, 1e6):
-        assert seen(holding, now, record(OWED)) == {}
-
-
-@pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
-def test_nobody_else_stops_because_of_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
-    holding = HeldRanges(policy, fresh=fresh)
-    holding.note_earlier_claims({ORDERS: record(OWED)})
-    for now in (0.0, 1e6):
-        seen(holding, now, record(OWED))
-        holding.warn({ORDERS: record(OWED)}, ME)
-    assert holding.takes_over == (policy.reread_after_s is not None)
 
 
 def new_beside_dead_ones(policy: OutstandingClaims) -> HeldRanges:
@@ -152,20 +107,11 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
         "offsets in 1 partitions, and they have not confirmed them: streams gone. This query leaves these ranges to them. It "
         "reads everything else, and goes on."
     )
-    assert all("is held back" in text for text in others)
+    assert all("are held back" in text for text in others)
     holding.note(BOTH, ME, 20.0, ())
     holding.warn(BOTH, ME)
     assert "streams gone, live" in caplog.messages[-1], "it has died, too"
     assert not holding.takes_over, "everything is said"
-
-
-def test_the_warning_of_a_new_query_with_a_grace_says_how_much_of_it_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    holding = new_beside_dead_ones(GRACE)
-    holding.note(BOTH, ME, 0.0, {"live"})
-    holding.note(BOTH, ME, 10.0, {"live"})
-    holding.warn(BOTH, ME)
-    assert "It reads everything else, and ends in 110 s if they are not confirmed (outstandingClaims.grace)" in caplog.messages[0]
-    assert holding.takes_over, "the end still depends on it"
 
 
 @pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
@@ -176,7 +122,30 @@ def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
     holding.note_earlier_claims({ORDERS: record(OWED)})
     holding.note(BOTH, ME, 0.0, ())
     holding.warn(BOTH, ME)
-    assert all("is held back" in text for text in caplog.messages)
+    assert all("are held back" in text for text in caplog.messages)
+    assert holding.takes_over == (policy.reread_after_s is not None)
+
+
+def test_a_new_query_does_not_warn_of_what_is_confirmed_by_then_or_was_claimed_after_it_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    holding = HeldRanges(NOT_CHOSEN, fresh=True)
+    assert not holding.takes_over
+    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
+    assert holding.takes_over, "it matters who is alive"
+    later = {ORDERS: record(OWED), RETURNS: record()}
+    holding.note(later, ME, 0.0, ())
+    holding.warn(later, ME)
+    assert all("are held back" in text for text in caplog.messages)
+
+
+def test_a_query_whose_ranges_are_held_is_logged_once_for_all_partitions(caplog: pytest.LogCaptureFixture) -> None:
+    records = {TopicPartition("orders", number): record(OWED) for number in range(20)}
+    HeldRanges(HOLD, fresh=False).warn(records, ME)
+    (warning,) = caplog.messages
+    assert warning.startswith("800 offsets are held back: stream gone claimed them in plan 4")
+    assert "orders-4 [20, 60) and 15 more. Until" in warning
+    assert "lag: 800 records so far" in warning
 
 
 def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureFixture) -> None:
@@ -191,9 +160,9 @@ def test_a_held_range_is_logged_once_while_it_is_held(caplog: pytest.LogCaptureF
 @pytest.mark.parametrize(
     ("policy", "fate"),
     [
-        (HOLD, "when its query restarts on its checkpoint"),
-        (OutstandingClaims(reread_after_s=0), "this query reads it in its next micro-batch"),
-        (OutstandingClaims(reread_after_s=600), "if it is not confirmed within 600 s, this query reads it"),
+        (HOLD, "only that stream reads them, when its query restarts on its checkpoint"),
+        (OutstandingClaims(reread_after_s=0), "this query reads them in its next micro-batch"),
+        (OutstandingClaims(reread_after_s=600), "if they are not confirmed within 600 s, this query reads them"),
     ],
     ids=str,
 )
@@ -203,7 +172,8 @@ def test_each_held_range_is_logged_with_what_becomes_of_it(
     with caplog.at_level(logging.WARNING):
         HeldRanges(policy, fresh=False).warn({ORDERS: record(OWED), RETURNS: record()}, ME)
     (warning,) = caplog.messages
-    assert warning.startswith("orders-3 [20, 60) (40 offsets) is held back: stream gone claimed it in plan 4")
+    assert warning.startswith("40 offsets are held back: stream gone claimed them in plan 4")
+    assert "in orders-3 [20, 60)." in warning
     assert fate in warning
 
 
@@ -212,35 +182,22 @@ def test_the_warning_says_since_when_and_how_much_counts_as_lag_for_the_lowest_r
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(claimed, OwedRange("third", 1, 70, 75))}, ME)
     lowest, above = caplog.messages
     assert lowest.endswith(
-        "(outstandingClaims=hold). It was claimed at 2025-11-21T16:59:44Z. Until it is confirmed the committed offset stays at "
-        "20, and what is finished above it counts as lag: 35 records so far"
+        "(outstandingClaims=hold). They were claimed at 2025-11-21T16:59:44Z, in orders-3 [20, 60). Until they are confirmed the "
+        "committed offsets stay there, and what is finished above them counts as lag: 35 records so far"
     )
-    assert above.startswith("orders-3 [70, 75) (5 offsets) is held back: stream third claimed it in plan 1")
-    assert above.endswith("When it was claimed is not known")
+    assert above.startswith("5 offsets are held back: stream third claimed them in plan 1")
+    assert "at a time that is not known, in orders-3 [70, 75)." in above
 
 
 def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptureFixture) -> None:
     HeldRanges(HOLD, fresh=False).warn({ORDERS: record(OwedRange("me", 7, 0, 5), OWED)}, ME)
     (warning,) = caplog.messages
     assert "stream gone" in warning
-    assert "stays at" not in warning, "not the lowest range"
+    assert "lag: 0 records" in warning, "not the lowest range"
 
 
-class TestAStreamThatIsAlive:
-    """Its micro-batch may last longer than the grace: a trigger of an hour, or a backlog."""
-
-    def test_is_spared_by_the_stop_and_the_grace_counts_from_its_death(self) -> None:
-        holding = HeldRanges(GRACE, fresh=True)
-        claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
-        holding.note_earlier_claims({ORDERS: claimed})
-        for now in (0.0, 500.0, 3600.0):
-            assert seen(holding, now, record(OWED), alive={"gone"}) == {}
-        assert seen(holding, 3601.0, record(OWED)) == {}
-        assert seen(holding, 3720.0, record(OWED)) == {}
-        with pytest.raises(ClaimsOutstanding):
-            seen(holding, 3721.0, record(OWED))
-
-    def test_is_not_reread_until_it_is_dead(self) -> None:
-        holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
-        assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
-        assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}
+def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:
+    """Its micro-batch may last for long: a trigger of an hour, or a backlog."""
+    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
+    assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}

@@ -11,12 +11,11 @@ import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged
 from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
-from spark_groupsource.group.ledger import BLOCKED_AFTER_S
+from spark_groupsource.group.ledger import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.rules import OutstandingClaims
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.timeouts import SETTLE_BETWEEN_TRIGGERS_S
 from tests.support.group_in_memory import GroupInMemory
 
 ORDERS, MORE, RETURNS = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("returns", 0)
@@ -252,7 +251,7 @@ class TestRangesThatAreHeldForAnotherStream:
         group.acquire(ORDERS)
         assert "held back" not in caplog.text
         group.answer_about_others()
-        assert caplog.text.count("is held back: stream them claimed it in plan 3") == 1
+        assert caplog.text.count("are held back: stream them claimed them in plan 3") == 1
         assert group.ledger.held == {ORDERS: 20}
 
     def test_are_asked_about_with_each_plan_and_between_triggers(self, group: GroupInMemory) -> None:

@@ -21,6 +21,12 @@ def test_clients_of_a_query_have_its_name() -> None:
     assert sink.producer["client.id"] == sink.requests["client.id"] == "groupkafka-5e7"
 
 
+def test_a_query_is_called_by_its_client_id_or_as_a_static_member() -> None:
+    static = {**BASE, "kafka.group.instance.id": "orders-0"}
+    given = [BASE, static, {**static, "kafka.client.id": "billing"}]
+    assert [Options.parse(options).query_name for options in given] == ["", "orders-0", "billing"]
+
+
 @pytest.mark.parametrize("given", ["orders-a", "groupkafka-orders"])
 def test_a_name_of_the_users_stays(given: str) -> None:
     options = Options.parse({**BASE, "kafka.client.id": given})

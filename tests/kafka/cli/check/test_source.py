@@ -51,7 +51,7 @@ def test_each_mistake_in_the_file_is_a_line_and_no_secret_is_shown(check: Check)
             "kafka.bootstrap.servers": "localhost",
             "subscribe": "orders",
             "startingOfsets": "earliest",
-            "handoff": "later",
+            "failOnDataLoss": "later",
             "kafka.sasl.jaas.config": "hunter2",
         }
     )
@@ -59,7 +59,7 @@ def test_each_mistake_in_the_file_is_a_line_and_no_secret_is_shown(check: Check)
     assert {line[1] for line in checked.lines} == {"options"}
     assert len(checked.errors) == len(checked.lines) >= 5
     assert "hunter2" not in checked.output
-    for problem in ("host:port", "kafka.group.id is missing", "Did you mean startingOffsets", "handoff = 'later'", "jaas"):
+    for problem in ("host:port", "kafka.group.id is missing", "Did you mean startingOffsets", "failOnDataLoss = 'later'", "jaas"):
         assert problem in checked.output
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from spark_groupsource import patience
+from spark_groupsource import timeouts
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import DataLossError
 from spark_groupsource.handoff.commit_record import CommitRecord
@@ -99,7 +99,7 @@ def test_a_position_beyond_the_log_of_the_same_topic_is_a_log_that_was_cut(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", CUT_BELIEVED_LATE_S)
+    monkeypatch.setattr(timeouts, "CUT_BELIEVED_AFTER_S", CUT_BELIEVED_LATE_S)
     name = filled()
     brokers.restore_commit(name, CommitRecord(stream="another", logged=4, done=4, next=30))
     loss = rf"{name}-0 \[10, 30\) \(20 offsets\): the next offset to read was 30, and the log ends at 10"
@@ -133,7 +133,7 @@ class TestAnEndThatIsTooLowForAMoment:
         low: dict[TopicPartition, int],
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
-        monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", CUT_BELIEVED_LATE_S)
+        monkeypatch.setattr(timeouts, "CUT_BELIEVED_AFTER_S", CUT_BELIEVED_LATE_S)
         name = filled(partitions=2)
         a = query(name)
         a.until_planning(2)

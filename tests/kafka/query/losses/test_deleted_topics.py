@@ -36,7 +36,7 @@ def test_topics_that_are_deleted_one_after_the_other_do_not_end_a_query(
             produce(kept, [(None, b"x")])
             assert a.run_batch()
     assert {partition.topic for partition in a.positions} == {kept}
-    assert {partition.topic for partition in a.joined.assignment.partitions} == {kept, *going}, "nothing was asked back"
+    assert {partition.topic for partition in a.session.assignment.partitions} == {kept, *going}, "nothing was asked back"
     brokers._cluster.create_topic(going[0], 1)
     brokers.append(going[0], 7)
     until(a.plan, "the topic is there again")
@@ -126,14 +126,14 @@ def test_a_report_closes_the_claims_of_the_topics_that_are_left(
     if not at_once:
         monkeypatch.setattr(fenced_commits, "MAX_COMMIT_BYTES", 1)
     brokers.delete(going)
-    running.joined.report_durable(running.logged.stream, running.logged.plan)
-    until(lambda: running.joined.closed == running.logged.plan, "what can be closed is closed", timeout_s=20)
+    running.session.report_durable(running.logged.stream, running.logged.plan)
+    until(lambda: running.session.is_closed(running.logged.plan), "what can be closed is closed", timeout_s=20)
     record = record_of(kept, 0)
     assert (record.offset, record.open) == (10, ())
-    known = {partition.topic: held.open for partition, held in running.joined._ledger._records.items()}
+    known = {partition.topic: held.open for partition, held in running.session.ledger._records.items()}
     assert known == {kept: (), going: ((0, 10),)}
-    ledger = running.joined._ledger
-    assert not running.joined._member.call(lambda: ledger.in_flight(frozenset(ledger._records))), "no drain waits for it"
+    ledger = running.session.ledger
+    assert not running.session.member.call(lambda: ledger.in_flight(frozenset(ledger._records))), "no drain waits for it"
     running.finish()
     produce(kept, [(None, b"y")] * 5)
     assert running.run_batch() == {0: (10, 15)}

@@ -11,10 +11,10 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, epoch_of, request_offsets
 from spark_groupsource.errors import DataLossError
-from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch.arrow_schema import arrow_schema
@@ -183,7 +183,7 @@ def _until_done(made: Fallen) -> Iterator[Fallen]:
         for one in (*made.queries, made.target):
             one.cycle.stop()
         made.tasks.clear()
-        consumers.close_kept()
+        pool().close_kept()
 
 
 @pytest.mark.parametrize("number", range(len(QUERIES)), ids=[f"running={runs} fails={fails}" for runs, fails in QUERIES])

@@ -164,16 +164,15 @@ def test_the_newest_micro_batch_is_read_from_the_logs(tmp_path: Path) -> None:
     assert newest_batch(str(tmp_path)) == NewestBatch(10, (plan_of("group-10"),), True)
 
 
-@pytest.mark.parametrize(("version", "said"), [(3, "development version"), (5, "newer version")])
-def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int, said: str) -> None:
+@pytest.mark.parametrize("version", [3, 5])
+def test_the_newest_micro_batch_of_another_version_is_known_as_that(tmp_path: Path, version: int) -> None:
     (tmp_path / "offsets").mkdir()
     offset = {**plan_of("billing").to_json(), "v": version}
     (tmp_path / "offsets" / "7").write_text("\n".join(["v1", "{}", "-", '{"v":{"0":5}}', '{"v":3}', json.dumps(offset)]))
     newest = newest_batch(str(tmp_path))
     assert newest is not None
     assert newest.plans == ()
-    assert f"{said} of spark_groupsource" in str(newest.refused)
-    assert f"offset format {version}" in str(newest.refused)
+    assert f"another version of spark_groupsource wrote format {version} there" in str(newest.refused)
 
 
 def test_a_file_system_that_does_not_answer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -293,7 +292,6 @@ def test_claims_that_others_left_behind_and_what_a_new_query_would_do() -> None:
     assert "orders-0 [5, 7) of stream c." in running.text, "what a running member has in flight is its own"
     assert "orders-0 [5, 7) of stream c, orders-0 [10, 20) of stream b" in claims(None).text
     assert "others" not in claims(None).text
-    assert "fails after 5 s" in claims(None, outstandingClaims_grace="5s").text
     left = "does not read them, and goes on; only that stream's query does, when it restarts"
     assert left in claims(None).text
     assert left in claims(None, outstandingClaims="hold").text
@@ -313,14 +311,15 @@ def test_no_claims() -> None:
     assert only(list_claims(source())) == ok("claims", "nothing is claimed")
 
 
-@pytest.mark.parametrize(("version", "advice"), [(5, "upgrade this command"), (2, "let that version finish its claims")])
-def test_commit_records_of_another_version(version: int, advice: str) -> None:
+@pytest.mark.parametrize("version", [2, 5])
+def test_commit_records_of_another_version(version: int) -> None:
     seen = (PartitionView(ZERO, None, OtherFormat(10, version), 50), PartitionView(OTHER, None, OtherFormat(1, 6), 50))
     of_others = source(group("classic", "range", partitions=seen))
     found = only(read_formats(of_others))
     assert found.level is Level.ERROR
-    assert found.text.startswith(f"orders-0: format {version}, written by a ")
-    assert advice in found.text
+    assert found.text.startswith(
+        f"The commit record of orders-0 cannot be read: another version of spark_groupsource wrote format {version} "
+    )
     assert "CommitRecordUnreadable" in found.text
     assert "others" not in found.text
     assert only(list_claims(of_others)).text == "nothing is claimed in the other partitions"

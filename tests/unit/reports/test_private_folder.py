@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.checkpoint.private_folder import DRIVER_REPORTS_KEPT_S, PrivateFolder
 from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.reports.private_folder import DRIVER_REPORTS_KEPT_S, PrivateFolder
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.reports.driver_reports import DriverReports
 
 STREAM = "0123456789abcdef"
 

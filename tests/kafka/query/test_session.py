@@ -61,7 +61,7 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
         produce(name, [(None, b"y")] * 5)
         until(lambda: sum(thread.name == "groupkafka-compare" for thread in threading.enumerate()) <= 1, "its threads have ended")
         lose = True
-        ledgers.append(weakref.ref(one.joined._ledger))
+        ledgers.append(weakref.ref(one.session.ledger))
         while end < 10 + 5 * count:
             for start, to in pairs(one.run_batch()):
                 assert start == end, "the next record"
@@ -70,7 +70,7 @@ def test_a_commit_without_an_answer_does_not_end_the_query_and_each_record_is_re
     assert [ledger() for ledger in ledgers[:2]] == [None, None], "an earlier membership is not kept"
     (sender,) = senders
     with pytest.raises((MemberUnknown, RuntimeError)):
-        commit(sender, one.joined._ledger.known())
+        commit(sender, one.session.ledger.known())
 
 
 def lose_once(monkeypatch: pytest.MonkeyPatch, after_s: float = 0.0) -> None:

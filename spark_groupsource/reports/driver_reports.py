@@ -18,9 +18,9 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from spark_groupsource.checkpoint.private_folder import PrivateFolder
 from spark_groupsource.errors import ReportsUnavailable
 from spark_groupsource.handoff.commit_record import STREAM_NAME
+from spark_groupsource.reports.private_folder import PrivateFolder
 
 _LONGEST = 200
 

@@ -1,0 +1,154 @@
+"""`groupkafka leave`: print where Spark's own Kafka source starts, to continue where a group has stopped. Nothing is written."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.text import Text
+
+from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.brokers.group_view import GroupView, refuse_active
+from spark_groupsource.cli.as_json import Json, json_text, place
+from spark_groupsource.cli.claimed import claimed_in
+from spark_groupsource.cli.render import console_for, other_format_lines, printable
+from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
+from spark_groupsource.cli.sink_groups import refuse_sink
+from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
+from spark_groupsource.partition import TopicPartition
+
+EARLIEST = -2
+"""The start of a partition's log, in the JSON of Spark's own source."""
+
+NEXT = """\
+Start the query with Spark's own source: format("kafka"), without kafka.group.id, with
+  - the startingOffsets below
+  - a new checkpoint
+  - a new output if the sink remembers micro-batch ids (Spark's file sink, Delta Lake's txnVersion). The ids start at 0 again, and
+    such a sink would skip the ids that it already has
+Do not start a query of this group again."""
+
+
+@click.command()
+@group_options
+@click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. Repeatable. Default: all of the group.")
+@json_option
+def leave(bootstrap_server: str, group: str, command_config: Path | None, topics: tuple[str, ...], as_json: bool) -> None:
+    """Print the startingOffsets with which Spark's own Kafka source continues where the queries of a group have stopped.
+
+    Nothing is written. All queries of the group must be stopped, and nothing may be claimed. Partitions without a committed
+    offset start at their beginning.
+
+    \b
+    Example:
+      groupkafka leave --bootstrap-server localhost:9092 --group billing
+    """
+    admin = GroupAdmin(client_settings(bootstrap_server, command_config))
+    left = plan_leaving(admin, admin.describe(group), frozenset(topics))
+    if as_json:
+        click.echo(json_text(json_shape(group, left)))
+        return
+    console = console_for(sys.stdout)
+    for partition in left.without_commit:
+        console.print(Text(f"without a committed offset, starts at its beginning: {printable(str(partition))}"))
+    console.print(Text(NEXT))
+    click.echo(starting_offsets(left.starts))
+
+
+@dataclass(frozen=True)
+class Leaving:
+    """Where Spark's own source starts."""
+
+    starts: Mapping[TopicPartition, int]
+    """Every partition of the topics, with the first offset that no query of the group has processed."""
+    without_commit: tuple[TopicPartition, ...]
+    """The partitions for which the group has committed nothing."""
+
+
+def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> Leaving:
+    """Return where Spark's own source starts to continue after this group.
+
+    Args:
+        admin: the client that asks the brokers for the topics' partitions.
+        view: the group.
+        topics: the topics to leave with. Empty: all topics in which the group has committed.
+
+    Raises:
+        GroupActive: The group has members.
+        OffsetsInTheWay: The group is a sink's, or a range is claimed, or may be.
+        TopicNotFound: The group has committed nothing in one of `topics`, or the topic does not exist.
+        OffsetError: An offset is beyond the end of its log.
+        BrokerError: As `GroupAdmin` does.
+    """
+    refuse_active(view)
+    refuse_sink(view)
+    _refuse_claims(view, topics)
+    committed = {seen.partition: seen.committed for seen in view.partitions if seen.committed is not None}
+    known = {partition.topic for partition in committed}
+    if missing := sorted(topics - known) or ([] if known else ["any topic"]):
+        raise TopicNotFound(f"The group {view.group} has committed no offset in {', '.join(missing)}. Check the names.")
+    _refuse_other_logs(view, topics or known)
+    existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}
+    return Leaving(
+        {partition: committed.get(partition, EARLIEST) for partition in sorted(existing)},
+        tuple(sorted(existing - committed.keys())),
+    )
+
+
+def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
+    chosen = [claimed for claimed in claimed_in(view) if not topics or claimed.partition.topic in topics]
+    if unread := other_format_lines(view.other_formats):
+        lines = "".join(f"\n  {line}" for line in unread)
+        raise OffsetsInTheWay(f"The group {view.group} has commit records that may hold claims, and cannot be read here:{lines}")
+    if chosen:
+        lines = "".join(
+            f"\n  {claimed.partition} {claimed.claim.range}: stream {claimed.claim.stream}, plan {claimed.claim.plan}"
+            for claimed in chosen
+        )
+        raise OffsetsInTheWay(
+            f"Queries of the group {view.group} have claimed ranges and not confirmed them:{lines}\n"
+            "Nobody knows whether these records reached the output. Spark's own source would read them again, together with "
+            "everything finished above them. Start the query of each stream once more on its checkpoint, with "
+            "trigger(availableNow=True). It finishes its ranges. Then run this command again. `groupkafka claims` says how to "
+            "find the checkpoint, and what to do if it is deleted."
+        )
+
+
+def _refuse_other_logs(view: GroupView, topics: Collection[str]) -> None:
+    known = [(seen.partition, seen.committed, seen.end) for seen in view.partitions if seen.partition.topic in topics]
+    ahead = [
+        f"\n  {partition}: offset {committed}, the log ends at {end}"
+        for partition, committed, end in known
+        if committed is not None and end is not None and committed > end
+    ]
+    if ahead:
+        raise OffsetError(
+            f"The group {view.group} has committed offsets beyond the end of the logs:{''.join(ahead)}\n"
+            "The topic was deleted and created again, or its log was cut off. Start the queries of the group once more: they "
+            "report what is lost and continue in the new log. Then run this command again."
+        )
+
+
+def starting_offsets(starts: Mapping[TopicPartition, int]) -> str:
+    """Return the JSON that Spark's own source takes as `startingOffsets`, on one line."""
+    return json.dumps(_by_topic(starts))
+
+
+def json_shape(group: str, left: Leaving) -> Json:
+    """Return the JSON of `groupkafka leave`."""
+    return {
+        "group": group,
+        "startingOffsets": _by_topic(left.starts),
+        "without_commit": [place(partition) for partition in left.without_commit],
+    }
+
+
+def _by_topic(starts: Mapping[TopicPartition, int]) -> Json:
+    topics: Json = {}
+    for partition, start in starts.items():
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = start
+    return topics

@@ -25,6 +25,7 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
+from spark_groupsource.spark import worker
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeTokens, make_producer, record_batches
 from tests.simulation.sink.steps import Killed, Steps, clock

@@ -1,4 +1,4 @@
-"""How an AdminClient is made from the settings that every client needs, and how one that lasts gets new connections."""
+"""Makes an AdminClient that lasts as long as a query or that asks once, and reads the settings of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of the commands: for a terminal, or plain aligned text for a file or a pipe."""
+"""The output of the commands: for a terminal, or plain aligned text for a file or a pipe, with names that tell members apart."""
 
 from __future__ import annotations
 

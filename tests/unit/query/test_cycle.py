@@ -1,6 +1,6 @@
 """The cycle's story, step by step: the ledger is the real one, its group and the topics are in memory.
 
-tests/kafka/test_cycle.py and its neighbours have brokers.
+tests/kafka/query/test_cycle.py and its neighbours have brokers.
 """
 
 from __future__ import annotations

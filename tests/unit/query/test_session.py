@@ -1,6 +1,6 @@
 """What follows from an error of a step: the ledger is the real one, and its group is in memory.
 
-tests/kafka/query/test_session.py and tests/kafka/losses have brokers.
+tests/kafka/query/test_session.py and tests/kafka/query/losses have brokers.
 """
 
 from __future__ import annotations

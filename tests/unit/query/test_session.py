@@ -128,7 +128,9 @@ class Run(Session):
     def claimed(self) -> Ranges:
         """Propose the plan, and claim it once Spark has it in its offset log."""
         self.group.ledger.propose(PLAN)
-        return self.claim(Stream(NAME, 0, -1, PLAN)).granted
+        claims = self.claim(Stream(NAME, 0, -1, PLAN))
+        assert not claims.waiting
+        return claims.granted
 
 
 @pytest.fixture

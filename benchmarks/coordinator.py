@@ -30,7 +30,7 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.spark.runner_process import collect_rarely
+from spark_groupsource.spark.readers import collect_rarely
 
 JAVA_COMMITS_S = 5.0
 """Java's `auto.commit.interval.ms`: its default."""
@@ -114,7 +114,7 @@ class Bench:
 
         try:
             limit = Deadline(_JOIN_S)
-            while cycle._membership.current is None or len(cycle._membership.joined.positions) < len(self._partitions):
+            while len(cycle.session.positions) < len(self._partitions):
                 if limit.over:
                     raise SystemExit(f"the group did not assign {len(self._partitions)} partitions within {_JOIN_S:.0f} s")
                 batch()

@@ -8,8 +8,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from spark_groupsource.spark.worker_garbage import freeze_imports
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.spark.worker import PromptlyAcknowledged, freeze_imports
 
 
 class DroppingDataSource(DataSource):

@@ -26,7 +26,7 @@ from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.spark.runner_process import collect_rarely
+from spark_groupsource.spark.readers import collect_rarely
 
 ROUNDS = 7
 PARTITIONS_OF_A_TOPIC = 1000
@@ -140,13 +140,9 @@ def measure(cluster: Cluster, count: int, progress: Console) -> list[dict[str, A
     done = cycle.first()
     progress.print("joining the group", style="dim")
     try:
-        while (
-            cycle.plan(done, limited=True) is not None
-            or cycle._membership.current is None
-            or len(cycle._membership.joined.positions) < count
-        ):
+        while cycle.plan(done, limited=True) is not None or len(cycle.session.positions) < count:
             time.sleep(0.1)
-        commits = cycle._membership.joined._ledger._commits
+        commits = cycle.session.ledger._commits
         commits._consumer = TimedConsumer(commits._consumer, watch)  # type: ignore[assignment]
         found = []
         for name, step in (("all", 1), ("1 in 100", 100)):

@@ -28,11 +28,11 @@ from rich.table import Table
 from devtools.broker import Cluster
 from devtools.broker.config import HOST
 from devtools.broker.node import Node
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.brokers.repeated_lines import RepeatFilter
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.fetch.arrow_schema import arrow_schema
 from spark_groupsource.fetch.choice import fetch
-from spark_groupsource.fetch.consumer_cache import close_kept
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.intake import FetchConsumer, MakeConsumer
 from spark_groupsource.fetch.native_consumer import NativeConsumer
@@ -163,7 +163,7 @@ def first_reads(cluster: Cluster, more: Mapping[str, str], rounds: int) -> list[
         since = time.perf_counter()
         list(fetch(FetchRange(TOPIC, 0, 0, RECORDS), settings))
         found.append(time.perf_counter() - since)
-        close_kept()
+        pool().close_kept()
     return found
 
 

@@ -1,5 +1,7 @@
 """`make bench-sink`: rows a second into Kafka, with transactions, beside Spark's own sink; and what a small micro-batch costs.
 
+It also counts the connections that a micro-batch of a running query opens. With a login each of them is one login.
+
 The rows come from Spark's source `rate-micro-batch`, in four tasks. All sinks write the same rows, in turn, and the time of a
 micro-batch is Spark's `addBatch`. The ceiling is a Python sink that drops its rows: what is left is Spark's way into a Python
 worker, which no Python sink can do without.
@@ -37,6 +39,11 @@ ROWS = {1_000: 200_000, 100: 1_000_000}
 """Rows of a micro-batch, by the size of a value in bytes. The unfavourable case comes first."""
 
 SMALL_ROWS = 40
+CONNECTING_TASKS = 16
+STEADY_AFTER = 5
+"""Micro-batches of a run before connections are counted."""
+COUNTED = 20
+"""Micro-batches in which they are counted."""
 WARM_UP = 2
 FIRST_WARM_UP = 5
 """The JVM's compiler is busy during a session's first rounds."""
@@ -82,6 +89,11 @@ def main(
         times = in_turn(spark, cluster, Path(name), 100, SMALL_ROWS, "none", (WARM_UP, 4 * rounds))
         results["runs"].append({"bytes": 100, "codec": "none", "rows": SMALL_ROWS, "ms": times})
         show(console, f"{place.name}: {SMALL_ROWS} rows of 100 B", SMALL_ROWS, times)
+        opened = {
+            sink: connections(spark, cluster, Path(name) / f"connections-{sink}", sink) for sink in SINKS if sink != "ceiling"
+        }
+        results["runs"].append({"tasks": CONNECTING_TASKS, "connections": opened})
+        show_connections(console, f"{place.name}: {CONNECTING_TASKS} tasks of few rows, in a run that lasts", opened)
         spark.stop()
     save(output, results)
 
@@ -124,6 +136,52 @@ def one(spark: SparkSession, cluster: Cluster, folder: Path, topic: str, sink: s
     query.stop()
     took: int = progress_with_rows(query)[1]["durationMs"]["addBatch"]
     return took
+
+
+def connections(spark: SparkSession, cluster: Cluster, folder: Path, sink: str) -> float:
+    """Return how many connections to the broker a micro-batch opens, once a run has had some."""
+    topic = folder.name
+    cluster.create_topic(topic, TASKS)
+    name, options = SINKS[sink]
+    source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 10 * CONNECTING_TASKS)
+    query = (
+        source.option("numPartitions", CONNECTING_TASKS)
+        .load()
+        .selectExpr("CAST(value AS STRING) AS value")
+        .writeStream.format(name)
+        .options(**options)
+        .option("kafka.bootstrap.servers", cluster.bootstrap_servers)
+        .option("topic", topic)
+        .option("checkpointLocation", str(folder))
+        .start()
+    )
+    port = int(cluster.bootstrap_servers.rpartition(":")[2])
+    until(query, lambda: len(progress_with_rows(query)) >= STEADY_AFTER)
+    before, began = client_ports(port), len(progress_with_rows(query))
+    until(query, lambda: len(progress_with_rows(query)) >= began + COUNTED)
+    opened, ended = len(client_ports(port) - before), len(progress_with_rows(query))
+    query.stop()
+    return opened / (ended - began)
+
+
+def client_ports(port: int) -> set[int]:
+    """Return the ports of all connections to this port of this machine, those of the last minute included (Linux)."""
+    found = set()
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        for line in Path(table).read_text().splitlines()[1:]:
+            local, remote = (int(address.rpartition(":")[2], 16) for address in line.split()[1:3])
+            found |= {remote} if local == port else {local} if remote == port else set()
+    return found - {0}
+
+
+def show_connections(console: Console, title: str, opened: Mapping[str, float]) -> None:
+    """Print a table."""
+    table = Table(title=title, title_justify="left")
+    table.add_column("sink")
+    table.add_column("connections a micro-batch", justify="right")
+    for sink, count in opened.items():
+        table.add_row(sink, f"{count:.1f}")
+    console.print(table)
 
 
 def show(console: Console, title: str, rows: int, times: Mapping[str, Sequence[int]]) -> None:

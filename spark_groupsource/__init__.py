@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from spark_groupsource.version import __version__
@@ -9,9 +10,10 @@ from spark_groupsource.version import __version__
 if TYPE_CHECKING:
     from spark_groupsource.brokers.oauth_callback import oauth_callback
     from spark_groupsource.options.properties_file import read_properties
-    from spark_groupsource.spark.datasource import GroupKafkaDataSource, register
+    from spark_groupsource.spark.datasource import GroupKafkaDataSource
     from spark_groupsource.spark.graceful_stop import await_termination, stop_gracefully
     from spark_groupsource.spark.lag_listener import LagListener, LagSnapshot
+    from spark_groupsource.spark.register import register
 
 __all__ = [
     "GroupKafkaDataSource",
@@ -26,26 +28,20 @@ __all__ = [
 ]
 
 
+_MODULES = {
+    "GroupKafkaDataSource": "spark.datasource",
+    "LagListener": "spark.lag_listener",
+    "LagSnapshot": "spark.lag_listener",
+    "await_termination": "spark.graceful_stop",
+    "oauth_callback": "brokers.oauth_callback",
+    "read_properties": "options.properties_file",
+    "register": "spark.register",
+    "stop_gracefully": "spark.graceful_stop",
+}
+
+
 def __getattr__(name: str) -> object:
-    # Imported on demand: the command line runs without pyspark, and only these names need it.
-    if name in {"GroupKafkaDataSource", "register"}:
-        from spark_groupsource.spark import datasource
-
-        return getattr(datasource, name)
-    if name in {"await_termination", "stop_gracefully"}:
-        from spark_groupsource.spark import graceful_stop
-
-        return getattr(graceful_stop, name)
-    if name in {"LagListener", "LagSnapshot"}:
-        from spark_groupsource.spark import lag_listener
-
-        return getattr(lag_listener, name)
-    if name == "oauth_callback":
-        from spark_groupsource.brokers.oauth_callback import oauth_callback
-
-        return oauth_callback
-    if name == "read_properties":
-        from spark_groupsource.options.properties_file import read_properties
-
-        return read_properties
+    # Imported on demand: the command line runs without pyspark, and only some of these names need it.
+    if name in _MODULES:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -24,7 +24,6 @@ GroupKafkaError
 ├── HandoffError                the rules of the hand-off (docs/handoff.md)
 │   ├── CheckpointBehindGroup   the group knows plans of this stream that the checkpoint does not
 │   ├── CommitRecordUnreadable  the group's record of a partition is in a format that this version does not read
-│   ├── ClaimsOutstanding       a new stream found ranges that only another stream may read, and is to stop then
 │   ├── AsynchronousProgress    Spark reads a micro-batch before it has logged the one before
 │   ├── ClaimTimeout            a replayed range still waits for another member to adopt its partition
 │   ├── ClaimsInTheWay          a reset of offsets would forget claims
@@ -59,8 +58,12 @@ class GroupKafkaError(Exception):
     """Base of all errors of this package."""
 
     passing: ClassVar[bool] = False
-    """Whether the same request may succeed later, with nothing changed here: a broker restarts, or the group rebalances. After
-    `MemberUnknown` the member rejoins first, so it does not pass, and is tried again all the same (`Joined`)."""
+    """Whether the same step may succeed later, with nothing changed here: a broker restarts, or the group rebalances."""
+
+
+def passes(error: Exception) -> bool:
+    """Return whether what failed with this error may succeed later, with nothing changed here (`GroupKafkaError.passing`)."""
+    return isinstance(error, GroupKafkaError) and error.passing
 
 
 class OptionError(GroupKafkaError):
@@ -145,7 +148,9 @@ class CoordinatorUnavailable(CommitError):
 
 
 class MemberUnknown(CommitError):
-    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out."""
+    """The coordinator no longer knows this member: its session or its `max.poll.interval.ms` ran out. It rejoins by itself."""
+
+    passing = True
 
 
 class CommitOutcomeUnknown(CommitError):
@@ -165,11 +170,7 @@ class CheckpointBehindGroup(HandoffError):
 
 
 class CommitRecordUnreadable(HandoffError):
-    """The group's record of a partition is in another format: a newer version wrote it, or one before 0.1.0."""
-
-
-class ClaimsOutstanding(HandoffError):
-    """A stream with a new checkpoint found ranges that only another stream may read (`outstandingClaims.grace`)."""
+    """The group's record of a partition is in another format: another version wrote it."""
 
 
 class AsynchronousProgress(HandoffError):

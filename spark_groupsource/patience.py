@@ -11,17 +11,13 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S, RETRY_INTERVAL_S
+from spark_groupsource.errors import passes
+from spark_groupsource.timeouts import RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 K = TypeVar("K")
-
-
-def cut_believed_after_s(poll_timeout_ms: int) -> float:
-    """Return how long a log has to end too low before that is believed, in s: no longer than a task waits for records."""
-    return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
 
 
 def doubled(first_s: float, most_s: float) -> Iterator[float]:
@@ -77,12 +73,14 @@ class Deadline:
             pause_s = min(interval_s, 1.1 * pause_s)
             attempt += 1
 
-    def retry(self, step: Callable[[], T], passes: Callable[[Exception], bool], interval_s: float = RETRY_INTERVAL_S) -> T:
+    def retry(
+        self, step: Callable[[], T], may_pass: Callable[[Exception], bool] = passes, interval_s: float = RETRY_INTERVAL_S
+    ) -> T:
         """Return what `step` returns; try it again while it fails with an error that passes.
 
         Args:
             step: what to do.
-            passes: whether another attempt may succeed after this error.
+            may_pass: whether another attempt may succeed after this error.
             interval_s: seconds between two attempts.
 
         Raises:
@@ -92,7 +90,7 @@ class Deadline:
             try:
                 return step()
             except Exception as error:
-                if not passes(error):
+                if not may_pass(error):
                     raise
                 self.pause_after(error, interval_s)
 

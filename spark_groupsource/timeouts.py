@@ -35,7 +35,7 @@ INIT_TRY_S = 5.0
 """How long a task of the sink waits for its transactional id before it looks whether the brokers have refused the login."""
 
 ABORT_S = 10.0
-"""The same for the end of a transaction that failed: the next try of the task ends it otherwise."""
+"""How long a task of the sink, or its driver, tries to end a transaction that failed. Otherwise the task's next try ends it."""
 
 CONNECT_S = 5.0
 """How long a task of the sink waits for its first connection before it asks for the transaction's coordinator all the same."""
@@ -56,18 +56,19 @@ A leader that was replaced answers for up to a broker's session (`broker.session
 not know that. A new leader may return an end that is too low until its followers have fetched from it.
 """
 
+
+def cut_believed_after_s(poll_timeout_ms: int) -> float:
+    """Return `CUT_BELIEVED_AFTER_S`, but no longer than a task waits for records."""
+    return min(CUT_BELIEVED_AFTER_S, poll_timeout_ms / 1000)
+
+
 # Membership and the hand-off.
 
 JOIN_INTERVAL_S = 0.005
-"""The same until the first assignment, and how often the query looks for it: a query that starts waits for it."""
+"""Between two polls of a member until its first assignment, and how often the query looks for it: a query that starts waits."""
 
 LEAVE_S = 10.0
 """How long a member that is closed may take to leave its group. The process ends afterwards, and its session runs out."""
-
-# Looking: how often something is asked that nobody reports.
-
-SETTLE_BETWEEN_TRIGGERS_S = 10.0
-"""The same between two triggers: the next one may be an hour away."""
 
 # Learning that Spark has finished a micro-batch.
 
@@ -75,9 +76,7 @@ AT_STOP_S = 5.0
 """How long a run that is stopped waits for the report of its last plan. Spark posts it after it has stopped the runner, and
 a busy driver may take seconds for it. A run whose checkpoint can be read does not wait."""
 
-# Tasks.
-
-# Metrics and the command line.
+# The command line.
 
 CHECK_STEP_S = 10.0
 """One step of `groupkafka check`. Somebody waits for it."""

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers import oauth_callback
-from spark_groupsource.spark.short_errors import HIDE_TRACEBACK
+from spark_groupsource.spark.messages import HIDE_TRACEBACK
 from tests.support.producing import IN_ORDER, send
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ LONG_FILES = (
         f"tests/spark/test_{name}.py"
         for name in ("pipelines", "copy_topic", "connect", "submit", "conf", "package", "metrics", "page_programs")
     ),
-    *(f"tests/kafka/test_{name}.py" for name in ("reconnecting", "broker_down")),
+    *(f"tests/kafka/query/test_{name}.py" for name in ("reconnecting", "broker_down")),
     *("tests/kafka/sink/test_coordinators.py", "tests/simulation/test_histories.py"),
 )
 """Files with few tests that take a minute or more. At the end a single process would run them."""

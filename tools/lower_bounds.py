@@ -16,9 +16,9 @@ FOLDER = PROJECT / ".venv-lower-bounds"
 TESTS = (
     "tests/unit",
     "tests/kafka/fetch",
-    "tests/kafka/test_cycle.py",
-    "tests/kafka/test_outstanding_claims.py",
-    "tests/kafka/test_claims.py",
+    "tests/kafka/query/test_cycle.py",
+    "tests/kafka/query/test_outstanding_claims.py",
+    "tests/kafka/cli/test_claims.py",
     "tests/spark/test_batch_reader.py",
 )
 

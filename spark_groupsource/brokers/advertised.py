@@ -137,4 +137,4 @@ def _any_answers(admin: AdminClient, errors: dict[int, tuple[str, str]]) -> bool
         others = [broker for broker in sorted(found.brokers.values(), key=lambda broker: broker.id) if broker.id not in errors]
         asked += ask(broker.id for broker in others[:_MOST])
         errors.update({broker.id: (f"{broker.host}:{broker.port}", "") for broker in others})
-    return any((failed := one.exception()) is None or failed.args[0].code() >= 0 for one in as_completed(asked))
+    return any((failed := answer.exception()) is None or failed.args[0].code() >= 0 for answer in as_completed(asked))

@@ -9,27 +9,26 @@ from contextlib import suppress
 from typing import Any, TypeVar
 from warnings import catch_warnings, simplefilter
 
-from confluent_kafka import (
-    ConsumerGroupState,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicCollection,
-)
+from confluent_kafka import ConsumerGroupState, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicCollection
 from confluent_kafka import TopicPartition as KafkaTopicPartition
-from confluent_kafka.admin import OffsetSpec  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.advertised import await_first_answer
 from spark_groupsource.brokers.broker_errors import ADVICE, COORDINATOR_ERRORS, OFFSET_ERRORS, explain
 from spark_groupsource.brokers.client import LastError
-from spark_groupsource.brokers.coordinators import coordinators_move
-from spark_groupsource.brokers.group_kinds import of_new_kind, of_other_type, other_protocol_type
-from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.group_view import (
+    GroupMember,
+    GroupView,
+    PartitionView,
+    of_new_kind,
+    of_other_type,
+    other_protocol_type,
+)
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, Kept, kept_of, request_offsets
 from spark_groupsource.brokers.topics import names_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
-from spark_groupsource.handoff.commit_record import GroupCommit, read_commit
+from spark_groupsource.handoff.commit_record import GroupCommit, read_commits
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import LIST_AGAIN_S, REQUEST_TIMEOUT_S
@@ -44,6 +43,15 @@ STABLE_INTERVAL_S = 0.02
 """How often that is asked."""
 
 T = TypeVar("T")
+
+
+OFFSETS_TOPIC = "__consumer_offsets"
+"""Kafka's topic for groups. The leader of a partition coordinates the groups that are in it."""
+
+LOOK_S = 3.0
+"""How long a broker may take to describe topics. One that takes longer is in trouble itself."""
+
+_NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR_PART}
 
 
 class GroupAdmin:
@@ -77,7 +85,7 @@ class GroupAdmin:
         offsets = self._kept(group)
         if description.state == ConsumerGroupState.DEAD and not offsets:
             raise _not_found(group)
-        commits = {partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in offsets.items()}
+        commits = read_commits(offsets)
         members = tuple(sorted(map(_member, description.members), key=lambda member: (member.client_id, member.member_id)))
         owners = {partition: member for member in members for partition in member.partitions}
         partitions = sorted(commits.keys() | owners.keys())
@@ -304,9 +312,7 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
-        return {
-            partition: read_commit(kept.offset, kept.metadata, epoch=kept.epoch) for partition, kept in self._kept(group).items()
-        }
+        return read_commits(self._kept(group))
 
     def offsets(self, group: str, *, stable: bool = False) -> dict[TopicPartition, tuple[int, str | None]]:
         """Return the group's offset of each partition that has one, with its metadata.
@@ -426,3 +432,37 @@ def _partitions(assignment: Any) -> frozenset[TopicPartition]:
     # What a classic group's leader wrote: any client may write anything.
     found = assignment.topic_partitions
     return frozenset(TopicPartition(place.topic, place.partition) for place in found if place.topic and place.partition >= 0)
+
+
+def coordinators_move(admin: AdminClient, topics: Collection[str]) -> bool:
+    """Return whether a broker is away, so that its groups may be on their way to other coordinators.
+
+    A new leader of a partition lists its groups only when it has heard that it is the leader, and the old one may be silent, or
+    list them no more. The other brokers answer without an error. Kafka moves groups also without a broker that is away, when a
+    preferred leader is elected: that takes milliseconds, and is not noticed here.
+
+    Args:
+        admin: What is asked.
+        topics: Topics of the user. They are looked at if the user may not describe `__consumer_offsets`.
+
+    Raises:
+        BrokerUnavailable: A partition of `__consumer_offsets` has no leader, so that nobody lists its groups.
+    """
+    asked = TopicCollection([OFFSETS_TOPIC, *topics])
+    answers = admin.describe_topics(asked, request_timeout=LOOK_S)
+    away: dict[str, bool] = {}
+    for topic, answer in answers.items():
+        try:
+            partitions = answer.result().partitions
+        except KafkaException as failed:
+            if failed.args[0].code() in _NOT_SHOWN:
+                continue
+            return True
+        leaderless = [partition.id for partition in partitions if partition.leader is None]
+        if topic == OFFSETS_TOPIC and leaderless:
+            raise BrokerUnavailable(
+                f"partition {leaderless[0]} of {OFFSETS_TOPIC} has no leader, so nobody lists the groups that are in it. "
+                "Start the brokers that have its replicas."
+            )
+        away[topic] = any(partition.leader is None or len(partition.isr) < len(partition.replicas) for partition in partitions)
+    return away.get(OFFSETS_TOPIC, any(away.values()))

@@ -18,7 +18,7 @@ from spark_groupsource.brokers.broker_errors import ADVICE, COMMIT_ERRORS, REQUE
 from spark_groupsource.brokers.client import LastError, librdkafka_log, make_client
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
 from spark_groupsource.brokers.offsets import Kept, kept_of
-from spark_groupsource.errors import BrokerUnavailable, CommitError, CommitOutcomeUnknown, GroupKafkaError
+from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, passes
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.timeouts import GROUP_OFFSETS_S
@@ -39,60 +39,52 @@ def read_offsets(
     group: str,
     partitions: Iterable[TopicPartition],
     timeout_s: float,
+    *,
+    polled: bool,
     missing_acl: Mapping[int, str] = MISSING_ACL,
     advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
 ) -> dict[TopicPartition, Kept]:
     """Return the group's offset of each partition. Sends one request.
+
+    Every reader of a query and of the sink comes here. Only commands ask an AdminClient (`GroupAdmin.offsets`): it needs no names
+    of partitions, and their process is short.
 
     Args:
         consumer: a consumer with that `group.id`.
         group: the group.
         partitions: the partitions.
         timeout_s: how many seconds the request may take.
+        polled: whether to poll the consumer as well, because nobody else does. That serves the callback that fetches tokens. It
+            also reports when this user has no coordinator: the request itself goes on waiting for one.
         missing_acl: which ACL is missing, by the code of the refusal.
         advice_of: what to check, by the error of this package.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
     """
+
+    def explained(error: KafkaError, where: str = "") -> GroupKafkaError:
+        return explain(error, f"reading the commits of group {group}{where}", REQUEST_ERRORS, advice_of, missing_acl)
+
     asked = [KafkaTopicPartition(*partition) for partition in sorted(partitions)]
     if not asked:
         return {}
+    # librdkafka reports that only once, and may do so before the request is sent.
+    reported = list(_reported(consumer)) if polled else []
     try:
         answer = consumer.committed(asked, timeout=timeout_s)
     except KafkaException as raised:
-        raise explain(raised.args[0], _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
+        failure = explained(raised.args[0])
+        if polled and isinstance(failure, BrokerUnavailable):
+            reported += _reported(consumer)
+            failure = next((explained(error) for error in reported if error.code() in REQUEST_ERRORS), failure)
+        raise failure from None
     offsets = {}
     for found in answer:
         if found.error is not None:
-            where = f"{_reading(group)} ({found.topic}-{found.partition})"
-            raise explain(found.error, where, REQUEST_ERRORS, advice_of, missing_acl)
+            raise explained(found.error, f" ({found.topic}-{found.partition})")
         offsets[TopicPartition(found.topic, found.partition)] = kept_of(found)
     return offsets
-
-
-def read_polled(
-    consumer: Consumer,
-    group: str,
-    partitions: Iterable[TopicPartition],
-    timeout_s: float,
-    missing_acl: Mapping[int, str] = MISSING_ACL,
-    advice_of: Mapping[type[GroupKafkaError], str] = ADVICE,
-) -> dict[TopicPartition, Kept]:
-    """Do what `read_offsets` does, through a consumer that nobody else polls.
-
-    Polling serves the callback that fetches tokens. It also reports when this user has no coordinator: the request itself goes on
-    waiting for one.
-    """
-    # librdkafka reports that only once, and may do so before the request is sent.
-    reported = list(_reported(consumer))
-    try:
-        return read_offsets(consumer, group, partitions, timeout_s, missing_acl, advice_of)
-    except BrokerUnavailable:
-        for error in (*reported, *_reported(consumer)):
-            if error.code() in REQUEST_ERRORS:
-                raise explain(error, _reading(group), REQUEST_ERRORS, advice_of, missing_acl) from None
-        raise
 
 
 def _reported(consumer: Consumer) -> Iterator[KafkaError]:
@@ -148,7 +140,9 @@ class GroupOffsets:
             AuthenticationFailed: the brokers refuse the login.
         """
         partitions = [TopicPartition(topic, 0) for topic in topics]
-        found = self._tried(lambda timeout_s: read_polled(self._consumer, self._group, partitions, timeout_s, **self._advice))
+        found = self._tried(
+            lambda timeout_s: read_offsets(self._consumer, self._group, partitions, timeout_s, polled=True, **self._advice)
+        )
         return {partition.topic: kept[:2] for partition, kept in found.items() if kept.offset >= 0}
 
     def commit(self, topic: str, offset: int, metadata: str) -> None:
@@ -221,9 +215,5 @@ class GroupOffsets:
 
 
 def _passes(error: Exception) -> bool:
-    # A commit may be repeated here whatever became of it: nobody else commits for the group.
-    return isinstance(error, BrokerUnavailable | CommitOutcomeUnknown) or (isinstance(error, CommitError) and error.passing)
-
-
-def _reading(group: str) -> str:
-    return f"reading the commits of group {group}"
+    # A commit may be repeated here whatever became of it: nobody else commits for the group. It has no member that may rejoin.
+    return isinstance(error, CommitOutcomeUnknown) or (passes(error) and not isinstance(error, MemberUnknown))

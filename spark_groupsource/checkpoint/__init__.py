@@ -1,1 +1,1 @@
-"""How far Spark is with a query: the logs in its checkpoint, and what the driver's program reports of them."""
+"""How far Spark is with a query: what the files of its checkpoint say."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -11,6 +12,9 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groupsource.errors import CheckpointUnreadable
+
+QUERY_ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+"""The id of a query, as Spark draws it."""
 
 
 class CheckpointFiles:
@@ -48,6 +52,15 @@ class CheckpointFiles:
         """Return the text of a file."""
         with self._reading(), self._files.open_input_stream(f"{self._path}/{name}") as stream:
             return bytes(stream.read()).decode("utf-8")
+
+    def query_id(self) -> str | None:
+        """Return Spark's id of the query; `None` if its file is missing, cannot be read, or has other content."""
+        try:
+            found = json.loads(self.read("metadata"))
+        except (CheckpointUnreadable, ValueError, RecursionError):
+            return None
+        known = found.get("id") if isinstance(found, dict) else None
+        return known if isinstance(known, str) and re.fullmatch(QUERY_ID, known) else None
 
     def exists(self, name: str) -> bool:
         """Return whether there is such a file with content. An empty one is being written, or was when its writer died."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
@@ -28,16 +26,7 @@ class Checkpoint:
         """
         self.location = location
         with _reading():
-            self._files = CheckpointFiles(location)
-
-    def query_id(self) -> str | None:
-        """Return Spark's id of the query; `None` if its file is missing or has other content."""
-        try:
-            found = json.loads(self._files.read("metadata"))
-        except (CheckpointUnreadable, ValueError, RecursionError):
-            return None
-        known = found.get("id") if isinstance(found, dict) else None
-        return known if isinstance(known, str) and re.fullmatch(r"[0-9a-fA-F-]{36}", known) else None
+            self.files = CheckpointFiles(location)
 
     def last_batches(self) -> tuple[LastBatches, datetime | None]:
         """Return the last micro-batches, and the time of the last commit.
@@ -47,7 +36,7 @@ class Checkpoint:
             OffsetError: As `spark_checkpoint.last_batches` does.
         """
         with _reading():
-            offsets, commits = self._files.batches("offsets"), self._files.batches("commits")
+            offsets, commits = self.files.batches("offsets"), self.files.batches("commits")
         if not offsets and not commits:
             raise OptionError(
                 f"--checkpoint {without_password(self.location)}: this is not the checkpoint of a streaming query. A "
@@ -65,13 +54,13 @@ class Checkpoint:
             OffsetError: As `offset_log.source_lines` does.
         """
         with _reading():
-            text = self._files.read(f"offsets/{batch}")
+            text = self.files.read(f"offsets/{batch}")
         return source_lines(text)
 
     def has_state(self) -> bool:
         """Return whether the query keeps state: it aggregates, joins or deduplicates."""
         with _reading():
-            return not self._files.is_empty("state")
+            return not self.files.is_empty("state")
 
 
 @contextmanager

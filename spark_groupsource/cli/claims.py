@@ -18,11 +18,12 @@ from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.as_json import Json, json_claimed, json_held_back, json_text, place
 from spark_groupsource.cli.claimed import Claimed, claimed_in, finished_text, total
 from spark_groupsource.cli.describe import print_sink
-from spark_groupsource.cli.member_names import member_names, name_in
 from spark_groupsource.cli.render import (
     console_for,
     count,
     make_table,
+    member_names,
+    name_in,
     other_format_lines,
     print_paragraphs,
     print_table,

@@ -17,12 +17,13 @@ from spark_groupsource.brokers.group_view import Difference, GroupMember, GroupV
 from spark_groupsource.cli.as_json import Json, json_claimed, json_held_back, json_text, place
 from spark_groupsource.cli.claimed import Claimed, claim_line, claimed_in, claimed_of, total
 from spark_groupsource.cli.group_changes import difference_text
-from spark_groupsource.cli.member_names import member_names, name_in
 from spark_groupsource.cli.render import (
     console_for,
     count,
     lag_of,
     make_table,
+    member_names,
+    name_in,
     number,
     other_format_lines,
     print_table,

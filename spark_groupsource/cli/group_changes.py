@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from spark_groupsource.brokers.group_view import HIDING, Difference, GroupView
-from spark_groupsource.cli.member_names import identity, member_names, name_in
+from spark_groupsource.cli.render import identity, member_names, name_in
 from spark_groupsource.partition import TopicPartition
 
 DIFFERS_S = 20.0

@@ -147,11 +147,11 @@ def plan_migration(
     batch = batch_to_carry(last, uncommitted)
     name, offsets = choose_source(checkpoint.offsets(batch), source)
     known = _partitions_of(admin, group)
-    there = _existing(admin, {partition.topic for partition in offsets})
-    starts = admin.offsets_at(there, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
-    ends = admin.offsets_at(there, OffsetSpec.latest())  # type: ignore[no-untyped-call]
-    carried = {partition: offsets.get(partition, starts[partition]) for partition in there}
-    deleted = tuple(sorted(offsets.keys() - there))
+    existing = _existing(admin, {partition.topic for partition in offsets})
+    starts = admin.offsets_at(existing, OffsetSpec.earliest())  # type: ignore[no-untyped-call]
+    ends = admin.offsets_at(existing, OffsetSpec.latest())  # type: ignore[no-untyped-call]
+    carried = {partition: offsets.get(partition, starts[partition]) for partition in existing}
+    deleted = tuple(sorted(offsets.keys() - existing))
     _refuse_other_logs(carried, ends, deleted)
     resets = []
     for partition, new in sorted(carried.items()):
@@ -162,13 +162,13 @@ def plan_migration(
     return Migration(
         group=group,
         checkpoint=without_password(checkpoint.location),
-        query=checkpoint.query_id(),
+        query=checkpoint.files.query_id(),
         last=last,
         batch=batch,
         committed_at=committed_at,
         source=name,
         resets=tuple(resets),
-        added=frozenset(there - offsets.keys()),
+        added=frozenset(existing - offsets.keys()),
         expired={
             partition: OffsetRange(new, starts[partition])
             for partition, new in sorted(carried.items())
@@ -190,18 +190,18 @@ def _partitions_of(admin: GroupAdmin, group: str) -> dict[TopicPartition, Partit
 
 
 def _existing(admin: GroupAdmin, topics: set[str]) -> set[TopicPartition]:
-    there: set[TopicPartition] = set()
+    found: set[TopicPartition] = set()
     for topic in sorted(topics):
         try:
-            there |= set(admin.partitions_of(topic))
+            found |= set(admin.partitions_of(topic))
         except TopicNotFound:
             continue
-    if not there:
+    if not found:
         raise OffsetError(
             f"None of the checkpoint's topics exists on these brokers: {', '.join(sorted(topics))}. Check that "
             "--bootstrap-server is the cluster that the old query reads."
         )
-    return there
+    return found
 
 
 def _refuse_other_logs(

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
-from spark_groupsource.errors import BrokerUnavailable, TokenUnreadable
+from spark_groupsource.errors import TokenUnreadable
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.names import Names, open_group
@@ -60,7 +60,7 @@ def openers(brokers: GroupAdminProcess, topic: str, prefix: str | None) -> Opene
     Raises:
         GroupKafkaError: The groups cannot be listed, or what they hold cannot be read.
     """
-    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), _passes, LIST_AGAIN_S)
+    groups = Deadline(CHECK_STEP_S).retry(lambda: brokers.groups("-open"), interval_s=LIST_AGAIN_S)
     found: list[Candidate] = []
     unreadable: list[str] = []
     for group in groups:
@@ -99,7 +99,3 @@ def _newest_batch(kept: Kept, group: str, query: str, unreadable: list[str]) -> 
         unreadable.append(group)
         return None
     return None if token is None else token.batch
-
-
-def _passes(error: Exception) -> bool:
-    return isinstance(error, BrokerUnavailable)

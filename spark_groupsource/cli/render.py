@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from textwrap import fill
 from typing import TextIO
@@ -12,15 +13,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from spark_groupsource.brokers.group_view import GroupView
-from spark_groupsource.handoff.rules import advice_on_format
+from spark_groupsource.brokers.group_view import GroupMember, GroupView
+from spark_groupsource.handoff.commit_record import VERSION
 from spark_groupsource.partition import TopicPartition
+from spark_groupsource.version import another_version
 
 _UNLIMITED = 10_000
 """The width of lines that are not printed to a terminal."""
 
 _PARAGRAPH = 120
 """The width of paragraphs that are not printed to a terminal."""
+
+SHORTEST = 4
+"""Characters of a member id that a name has at least, where names are equal without."""
 
 DRY_RUN = "dry run: nothing was changed. Use --execute to do it."
 """The last line of a command that showed its plan only."""
@@ -89,7 +94,7 @@ def make_table(names: Iterable[str], *, terminal: bool, one_line: bool = False) 
 def other_format_lines(formats: Mapping[TopicPartition, int]) -> list[str]:
     """Return a line for each partition whose commit record is in a format that this version does not read."""
     return [
-        f"{printable(str(partition))}: format {version}: {advice_on_format(version)}"
+        another_version(f"the commit record of {printable(str(partition))}", version, VERSION)
         for partition, version in sorted(formats.items())
     ]
 
@@ -122,3 +127,51 @@ def print_paragraphs(text: str, console: Console) -> None:
         command = line.lstrip().startswith(("groupkafka ", "grep "))
         shown = line if command else fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
         console.print(Text(shown), soft_wrap=True)
+
+
+def member_names(*groups: GroupView) -> dict[str, str]:
+    """Return names that tell members apart, by member id: client id, instance id and host. Not to be printed raw.
+
+    Members that are called the same have the begin of what is their own in the member id, too.
+
+    Args:
+        groups: the group, or looks at it that are compared.
+    """
+    members = {member.member_id: member for group in groups for member in group.members}
+    alike: dict[str, list[GroupMember]] = defaultdict(list)
+    for member in members.values():
+        alike[member.name].append(member)
+    names: dict[str, str] = {}
+    for name, same in alike.items():
+        # A static member that has restarted has another member id, and is the same one.
+        if len({identity(member) for member in same}) == 1:
+            names |= dict.fromkeys((member.member_id for member in same), name)
+        else:
+            names |= _told_apart(name, {member.member_id: _own_part(member) for member in same})
+    return names
+
+
+def identity(member: GroupMember | None) -> str | None:
+    """Return what a static member keeps when it restarts, its instance id, or else the member id."""
+    return None if member is None else member.instance_id or member.member_id
+
+
+def name_in(names: Mapping[str, str], member: GroupMember | None, nobody: str) -> str:
+    """Return the member's name, or the word for nobody."""
+    return nobody if member is None else names.get(member.member_id, member.name)
+
+
+def _own_part(member: GroupMember) -> str:
+    """Return the member id without the client id, with which the coordinator of a classic group begins it."""
+    return member.member_id.removeprefix(f"{member.client_id}-")
+
+
+def _told_apart(name: str, parts: Mapping[str, str]) -> dict[str, str]:
+    length = _length(parts.values())
+    return {member_id: f"{name}#{part[:length]}" for member_id, part in parts.items()}
+
+
+def _length(parts: Collection[str]) -> int:
+    longest = max(len(part) for part in parts)
+    enough = (length for length in range(SHORTEST, longest) if len({part[:length] for part in parts}) == len(parts))
+    return next(enough, longest)

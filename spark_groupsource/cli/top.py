@@ -26,8 +26,7 @@ from spark_groupsource.cli.as_json import Json, iso, json_text
 from spark_groupsource.cli.claimed import claim_line, claimed_in
 from spark_groupsource.cli.describe import claimed_sizes, json_group, lag_and_claims
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates
-from spark_groupsource.cli.member_names import member_names, name_in
-from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, number, printable
+from spark_groupsource.cli.render import NUMBERS, console_for, count, make_table, member_names, name_in, number, printable
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.cli.sink_groups import sink_lines
 from spark_groupsource.errors import BrokerUnavailable, GroupNotFound

@@ -140,14 +140,14 @@ def _print(
 
 
 def _print_openers(topic: str, found: Openers, prefix: str | None, console: Console, now: datetime) -> None:
-    here = [candidate for candidate in found.candidates if candidate.topic == topic]
-    elsewhere = found.candidates[len(here) :]
+    on_topic = [candidate for candidate in found.candidates if candidate.topic == topic]
+    elsewhere = found.candidates[len(on_topic) :]
     console.print()
     if not found.candidates:
         console.print(Text(NOBODY.format(prefix="" if prefix is None else f" with the prefix {printable(prefix)}")))
-    if here:
+    if on_topic:
         console.print("Who may have a transaction open, the newest first:")
-        _print_candidates(here, console, now)
+        _print_candidates(on_topic, console, now)
     if elsewhere:
         console.print("Marks on other topics. These tasks have written here only if their rows name their topics:")
         _print_candidates(elsewhere, console, now)

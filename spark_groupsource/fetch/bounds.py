@@ -11,8 +11,8 @@ from spark_groupsource.fetch.intake import FetchConsumer
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.fetch.refusals import NO_SUCH_PARTITION, most_specific, refusal, throttled, timed_out
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import Deadline, cut_believed_after_s
-from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import ADDRESSES_TRIED_AFTER_S, cut_believed_after_s
 
 BOUNDS_FIRST_WAIT_S = 1.0
 """The timeout of the first request for a log's bounds. One that times out is sent again with twice the time, for a broker that

@@ -36,7 +36,7 @@ from spark_groupsource.fetch.lost_ranges import LogBounds, LostRange, cut_off, l
 from spark_groupsource.fetch.refusals import BOUNDS_IN_DOUBT, most_specific, refusal, response_too_large, throttled, timed_out
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.patience import cut_believed_after_s
+from spark_groupsource.timeouts import cut_believed_after_s
 
 log = logging.getLogger(__name__)
 

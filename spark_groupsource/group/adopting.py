@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping
 
-from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.brokers_answer import BrokersAnswer
 from spark_groupsource.group.survey import Survey
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit
@@ -141,7 +141,7 @@ class Adopting:
         self._failures.put_off(failed & self._deleted, LOOK_FOR_DELETED_EVERY_S)
         at_end = self._failures.failed(failed - self._deleted)
         # The group asks a deleted topic back, or the topic is created again.
-        passing = passing or error.passing or isinstance(error, MemberUnknown | TopicNotFound)
+        passing = passing or error.passing or isinstance(error, TopicNotFound)
         if at_end or not passing:
             return False
         log.info("the adoption of %d partitions failed and is tried again: %s", len(failed), error)

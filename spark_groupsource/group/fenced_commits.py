@@ -14,10 +14,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
 from spark_groupsource.brokers.broker_errors import COMMIT_ERRORS, explain
-from spark_groupsource.brokers.group_offsets import read_offsets, read_polled
-from spark_groupsource.brokers.offsets import Kept
+from spark_groupsource.brokers.group_offsets import read_offsets
 from spark_groupsource.errors import CommitRefused, GroupKafkaError, NotAuthorized, TopicNotFound
-from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commit
+from spark_groupsource.handoff.commit_record import MAX_METADATA_BYTES, CommitRecord, GroupCommit, mark_of, read_commits
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.timeouts import FETCH_TIMEOUT_S
@@ -39,26 +38,22 @@ def fetch_commits(
     *,
     cluster_id: str | None,
     timeout_s: float = FETCH_TIMEOUT_S,
+    polled: bool = True,
 ) -> dict[TopicPartition, GroupCommit]:
-    """Return what the group holds for each partition, whoever owns it, through a consumer that has not joined.
+    """Return what the group holds for each partition, whoever owns it.
 
     Args:
-        consumer: a consumer with that `group.id`, which nobody else polls.
+        consumer: a consumer with that `group.id`.
         group_id: the group.
         partitions: the partitions.
         cluster_id: the cluster's own name for itself; `None` where it is not known.
         timeout_s: how many seconds the request may take.
+        polled: as in `read_offsets`: only a member that has joined is polled by somebody else.
 
     Raises:
         NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
     """
-    return _records(read_polled(consumer, group_id, partitions, timeout_s), cluster_id)
-
-
-def _records(offsets: Mapping[TopicPartition, Kept], cluster_id: str | None) -> dict[TopicPartition, GroupCommit]:
-    return {
-        partition: read_commit(kept.offset, kept.metadata, cluster_id, epoch=kept.epoch) for partition, kept in offsets.items()
-    }
+    return read_commits(read_offsets(consumer, group_id, partitions, timeout_s, polled=polled), cluster_id)
 
 
 class FencedCommits:
@@ -92,7 +87,7 @@ class FencedCommits:
         Raises:
             NotAuthorized, TopicNotFound, BrokerUnavailable: see REQUEST_ERRORS.
         """
-        return _records(read_offsets(self._consumer, self._group_id, partitions, FETCH_TIMEOUT_S), self.cluster_id)
+        return fetch_commits(self._consumer, self._group_id, partitions, cluster_id=self.cluster_id, polled=False)
 
     def parts(self, records: Mapping[TopicPartition, CommitRecord]) -> Iterator[Mapping[TopicPartition, CommitRecord]]:
         """Yield the records in portions that fit one commit; thousands of partitions take several."""

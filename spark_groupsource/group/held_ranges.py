@@ -1,4 +1,4 @@
-"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread, or the query stops.
+"""What becomes of ranges that other streams claimed and did not confirm: they are held or reread.
 
 They are listed in the records of the partitions that this member owns (`owed`). Their streams read them after a restart. A stream
 whose checkpoint was deleted never does. A member cannot distinguish the two, so the user chooses (`outstandingClaims`).
@@ -16,7 +16,6 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime, timezone
 from typing import NamedTuple
 
-from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.handoff.commit_record import CommitRecord, GroupCommit, OwedRange
 from spark_groupsource.handoff.rules import OutstandingClaims, Stream, owed_to_others, with_room
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, listed
@@ -59,9 +58,8 @@ class HeldRanges:
 
     @property
     def takes_over(self) -> bool:
-        """Whether it matters here which other streams are alive: their ranges may be read or warned of, or end the query."""
-        earlier = self._claimed_before if self.policy.stop_after_s is not None else self._claimed_before - self._warned
-        return self.policy.reread_after_s is not None or bool(earlier)
+        """Whether it matters here which other streams are alive: their ranges may be read or warned of."""
+        return self.policy.reread_after_s is not None or bool(self._claimed_before - self._warned)
 
     def note_earlier_claims(self, commits: Mapping[TopicPartition, GroupCommit]) -> None:
         """Note everything that is claimed in the group, if the stream is new and leaves it. Call before the stream joins.
@@ -115,34 +113,17 @@ class HeldRanges:
             records: The record of each partition that the stream may plan.
             stream: The stream that plans.
             protected: As in `note`, by the records of now.
-
-        Raises:
-            ClaimsOutstanding: The stream is new, an earlier claim is not confirmed, and the user wants it to stop then.
         """
-        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
-        held = [
-            (plan, entry) for plan, entry in _held(records, stream) if plan in self._dead_since and entry.stream not in protected
-        ]
-        self._stop_if_overdue(held)
         after = self.policy.reread_after_s
+        if after is None:
+            return {}
+        # The newest answer may be older than the newest adoption: then `protected` has streams that seemed dead before it.
         due: dict[TopicPartition, tuple[OffsetRange, ...]] = {}
-        for plan, entry in held:
-            if after is not None and self._dead_for(plan) >= after:
+        for plan, entry in _held(records, stream):
+            dead = plan in self._dead_since and entry.stream not in protected
+            if dead and self._noted_at - self._dead_since[plan] >= after:
                 due[plan.partition] = (*due.get(plan.partition, ()), entry.range)
         return due
-
-    def _dead_for(self, plan: PartitionPlan) -> float:
-        return self._noted_at - self._dead_since[plan]
-
-    def _stop_if_overdue(self, held: Iterable[tuple[PartitionPlan, OwedRange]]) -> None:
-        grace = self.policy.stop_after_s
-        if grace is None:
-            return
-        overdue = [
-            (plan.partition, entry) for plan, entry in held if plan in self._claimed_before and self._dead_for(plan) >= grace
-        ]
-        if overdue:
-            raise _claims_outstanding(sorted(overdue), grace)
 
     def with_room(
         self, records: Mapping[TopicPartition, CommitRecord], ranges: Ranges
@@ -211,24 +192,17 @@ class HeldRanges:
         if not new:
             return
         self._warned |= new
-        grace = self.policy.stop_after_s
-        if grace is None:
-            fate = "It reads everything else, and goes on"
-        else:
-            left_s = max(0.0, grace - max(map(self._dead_for, new)))
-            fate = f"It reads everything else, and ends in {left_s:.0f} s if they are not confirmed (outstandingClaims.grace)"
         log.warning(
             "this query is new: its checkpoint was empty when it started. Before that, queries that do not run now had claimed "
             "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
-            "%s. To have every record once, restart these queries on their checkpoints: this one may run beside them. If it was "
-            "to continue with one of their checkpoints, whose path was changed, stop it, and run it once more on the checkpoint "
-            "that it has now with trigger(availableNow=True), so that it leaves nothing claimed; then give it that path. If a "
-            "checkpoint is deleted, outstandingClaims=reread reads the ranges here; records that had reached the output are "
-            "duplicated",
+            "It reads everything else, and goes on. To have every record once, restart these queries on their checkpoints: this "
+            "one may run beside them. If it was to continue with one of their checkpoints, whose path was changed, stop it, and "
+            "run it once more on the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing "
+            "claimed; then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; "
+            "records that had reached the output are duplicated",
             sum(entry.range.size for _, entry in left),
             len({plan.partition for plan, _ in left}),
             ", ".join(sorted({entry.stream for _, entry in left})),
-            fate,
         )
 
 
@@ -255,27 +229,3 @@ def _finished_lag(owed: OwedRange, record: CommitRecord) -> int:
     """Return how many finished offsets count as lag because of this range: none if it is not the lowest of its partition."""
     held = record.held_back
     return held.finished_lag if held is not None and held.claim == owed else 0
-
-
-def _claims_outstanding(overdue: list[tuple[TopicPartition, OwedRange]], grace: float) -> ClaimsOutstanding:
-    ranges = "".join(
-        f"\n  {partition} {entry.range} {entry.range.size} offsets: stream {entry.stream}, plan {entry.plan}"
-        for partition, entry in overdue
-    )
-    streams = ", ".join(sorted({entry.stream for _, entry in overdue}))
-    return ClaimsOutstanding(
-        f"This query is new: its checkpoint was empty when it started. For {grace:.0f} s (outstandingClaims.grace) streams that "
-        f"had claimed ranges before did not run, and did not confirm them:{ranges}\n"
-        "These streams claimed the records for a micro-batch and did not confirm it. Only their checkpoints show whether the "
-        "records reached the output. This query has not read them. Choose:\n"
-        f"  - restart the query of stream {streams} on its checkpoint, if that still exists. It reads the ranges, and every "
-        "record reaches the output once. This query may then run beside it.\n"
-        "  - outstandingClaims=reread: this query reads them. Nothing is missing, but records that had already reached the "
-        "output are duplicated.\n"
-        "  - leave out outstandingClaims.grace: go on and leave them to their stream. Nothing is duplicated, but if its "
-        "checkpoint was deleted, these records are permanently missing from the output. The same happens if this query is "
-        "restarted unchanged on the checkpoint that it has now.\n"
-        "If this query was to continue with an older checkpoint, whose path was changed by mistake, run this query once more on "
-        "the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing claimed. Then give it the "
-        "path of the older one."
-    )

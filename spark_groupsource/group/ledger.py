@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, MemberUnknown, TopicNotFound
+from spark_groupsource.errors import CheckpointBehindGroup, CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
 from spark_groupsource.group.adopting import Adopting, adopted_records
 from spark_groupsource.group.brokers_answer import BrokersAnswer, warn_of_another_cluster
 from spark_groupsource.group.closing import Closing
@@ -41,7 +41,6 @@ from spark_groupsource.handoff.rules import (
 )
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
-from spark_groupsource.timeouts import SETTLE_BETWEEN_TRIGGERS_S
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +49,9 @@ BLOCKED_AFTER_S = 2.0
 
 SETTLE_INTERVAL_S = 2.0
 """How often a plan of a member that holds ranges for other streams checks whether those streams have confirmed them."""
+
+SETTLE_BETWEEN_TRIGGERS_S = 10.0
+"""How often it checks that between two triggers: the next one may be an hour away."""
 
 Records = Mapping[TopicPartition, CommitRecord]
 
@@ -110,6 +112,7 @@ class Ledger:
             observer: receives the records whenever they change.
         """
         self._stream = stream
+        """What the stream knows of itself. `claim` replaces it; `durable` and a report raise the newest durable plan in it."""
         self._commits = commits
         self._clock = clock
         self._wall_clock = wall_clock
@@ -165,7 +168,7 @@ class Ledger:
 
     def draining(self, partitions: frozenset[TopicPartition]) -> None:
         """Leave the partitions out of new plans, and close the claims of durable plans."""
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         self._draining |= partitions
         self._publish()
         self._confirm_if_possible(partitions)
@@ -185,7 +188,7 @@ class Ledger:
     def released(self, partitions: frozenset[TopicPartition]) -> None:
         """Close the claims of durable plans, then forget the partitions. Open claims stay in the group's record."""
         # The last moment: what is open when this returns is owed to this stream by the next owner, and counts as lag until then.
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         self._confirm_if_possible(partitions)
         self.lost(partitions)
 
@@ -222,7 +225,7 @@ class Ledger:
         Raises:
             CommitOutcomeUnknown: a confirmation that arrives late could undo the next claim.
         """
-        self._stream = self._closing.believe(self._stream)
+        self._believe_report()
         if not self._closing.due:
             return
         try:
@@ -232,16 +235,15 @@ class Ledger:
         except CommitOutcomeUnknown:
             raise
         except GroupKafkaError as error:
-            passing = error.passing or isinstance(error, MemberUnknown)
-            self._closing.failed(passing=passing)
-            if passing:
+            self._closing.failed(passing=error.passing)
+            if error.passing:
                 log.info("closing the claims of plan %d failed and is tried again: %s", self._stream.durable, error)
             else:
                 _warn_of_open_claims(error)
         else:
             self._closing.succeeded(self._stream.durable, self._confirmed(self._records).keys())
 
-    # Called by the micro-batch cycle (query/joined.py), through `Member.call`.
+    # Called by the micro-batch cycle (query/session.py), through `Member.call`.
 
     def ready(self) -> bool:
         """Return whether planning can begin: each partition was tried once, and one is adopted or none can be.
@@ -261,20 +263,12 @@ class Ledger:
             self._write(self._confirmed(self._draining))
 
     def begin_plan(self) -> Opened:
-        """Begin the plan that follows the newest durable one. Return what it is made of.
-
-        Raises:
-            ClaimsOutstanding: see `to_reread`.
-        """
+        """Begin the plan that follows the newest durable one. Return what it is made of."""
         self.ask_what_is_settled()
         return self.opened()
 
     def opened(self) -> Opened:
-        """Return what the next plan is made of.
-
-        Raises:
-            ClaimsOutstanding: see `to_reread`.
-        """
+        """Return what the next plan is made of."""
         return Opened(self.known(), self.to_reread())
 
     def known(self) -> dict[TopicPartition, CommitRecord]:
@@ -282,11 +276,7 @@ class Ledger:
         return {partition: confirm(record, self._stream) for partition, record in self._records.items()}
 
     def to_reread(self) -> dict[TopicPartition, tuple[OffsetRange, ...]]:
-        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`).
-
-        Raises:
-            ClaimsOutstanding: this stream is new, and an earlier claim is not confirmed within `outstandingClaims.grace`.
-        """
+        """Return the ranges that are owed to other streams and that this one reads instead (`outstandingClaims`)."""
         records = {partition: record for partition, record in self._records.items() if partition not in self._draining}
         return self._held_ranges.to_reread(records, self._stream, self._protected(records))
 
@@ -366,6 +356,10 @@ class Ledger:
         self._write(writes)
 
     # The steps that these are made of.
+
+    def _believe_report(self) -> None:
+        """Take the newest claimed plan for durable, if it was reported as that. Its claims are then to be closed."""
+        self._stream = self._closing.believe(self._stream)
 
     def _verdicts(self, held: Mapping[TopicPartition, GroupCommit]) -> dict[TopicPartition, Verdict]:
         """Return what is claimed of the newest plan in these partitions, of which the group holds this now."""

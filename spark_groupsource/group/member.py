@@ -126,7 +126,7 @@ class Member:
         Args:
             consumer_settings: librdkafka settings of a group member.
             subscription: topic names, or one pattern that starts with `^`.
-            drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight; 0 releases partitions at once.
+            drain_timeout_s: how many seconds `on_revoke` waits for ranges in flight.
             clock: returns seconds, monotonic.
             observer: receives the assignments and the rebalances.
 
@@ -451,7 +451,7 @@ class Member:
     def _drain(self, going: frozenset[TopicPartition]) -> None:
         """Wait until nothing of these partitions is in flight, for the drain timeout at most."""
         self._keeper.draining(going)
-        if self._closing or self._has_drained or not self._drain_timeout_s or not self._keeper.in_flight(going):
+        if self._closing or self._has_drained or not self._keeper.in_flight(going):
             return
         self._move(State.DRAINING)
         self._publish(self._assignment.partitions, draining=going)

@@ -20,7 +20,7 @@ The life of a partition, as one stream sees it:
     confirmed   A commit closes the claim (`rules.confirm`): as soon as the runner learns that the plan is durable, or else with
                 the next trigger. Now the committed offset rises.
     draining    `on_revoke`: the group revokes the partition. New plans leave it out. The callback waits until nothing is in
-                flight, the drain timeout is over, or the member closes. With `handoff=immediate` it does not wait.
+                flight, the drain timeout is over, or the member closes.
     released    The callback returns, and the group may assign the partition to another member. What is still open stays in
                 the record.
     lost        `on_lost`: the group has expelled the member. Another member may have the partition already. What was open stays

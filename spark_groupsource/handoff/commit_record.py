@@ -19,16 +19,15 @@ import hashlib
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, NamedTuple
 
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
-from spark_groupsource.partition import OffsetRange
+from spark_groupsource.partition import OffsetRange, TopicPartition
 from spark_groupsource.plain_model import PlainModel
 
-# Not 1: development versions before 0.1.0 wrote other shapes under 1 and 2, and may still be members of the group. With a higher
-# number, this version takes none of their records for one of its own, and the last of them take none of ours for a plain offset.
+# Not 1: see docs/design.md.
 VERSION = 4
 """The only format so far that a release has written. Later versions read it permanently, and every later format keeps the fields
 `v`, `s` and `done`."""
@@ -286,8 +285,7 @@ class Foreign(NamedTuple):
 class OtherFormat(NamedTuple):
     """A commit record in a format that this version does not read.
 
-    A newer version wrote it, or a development version before 0.1.0. It may owe ranges to any stream, so nothing can be decided
-    about its partition.
+    Another version wrote it. It may owe ranges to any stream, so nothing can be decided about its partition.
     """
 
     offset: int
@@ -310,6 +308,13 @@ def position_of(commit: GroupCommit) -> int | None:
 def writable_cluster_id(cluster_id: str) -> str | None:
     """Return the id if a record can carry it, else `None`: a record that does not read back would be another client's."""
     return cluster_id if re.fullmatch(CLUSTER_ID, cluster_id) else None
+
+
+def read_commits(
+    found: Mapping[TopicPartition, tuple[int, str | None, int | None]], cluster_id: str | None = None
+) -> dict[TopicPartition, GroupCommit]:
+    """Return what a group's committed offsets mean, each given with its metadata and its leader epoch. See `read_commit`."""
+    return {place: read_commit(offset, text, cluster_id, epoch=epoch) for place, (offset, text, epoch) in found.items()}
 
 
 def read_commit(offset: int, metadata: str | None, cluster_id: str | None = None, *, epoch: int | None = None) -> GroupCommit:

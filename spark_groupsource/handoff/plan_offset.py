@@ -46,9 +46,9 @@ from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumbe
 from spark_groupsource.handoff.planner import Sharing
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
 from spark_groupsource.plain_model import PlainModel
+from spark_groupsource.version import another_version
 
-# Not 1: development versions before 0.1.0 wrote other shapes under 1, 2 and 3. With a higher number, none of their offsets is
-# taken for one of this format, and they refuse ours as that of a newer version.
+# Not 1: see docs/design.md.
 VERSION = 4
 """The only format so far that a release has written. Later versions read it permanently."""
 
@@ -219,8 +219,7 @@ class PlanOffset(PlainModel):
             group: The consumer group of this query.
 
         Raises:
-            OffsetError: A newer version, a development version before 0.1.0, another source, or a query in another group wrote
-                the offset.
+            OffsetError: Another version, another source, or a query in another group wrote the offset.
         """
         refuse_another_format(offset)
         try:
@@ -274,23 +273,11 @@ def refuse_another_format(offset: Mapping[str, Any]) -> None:
         offset: The offset as plain JSON values. Whether another source wrote it is not looked at.
 
     Raises:
-        OffsetError: A newer version wrote it, or a development version before 0.1.0.
+        OffsetError: Another version wrote it.
     """
     version = offset.get("v")
-    if type(version) is int and version > VERSION:
-        raise OffsetError(
-            f"The checkpoint was written by a newer version of spark_groupsource (offset format {version}; this one "
-            f"reads up to {VERSION}). Run that version, or a newer one, on this checkpoint."
-        )
-    if type(version) is int and 0 < version < VERSION:
-        raise OffsetError(
-            "The checkpoint was written by a development version of spark_groupsource before 0.1.0 (offset format "
-            f"{version}; this one reads {VERSION}). Run that version on this checkpoint, stop the query while it waits for data, "
-            "and see that `groupkafka claims` lists nothing for its stream. Then start it with a new checkpoint and this "
-            "version: it goes on at the group's commits, and no record is lost or duplicated, unless its sink takes the new "
-            "batch ids, which begin at 0, for old ones. These commits are in an earlier format, too. So the query stops once "
-            "more, with CommitRecordUnreadable, which says how to keep their offsets."
-        )
+    if type(version) is int and version > 0 and version != VERSION:
+        raise OffsetError(another_version("The checkpoint", version, VERSION))
 
 
 def _sorted(value: Any) -> Any:

@@ -33,6 +33,7 @@ from spark_groupsource.handoff.commit_record import (
     position_of,
 )
 from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.version import another_version
 
 Evidence = Mapping[str, int]
 """The newest plan of each stream that some record of the group shows as done."""
@@ -61,8 +62,6 @@ class OutstandingClaims:
 
     reread_after_s: float | None = None
     """Seconds after which a held range is read in a plan of this stream. `None`: never."""
-    stop_after_s: float | None = None
-    """Seconds after which a stream whose checkpoint is new stops if earlier claims are not confirmed. `None`: never."""
     chosen: bool = True
     """Whether the user has chosen. If not, a stream whose checkpoint is new warns of earlier claims."""
 
@@ -340,41 +339,7 @@ def _behind_by_a_commit(stream: Stream, commits: Mapping[TopicPartition, GroupCo
 
 def unreadable(partition: TopicPartition, commit: OtherFormat) -> CommitRecordUnreadable:
     """Return the error for a record in a format that this version does not read."""
-    earlier = commit.version < VERSION
-    return CommitRecordUnreadable(
-        f"{partition}: its commit record has format {commit.version}, and this version of spark_groupsource reads format "
-        f"{VERSION}. A {'development version before 0.1.0' if earlier else 'newer version of spark_groupsource'} wrote it. Going "
-        "on without that record could lose or duplicate records, so this query stops; nothing was changed. "
-        + (_FROM_AN_EARLIER_FORMAT if earlier else _FROM_A_LATER_FORMAT)
-    )
-
-
-_FROM_A_LATER_FORMAT = (
-    "Upgrade spark_groupsource on this query's driver and executors, and start the query on its checkpoint. To go back to this "
-    "version instead, stop every query of the newer one first: `groupkafka claims` of the newer version shows whether claims are "
-    "open."
-)
-_FROM_AN_EARLIER_FORMAT = (
-    "Do this:\n"
-    "  1. Stop every query of the group. If `groupkafka claims` of the version that wrote it lists something then, start that "
-    "stream's query once more with that version, stop it while it waits for data, and look again.\n"
-    "  2. Keep the committed offsets without their records, with Kafka's own tool: "
-    "`kafka-consumer-groups.sh --bootstrap-server SERVERS --group GROUP --all-topics --reset-offsets --to-current --execute`.\n"
-    "  3. Start every query with this version, a new checkpoint, and a sink that does not take the new batch ids, which begin at "
-    "0, for old ones. It goes on at these offsets: no record is lost or duplicated. If claims were left after step 1, no record "
-    "is lost, and those from the lowest claimed offset on may be duplicated."
-)
-
-
-def advice_on_format(version: int) -> str:
-    """Return in a few words who wrote a record in another format, and what to do about it."""
-    if version > VERSION:
-        return "written by a newer version; upgrade this command"
-    return (
-        "written by a development version before 0.1.0; stop every query, and let that version finish its claims; then keep the "
-        "offsets "
-        "without these records (kafka-consumer-groups.sh --reset-offsets --to-current)"
-    )
+    return CommitRecordUnreadable(another_version(f"The commit record of {partition}", commit.version, VERSION))
 
 
 def confirm(record: CommitRecord, stream: Stream) -> CommitRecord:

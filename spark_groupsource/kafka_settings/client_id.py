@@ -1,4 +1,7 @@
-"""The default `client.id`: what brokers, and every tool that lists the members of a group, call a client of a query."""
+"""The default `client.id`: what brokers, and every tool that lists the members of a group, call a client of a query.
+
+Tasks import it, so it stands apart from what translates settings on the driver.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from enum import Enum
 
 NAMES = frozenset(
     re.findall(
@@ -41,7 +42,20 @@ NAMES = frozenset(
     )
 )
 """librdkafka's settings that are known to be safe and useful here. A misspelt name is compared with them. librdkafka itself says
-which others there are, and which values it takes (judge.py)."""
+which others there are, and which values it takes (draft.py)."""
+
+PRODUCER_NAMES = frozenset(
+    re.findall(
+        r"\S+",
+        """
+        acks batch.num.messages batch.size compression.level compression.type enable.idempotence linger.ms
+        message.max.bytes message.timeout.ms partitioner queue.buffering.backpressure.threshold
+        queue.buffering.max.kbytes queue.buffering.max.messages retries sticky.partitioning.linger.ms
+        topic.metadata.propagation.max.ms transaction.timeout.ms
+        """,
+    )
+)
+"""librdkafka's settings of producers that are known to be safe and useful here."""
 
 CHOICES: Mapping[str, tuple[str, ...]] = {
     "group.protocol": ("classic", "consumer"),
@@ -56,11 +70,21 @@ NAMES_CODE = re.compile(r"plugin|librar|engine|provider|class|callback|module|_c
 """A setting that only a newer librdkafka knows is not passed on with such a name: an option may not load code."""
 
 RENAMED: Mapping[str, str] = {
+    "compression.codec": "compression.type",
+    "compression.gzip.level": "compression.level",
+    "compression.lz4.level": "compression.level",
+    "compression.zstd.level": "compression.level",
+    "delivery.timeout.ms": "message.timeout.ms",
     "fetch.max.wait.ms": "fetch.wait.max.ms",
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
+    "max.block.ms": "topic.metadata.propagation.max.ms",
     "max.in.flight": "max.in.flight.requests.per.connection",
+    "max.request.size": "message.max.bytes",
+    "message.send.max.retries": "retries",
     "metadata.broker.list": "bootstrap.servers",
+    "queue.buffering.max.ms": "linger.ms",
     "receive.buffer.bytes": "socket.receive.buffer.bytes",
+    "request.required.acks": "acks",
     "request.timeout.ms": "socket.timeout.ms",
     "sasl.mechanisms": "sasl.mechanism",
     "sasl.oauthbearer.assertion.template.file": "sasl.oauthbearer.assertion.jwt.template.file",
@@ -113,107 +137,101 @@ executor gets them from `oauth_cb` or in a file. Nor is `ssl.crl.location`: what
 LEFT_OUT_IF_UNSET = frozenset({"client.rack"})
 """Those that a client can do without. Without a file it would trust other certificates, or show none: that is an error."""
 
-_COMMITS = "this source commits the offsets itself, after each micro-batch"
-_NO_EFFECT = "it has no effect in librdkafka any more; remove it"
-JAVA_CLASS = "it names a Java class, and there is no Java client here; remove it"
-_JAVA_METRICS = "there are no Java client metrics here; remove it"
-_JAVA_TLS = "OpenSSL provides TLS here, and negotiates the best protocol version that both sides have; remove it"
-KERBEROS = (
-    "Kerberos is not available: confluent-kafka's packages are built without GSSAPI. Use SCRAM-SHA-512, PLAIN or OAUTHBEARER "
-    "with kafka.sasl.mechanism, or a client certificate"
-)
-_BROKER_ONLY = "it is for brokers, which verify tokens; remove it"
-_TOKEN_REFRESH = "librdkafka decides itself when it fetches and refreshes tokens; remove it"  # noqa: S105
-_SHARE_GROUPS = "it is for share groups, and this source is a member of a consumer group; remove it"
-_UNREAD = "this source does not use what it enables; remove it"
-_NATIVE_CODE = "it would load a library of native code, which an option may not do; remove it"
 OAUTH_CALLBACK = "oauth_cb"
 """The setting that names the function for tokens, without the `kafka.` prefix."""
+
 OAUTH_CALLBACK_HINT = "for other tokens set kafka.oauth_cb=package.module:function, a Python function with @oauth_callback"
-_DESERIALIZERS = "are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
+
+
+class Refused(Enum):
+    """Why a setting is refused, as errors say it."""
+
+    DECIDED = "groupkafka decides this itself, so that its guarantees hold"
+    ABSENT = "librdkafka has no such setting"
+    JAVA = "it is for Java's client, and there is no Java client here"
+    NO_EFFECT = "it has no effect here"
+    NATIVE_CODE = "it would load a library of native code, which an option may not do"
+    KERBEROS = "Kerberos is not available, because confluent-kafka's packages are built without GSSAPI"
+
+
+_REASONS: Mapping[Refused, str] = {
+    Refused.DECIDED: """
+        auto.commit.enable auto.commit.interval.ms auto.offset.reset delivery.report.only.error enable.auto.commit
+        enable.auto.offset.store enable.gapless.guarantee enable.partition.eof group.protocol.type offset.store.method
+        offset.store.path offset.store.sync.interval.ms queuing.strategy topic.blacklist transaction.two.phase.commit.enable
+        transactional.id
+        """,
+    Refused.ABSENT: """
+        default.api.timeout.ms max.poll.records metadata.max.idle.ms partitioner.adaptive.partitioning.enable
+        partitioner.availability.timeout.ms sasl.login.connect.timeout.ms sasl.login.read.timeout.ms
+        sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
+        sasl.login.refresh.window.jitter sasl.login.retry.backoff.max.ms sasl.login.retry.backoff.ms
+        sasl.oauthbearer.header.urlencode sasl.oauthbearer.scope.claim.name socket.connection.setup.timeout.max.ms
+        ssl.enabled.protocols ssl.protocol
+        """,
+    Refused.JAVA: """
+        auto.include.jmx.reporter config.providers interceptor.classes internal.throw.on.fetch.stable.offset.unsupported
+        key.deserializer key.serializer metric.reporters metrics.num.samples metrics.recording.level
+        metrics.sample.window.ms partitioner.class partitioner.ignore.keys sasl.client.callback.handler.class
+        sasl.login.class sasl.oauthbearer.jwt.validator.class security.providers ssl.engine.factory.class
+        ssl.keymanager.algorithm ssl.provider ssl.secure.random.implementation ssl.trustmanager.algorithm
+        value.deserializer value.serializer
+        """,
+    Refused.NO_EFFECT: """
+        builtin.features consume.callback.max.messages enabled_events internal.termination.signal log.queue
+        produce.offset.report reconnect.backoff.jitter.ms sasl.oauthbearer.clock.skew.seconds
+        sasl.oauthbearer.expected.audience sasl.oauthbearer.expected.issuer sasl.oauthbearer.jwks.endpoint.refresh.ms
+        sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms sasl.oauthbearer.jwks.endpoint.retry.backoff.ms
+        sasl.oauthbearer.jwks.endpoint.url share.acknowledgement.mode share.acquire.mode socket.blocking.max.ms
+        ssl.ca.certificate.stores statistics.interval.ms topic.metadata.refresh.fast.cnt
+        """,
+    Refused.NATIVE_CODE: "plugin.library.paths ssl.engine.id ssl.engine.location",
+    Refused.KERBEROS: """
+        sasl.kerberos.keytab sasl.kerberos.kinit.cmd sasl.kerberos.min.time.before.relogin sasl.kerberos.principal
+        sasl.kerberos.service.name sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
+        """,
+}
+
+_READ_AS_BINARY = "keys and values are binary columns, as in Spark's own source: deserialize them with DataFrame operations"
+_WRITTEN_AS_BINARY = (
+    "keys and values are binary or string columns, as in Spark's own sink: serialize them with DataFrame operations"
+)
+_TLS_VERSION = "OpenSSL negotiates the newest TLS version that both sides have; remove it"
+_PARTITIONER = (
+    "rows with a key go to the partition that Java's producer would choose. For another choice set kafka.partitioner to one of "
+    "librdkafka's, or add the column partition"
+)
+
+_INSTEAD: Mapping[str, str] = {
+    "auto.offset.reset": "set the option startingOffsets to earliest or latest instead",
+    "default.api.timeout.ms": "set kafka.request.timeout.ms instead",
+    "group.protocol.type": "remove it. The rebalance protocol is kafka.group.protocol",
+    "key.deserializer": _READ_AS_BINARY,
+    "key.serializer": _WRITTEN_AS_BINARY,
+    "max.poll.records": "set the option maxOffsetsPerTrigger, or remove it",
+    "partitioner.class": _PARTITIONER,
+    "partitioner.ignore.keys": _PARTITIONER,
+    "socket.connection.setup.timeout.max.ms": "set kafka.socket.connection.setup.timeout.ms, which is never lengthened",
+    "ssl.ca.certificate.stores": "set kafka.ssl.ca.location",
+    "ssl.enabled.protocols": _TLS_VERSION,
+    "ssl.protocol": _TLS_VERSION,
+    "topic.blacklist": "write subscribePattern so that it does not match those topics",
+    "transactional.id": "set the option transactionalIdPrefix",
+    "value.deserializer": _READ_AS_BINARY,
+    "value.serializer": _WRITTEN_AS_BINARY,
+}
+"""What to do about a refused setting, where that is more than to remove it."""
+
+KERBEROS = f"{Refused.KERBEROS.value}; use SCRAM-SHA-512, PLAIN or OAUTHBEARER with kafka.sasl.mechanism, or a client certificate"
+
+JAVA_CLASS = f"{Refused.JAVA.value}; remove it"
 
 REFUSED_SETTINGS: Mapping[str, str] = {
-    "auto.commit.enable": _COMMITS,
-    "auto.commit.interval.ms": _COMMITS,
-    "auto.offset.reset": (
-        "set the option startingOffsets to earliest or latest instead; it applies only to partitions for which the group has no "
-        "commit. Every other partition continues where the query, or the group, stopped"
-    ),
-    "builtin.features": "it cannot be set; remove it",
-    "config.providers": JAVA_CLASS,
-    "consume.callback.max.messages": _UNREAD,
-    "default.api.timeout.ms": "librdkafka has a limit for each request: set kafka.request.timeout.ms instead",
-    "enable.auto.commit": _COMMITS,
-    "enable.auto.offset.store": _COMMITS,
-    "enable.partition.eof": "this source sets it itself where it needs it; remove it",
-    "enabled_events": _UNREAD,
-    "group.protocol.type": "it is always consumer; remove it. The rebalance protocol is kafka.group.protocol",
-    "interceptor.classes": "interceptors may change records, so they are not safe; and " + JAVA_CLASS,
-    "internal.termination.signal": _UNREAD,
-    "internal.throw.on.fetch.stable.offset.unsupported": "it is internal to the Java client; remove it",
-    "key.deserializer": "keys " + _DESERIALIZERS,
-    "log.queue": _UNREAD,
-    "max.poll.records": "tasks read ranges of offsets, not polls: set the option maxOffsetsPerTrigger, or remove it",
-    "metric.reporters": _JAVA_METRICS,
-    "metrics.num.samples": _JAVA_METRICS,
-    "metrics.recording.level": _JAVA_METRICS,
-    "metrics.sample.window.ms": _JAVA_METRICS,
-    "auto.include.jmx.reporter": _JAVA_METRICS,
-    "offset.store.method": _COMMITS,
-    "offset.store.path": _COMMITS,
-    "offset.store.sync.interval.ms": _COMMITS,
-    "plugin.library.paths": _NATIVE_CODE,
-    "reconnect.backoff.jitter.ms": _NO_EFFECT,
-    "sasl.client.callback.handler.class": JAVA_CLASS,
-    "sasl.kerberos.keytab": KERBEROS,
-    "sasl.kerberos.kinit.cmd": KERBEROS,
-    "sasl.kerberos.min.time.before.relogin": KERBEROS,
-    "sasl.kerberos.principal": KERBEROS,
-    "sasl.kerberos.service.name": KERBEROS,
-    "sasl.kerberos.ticket.renew.jitter": KERBEROS,
-    "sasl.kerberos.ticket.renew.window.factor": KERBEROS,
-    "sasl.login.class": JAVA_CLASS,
-    "sasl.login.connect.timeout.ms": _TOKEN_REFRESH,
-    "sasl.login.read.timeout.ms": _TOKEN_REFRESH,
-    "sasl.login.refresh.buffer.seconds": _TOKEN_REFRESH,
-    "sasl.login.refresh.min.period.seconds": _TOKEN_REFRESH,
-    "sasl.login.refresh.window.factor": _TOKEN_REFRESH,
-    "sasl.login.refresh.window.jitter": _TOKEN_REFRESH,
-    "sasl.login.retry.backoff.max.ms": _TOKEN_REFRESH,
-    "sasl.login.retry.backoff.ms": _TOKEN_REFRESH,
-    "sasl.oauthbearer.clock.skew.seconds": _BROKER_ONLY,
-    "sasl.oauthbearer.expected.audience": _BROKER_ONLY,
-    "sasl.oauthbearer.expected.issuer": _BROKER_ONLY,
-    "sasl.oauthbearer.header.urlencode": "librdkafka has no such setting; remove it",
-    "sasl.oauthbearer.jwks.endpoint.refresh.ms": _BROKER_ONLY,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms": _BROKER_ONLY,
-    "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms": _BROKER_ONLY,
-    "sasl.oauthbearer.jwks.endpoint.url": _BROKER_ONLY,
-    "sasl.oauthbearer.jwt.validator.class": JAVA_CLASS,
-    "sasl.oauthbearer.scope.claim.name": "librdkafka has no such setting; remove it",
-    "security.providers": JAVA_CLASS,
-    "share.acknowledgement.mode": _SHARE_GROUPS,
-    "share.acquire.mode": _SHARE_GROUPS,
-    "socket.blocking.max.ms": _NO_EFFECT,
-    "socket.connection.setup.timeout.max.ms": (
-        "librdkafka does not lengthen this timeout: set kafka.socket.connection.setup.timeout.ms"
-    ),
-    "ssl.ca.certificate.stores": "it works on Windows only: set kafka.ssl.ca.location",
-    "ssl.enabled.protocols": _JAVA_TLS,
-    "ssl.engine.factory.class": JAVA_CLASS,
-    "ssl.engine.id": _NATIVE_CODE,
-    "ssl.engine.location": _NATIVE_CODE,
-    "ssl.keymanager.algorithm": _JAVA_TLS,
-    "ssl.protocol": _JAVA_TLS,
-    "ssl.provider": _JAVA_TLS,
-    "ssl.secure.random.implementation": _JAVA_TLS,
-    "ssl.trustmanager.algorithm": _JAVA_TLS,
-    "statistics.interval.ms": _UNREAD,
-    "topic.blacklist": "write subscribePattern so that it does not match those topics",
-    "topic.metadata.refresh.fast.cnt": _NO_EFFECT,
-    "value.deserializer": "values " + _DESERIALIZERS,
+    name: KERBEROS if why is Refused.KERBEROS else f"{why.value}; {_INSTEAD.get(name, 'remove it')}"
+    for why, names in _REASONS.items()
+    for name in names.split()
 }
-"""Settings that are known and refused, and what to do instead."""
+"""Settings of consumers and producers that are known and refused: why, and what to do instead."""
 
 PRODUCER_ONLY = frozenset(
     re.findall(
@@ -250,57 +268,6 @@ CONSUMER_ONLY = frozenset(
 )
 """Settings of consumers, in Java or in librdkafka."""
 
-PRODUCER_NAMES = frozenset(
-    re.findall(
-        r"\S+",
-        """
-        acks batch.num.messages batch.size compression.level compression.type enable.idempotence linger.ms
-        message.max.bytes message.timeout.ms partitioner queue.buffering.backpressure.threshold
-        queue.buffering.max.kbytes queue.buffering.max.messages retries sticky.partitioning.linger.ms
-        topic.metadata.propagation.max.ms transaction.timeout.ms
-        """,
-    )
-)
-"""librdkafka's settings of producers that are known to be safe and useful here."""
-
-PRODUCER_RENAMED: Mapping[str, str] = {
-    "compression.codec": "compression.type",
-    "compression.gzip.level": "compression.level",
-    "compression.lz4.level": "compression.level",
-    "compression.zstd.level": "compression.level",
-    "delivery.timeout.ms": "message.timeout.ms",
-    "max.block.ms": "topic.metadata.propagation.max.ms",
-    "max.request.size": "message.max.bytes",
-    "message.send.max.retries": "retries",
-    "queue.buffering.max.ms": "linger.ms",
-    "request.required.acks": "acks",
-}
-"""Other names of the same thing: Java's, and librdkafka's aliases."""
-
-_JAVA_PARTITIONER = (
-    "there is no Java client here. Rows with a key go to the partition that Java's producer would choose; for another choice set "
-    "kafka.partitioner to one of librdkafka's, or add the column partition"
-)
-_NO_ADAPTIVE = "librdkafka has no such choice of partitions; remove it"
-_SERIALIZERS = "are binary or string columns, as in Spark's own sink: serialize them with DataFrame operations"
-
-PRODUCER_REFUSED: Mapping[str, str] = {
-    "enable.gapless.guarantee": "it is experimental in librdkafka; remove it",
-    "delivery.report.only.error": "the sink sets it itself; remove it",
-    "key.serializer": "keys " + _SERIALIZERS,
-    "metadata.max.idle.ms": "librdkafka forgets topics by itself; remove it",
-    "partitioner.adaptive.partitioning.enable": _NO_ADAPTIVE,
-    "partitioner.availability.timeout.ms": _NO_ADAPTIVE,
-    "partitioner.class": _JAVA_PARTITIONER,
-    "partitioner.ignore.keys": _JAVA_PARTITIONER,
-    "produce.offset.report": "the sink does not use what it enables; remove it",
-    "queuing.strategy": "it may reorder records; remove it",
-    "transaction.two.phase.commit.enable": "the sink needs no second phase; remove it",
-    "transactional.id": "each task has one of its own: set the option transactionalIdPrefix",
-    "value.serializer": "values " + _SERIALIZERS,
-}
-"""Settings of producers that are known and refused, and what to do instead."""
-
 CALLBACKS = frozenset(
     re.findall(
         r"\S+",
@@ -326,8 +293,8 @@ STRUCTURED = frozenset(
 )
 """Settings that are translated together with others: Java's, and the name of confluent-kafka's token callback."""
 
-KNOWN_NAMES = NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
-"""All names but those that only producers or callbacks have. A misspelt name is compared with them."""
+KNOWN_NAMES = NAMES | PRODUCER_NAMES | frozenset(RENAMED) | frozenset(REFUSED_SETTINGS) | STRUCTURED
+"""All names but those of callbacks. A misspelt name is compared with them."""
 
 ASSIGNORS: Mapping[str, str] = {
     "range": "range",

@@ -13,15 +13,14 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Mapping
+from ipaddress import IPv6Address
 from typing import NamedTuple
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.kafka_settings.draft import Draft, class_name
-from spark_groupsource.kafka_settings.judge import exists
+from spark_groupsource.kafka_settings.draft import Draft, class_name, exists
 from spark_groupsource.kafka_settings.key_stores import translate_keystore, translate_truststore
 from spark_groupsource.kafka_settings.login import check_mechanism, refuse_amazon_iam, translate_jaas, translate_oauth
-from spark_groupsource.kafka_settings.secrets import Settings, shown_name
-from spark_groupsource.kafka_settings.servers import servers
+from spark_groupsource.kafka_settings.secrets import Settings, shown, shown_name
 from spark_groupsource.kafka_settings.tables import (
     ASSIGNORS,
     AT_MOST,
@@ -34,11 +33,15 @@ from spark_groupsource.kafka_settings.tables import (
     OAUTH_CALLBACK,
     PRODUCER_NAMES,
     PRODUCER_ONLY,
-    PRODUCER_REFUSED,
-    PRODUCER_RENAMED,
     REFUSED_SETTINGS,
     RENAMED,
 )
+
+_ADDRESS = re.compile(r"(?:(\w+)://)?(?:\[([^\[\]]+)\]|([^\[\]]+)):0*([0-9]{1,5})", re.ASCII)
+_NAME = re.compile(r"[^\s\[\]/:@%]+")
+_ZONE = re.compile(r"[^\s\[\]/:@%]+")
+
+HOST_AND_PORT = "write host:port, such as kafka-1:9092 or [fe80::1%eth0]:9092, with a port from 1 to 65535"
 
 
 class Translation(NamedTuple):
@@ -121,31 +124,26 @@ def _translate_each(draft: Draft) -> None:
         # In Java, this setting is the interval at which the client requests metadata. In librdkafka, the setting of that name
         # is how long an answer is valid, which it derives from the interval.
         draft.put("topic.metadata.refresh.interval.ms", draft.given.pop("metadata.max.age.ms"), "metadata.max.age.ms")
-    others, refused, renamed, whose = (
-        (CONSUMER_ONLY, {**REFUSED_SETTINGS, **PRODUCER_REFUSED}, {**RENAMED, **PRODUCER_RENAMED}, _OF_CONSUMERS)
-        if draft.writes
-        else (PRODUCER_ONLY, REFUSED_SETTINGS, RENAMED, _OF_PRODUCERS)
-    )
-    names = NAMES | PRODUCER_NAMES if draft.writes else NAMES
+    of_others, why = (CONSUMER_ONLY, _OF_CONSUMERS) if draft.writes else (PRODUCER_ONLY, _OF_PRODUCERS)
     for name, value in sorted(draft.given.items()):
-        target = renamed.get(name, name)
+        target = RENAMED.get(name, name)
         if name.startswith("test."):
             draft.wrong(name, "it is for librdkafka's own tests; remove it")
         elif name in CALLBACKS or name.endswith("_cb"):
             draft.wrong(name, "an option cannot carry a function; remove it")
-        elif name in others:
-            draft.wrong(name, whose)
-        elif name in refused:
-            draft.wrong(name, refused[name])
+        elif name in of_others:
+            draft.wrong(name, why)
+        elif name in REFUSED_SETTINGS:
+            draft.wrong(name, REFUSED_SETTINGS[name])
         elif name == "partition.assignment.strategy":
             _translate_assignors(draft, value)
         elif name == "buffer.memory":
             _translate_buffer(draft, value)
-        elif target in names or (exists(target) and not NAMES_CODE.search(target)):
+        elif target in NAMES or target in PRODUCER_NAMES or (exists(target) and not NAMES_CODE.search(target)):
             draft.put(target, value, name)
         else:
-            known = (KNOWN_NAMES | PRODUCER_NAMES | PRODUCER_RENAMED.keys()) - CONSUMER_ONLY if draft.writes else KNOWN_NAMES
-            near = difflib.get_close_matches(name, known - refused.keys(), n=3, cutoff=0.75) if shown_name(name) == name else []
+            usable = KNOWN_NAMES - of_others - REFUSED_SETTINGS.keys()
+            near = difflib.get_close_matches(name, usable, n=3, cutoff=0.75) if shown_name(name) == name else []
             hint = f". Did you mean {' or '.join('kafka.' + found for found in near)}?" if near else ""
             draft.wrong(name, f"Kafka's {'producer' if draft.writes else 'consumer'} has no setting of this name{hint}")
 
@@ -252,3 +250,48 @@ def _check_suites(draft: Draft) -> None:
             "it has suites of TLS 1.3, and librdkafka's list is for TLS 1.2: all suites of TLS 1.3 stay allowed. To exclude one, "
             "set ssl.cipher.suites of the brokers. Remove the names that begin with TLS_",
         )
+
+
+def servers(text: str, protocol: str) -> str:
+    """Return the addresses as librdkafka reads them: host:port with commas between them, an IPv6 address in brackets.
+
+    Java's client leaves out empty entries and the blanks around an address, and takes an IPv6 address without brackets
+    (ClientUtils.parseAndValidateAddresses, Utils.HOST_PORT_PATTERN). librdkafka takes the last number of such an address for a
+    part of the host, a line break for a part of a name, and 9092 for a port that is missing. It leaves out a server that it
+    cannot read and all that follow, and says so in its log only.
+
+    Args:
+        text: The addresses as Java's client takes them. Each may begin with the name of the protocol, in any case.
+        protocol: `security.protocol`, in lower case.
+
+    Raises:
+        ValueError: An address has no port, or a wrong one, or names another protocol; or there is none. The text says what to
+            write, and shows no password.
+    """
+    given = [server.strip() for server in text.split(",")]
+    read = [_server(server, protocol) for server in given if server]
+    if not read:
+        raise ValueError(f"it names no broker: {HOST_AND_PORT}")
+    return ",".join(read)
+
+
+def _server(server: str, protocol: str) -> str:
+    address = _ADDRESS.fullmatch(server)
+    host = None if address is None else _host(address[2] or address[3])
+    if address is None or host is None or not 0 < int(address[4]) < 65536:
+        raise ValueError(f"{shown('', server)} is no address of a broker: {HOST_AND_PORT}")
+    if (address[1] or protocol).lower() != protocol:
+        raise ValueError(f"{address[1]}:// is not kafka.security.protocol, which is {protocol}. Write host:port alone")
+    return f"{host}:{int(address[4])}"
+
+
+def _host(text: str) -> str | None:
+    """Return a name, an IPv4 address, or an IPv6 address in brackets with its zone; `None` if it is none of them."""
+    if _NAME.fullmatch(text):
+        return text
+    address, mark, zone = text.partition("%")
+    try:
+        IPv6Address(address)
+    except ValueError:
+        return None
+    return f"[{text}]" if not mark or _ZONE.fullmatch(zone) else None

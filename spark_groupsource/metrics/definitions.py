@@ -1,6 +1,6 @@
 """Every metric that a query's driver reports: name, kind, labels, meaning, and how it is read from a tally.
 
-exposition.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
+server.py makes from this list what Prometheus scrapes, and `make pages` the table of docs/metrics.md. Units are in the
 names, as is usual for Prometheus. Metrics that count offsets have no unit in their names; their meaning says so. Pure.
 """
 
@@ -232,8 +232,8 @@ METRICS = (
         "groupkafka_drain_duration_seconds",
         Kind.HISTOGRAM,
         QUERY,
-        "How long partitions that the group asked back were held until their micro-batch was confirmed (`handoff=drain`). "
-        "Those that had nothing in flight are left out.",
+        "How long partitions that the group asked back were held until their micro-batch was confirmed. Those that "
+        "had nothing in flight are left out.",
         lambda tally: tally.draining,
     ),
     Metric(

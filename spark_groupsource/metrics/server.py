@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import errno
 import logging
 import socket
 import threading
+from collections.abc import Iterator
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
 from prometheus_client import CollectorRegistry, start_http_server
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.core import Metric as Family
+from prometheus_client.registry import Collector
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.metrics.exposition import TallyCollector
-from spark_groupsource.metrics.tally import Tally
+from spark_groupsource.metrics.definitions import METRICS, Kind, Metric
+from spark_groupsource.metrics.tally import DURATION_BUCKETS_S, Durations, Tally
 from spark_groupsource.patience import Deadline
 
 log = logging.getLogger(__name__)
@@ -107,3 +112,38 @@ def _cannot_listen(error: OSError, host: str, port: int) -> OptionError:
         f"metrics.port = {port}, metrics.host = {host}: the driver cannot listen there ({error.strerror}), and this query "
         "stops. Choose another port."
     )
+
+
+class TallyCollector(Collector):
+    """Gives prometheus-client's registry every metric of METRICS, in that order.
+
+    Everything is computed on the thread of the scrape, from values that nobody edits. It waits for no other thread.
+    """
+
+    def __init__(self, tally: Tally) -> None:
+        self._tally = tally
+
+    def collect(self) -> Iterator[Family]:
+        """Yield every metric. Called for each scrape, on its thread."""
+        tally = copy.copy(self._tally)  # so that all metrics see the same values
+        for metric in METRICS:
+            found = metric.read(tally)
+            if isinstance(found, Durations):
+                yield _histogram(metric, tally.group, found)
+            else:
+                make = CounterMetricFamily if metric.kind is Kind.COUNTER else GaugeMetricFamily
+                family = make(metric.name, metric.meaning, labels=metric.labels)
+                for labels, value in found:
+                    family.add_metric((tally.group, *labels), value)
+                yield family
+
+
+def _histogram(metric: Metric, group: str, durations: Durations) -> Family:
+    below = 0
+    buckets = []
+    for bound, count in zip((*map(str, DURATION_BUCKETS_S), "+Inf"), durations.counts, strict=True):
+        below += count
+        buckets.append((bound, float(below)))
+    family = HistogramMetricFamily(metric.name, metric.meaning, labels=metric.labels)
+    family.add_metric((group,), buckets, durations.sum_s)
+    return family

@@ -27,7 +27,7 @@ from spark_groupsource.options.names import (
     unusable_names,
 )
 from spark_groupsource.options.start_and_end import ByOffset, ByTime, Position, start_after_end
-from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, TopicPattern, parse_topic_pattern
+from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS, parse_topic_pattern
 from spark_groupsource.options.values import (
     EARLIEST,
     LATEST,
@@ -72,10 +72,13 @@ class Options(PlainModel):
         meaning="The topics to read, separated by commas.",
     )
 
-    topic_pattern: Annotated[InstanceOf[TopicPattern] | None, PlainValidator(parse_topic_pattern)] = option(
+    subscribe_pattern: Annotated[str | None, BeforeValidator(parse_topic_pattern)] = option(
         "subscribePattern",
         section=TOPICS,
-        meaning="A regular expression: every topic is read whose whole name it matches.",
+        meaning=(
+            "A regular expression: every topic is read whose whole name it matches. What not every Kafka client reads as Java "
+            "does is refused, with what to write instead (`[0-9]` for `\\d`)."
+        ),
     )
 
     starting_offsets: Annotated[
@@ -251,38 +254,6 @@ class Options(PlainModel):
         ),
     )
 
-    fetch_offset_num_retries: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.numRetries",
-        "3",
-        section=READING,
-        use="streams",
-        meaning=(
-            "After its leader was replaced, a partition may report an end that is too low. This is how often the query asks "
-            "again at once. Then it leaves the partition out of its micro-batches. It believes the end after 12 s, or after "
-            "`kafkaConsumer.pollTimeoutMs` if that is less."
-        ),
-    )
-
-    fetch_offset_retry_interval_ms: Annotated[int, BeforeValidator(whole_number(0, MAX_INT))] = option(
-        "fetchOffset.retryIntervalMs",
-        "10",
-        section=READING,
-        use="streams",
-        meaning="The pause between these questions, in ms.",
-    )
-
-    handoff: Annotated[Literal["drain", "immediate"], BeforeValidator(choice("drain", "immediate"))] = option(
-        "handoff",
-        "drain",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "What happens when the group asks for a partition back. With `drain` the query first finishes and confirms its "
-            "micro-batch. With `immediate` it releases the partition at once, and its range in flight stays claimed."
-        ),
-    )
-
     drain_timeout_ms: Annotated[int, BeforeValidator(duration_ms)] = option(
         "handoff.drainTimeout",
         "30s",
@@ -290,9 +261,10 @@ class Options(PlainModel):
         use="streams",
         only_here=True,
         meaning=(
-            "How long `drain` waits. Then the partition is released all the same. The value has to be below "
-            "`kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch takes; and longer than "
-            "the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
+            "When the group asks for a partition back, the query first finishes and confirms its micro-batch. This is how long "
+            "it may take for that. Then the query releases the partition anyway, and its range in flight stays claimed. The "
+            "value has to be below `kafka.max.poll.interval.ms` and `assignmentTimeout`. Choose it longer than a micro-batch "
+            "takes; and longer than the trigger, if nothing [reports finished micro-batches](#checkpointlocation)."
         ),
     )
 
@@ -321,18 +293,6 @@ class Options(PlainModel):
         ),
     )
     """`hold`, or after how many ms to read; see `outstanding`."""
-
-    outstanding_claims_grace_ms: Annotated[int | None, BeforeValidator(duration_ms)] = option(
-        "outstandingClaims.grace",
-        section=HANDOFF,
-        use="streams",
-        only_here=True,
-        meaning=(
-            "For how long a query with a new, empty checkpoint waits until ranges are confirmed that were claimed before it "
-            "came. If they are not by then, it ends once, with an error that lists them. Without a value it goes on. The option "
-            "has an effect only if `outstandingClaims` is not set."
-        ),
-    )
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -413,7 +373,7 @@ class Options(PlainModel):
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
         ):
-            if self.handoff == "drain" and self.drain_timeout_ms >= limit_ms:
+            if self.drain_timeout_ms >= limit_ms:
                 drain = f"handoff.drainTimeout ({self.drain_timeout_ms} ms)"
                 yield f"{drain} must be below {name} ({limit_ms} ms), {reason}: lower the one or raise the other."
         if (self.min_offsets_per_trigger or 0) > (self.max_offsets_per_trigger or MAX_LONG):
@@ -423,16 +383,16 @@ class Options(PlainModel):
             )
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
-            if isinstance(written, Mapping) and (self.subscribe or self.topic_pattern):
+            if isinstance(written, Mapping) and (self.subscribe or self.subscribe_pattern):
                 strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
                 if strangers:
                     topics = ", ".join(strangers)
                     yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
-        if self.topic_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
-            internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.topic_pattern.common, topic)]
+        if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
+            internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
             if internal:
                 yield (
-                    f"subscribePattern = {self.topic_pattern.given!r} matches Kafka's own {', '.join(internal)}, which the "
+                    f"subscribePattern = {self.subscribe_pattern!r} matches Kafka's own {', '.join(internal)}, which the "
                     "broker does not leave out with kafka.group.protocol=consumer. Begin the pattern as the names of the topics "
                     "begin, for example with [^_], or set kafka.exclude.internal.topics=false to read them."
                 )
@@ -508,11 +468,6 @@ class Options(PlainModel):
         return any(_alias(name) == alias for name in self.model_fields_set)
 
     @property
-    def subscribe_pattern(self) -> str | None:
-        """`subscribePattern` as it was given."""
-        return self.topic_pattern.given if self.topic_pattern else None
-
-    @property
     def group_id(self) -> str:
         """The consumer group (`kafka.group.id`)."""
         return self.kafka["group.id"]
@@ -552,8 +507,7 @@ class Options(PlainModel):
     def outstanding(self) -> OutstandingClaims:
         """Return what to do with ranges that are owed to other streams."""
         if self.outstanding_claims is None:
-            grace_ms = self.outstanding_claims_grace_ms
-            return OutstandingClaims(stop_after_s=None if grace_ms is None else grace_ms / 1000, chosen=False)
+            return OutstandingClaims(chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
 
     def client_settings(self) -> dict[str, str]:
@@ -562,7 +516,7 @@ class Options(PlainModel):
 
     def member_settings(self) -> dict[str, str]:
         """Return the settings of the driver's group member. They contain secrets."""
-        leaves_out = self.topic_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
+        leaves_out = self.subscribe_pattern and self.exclude_internal_topics and self.group_protocol == "classic"
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
@@ -579,19 +533,18 @@ class Options(PlainModel):
 
     def subscription(self) -> list[str]:
         """Return the argument of `Consumer.subscribe`: topics, or one pattern."""
-        return [f"^({self.topic_pattern.common})$"] if self.topic_pattern else list(self.subscribe or ())
+        return [f"^({self.subscribe_pattern})$"] if self.subscribe_pattern else list(self.subscribe or ())
 
     def matches(self, topic: str) -> bool:
         """Return whether the query subscribes to this topic."""
-        if self.topic_pattern is None:
+        if self.subscribe_pattern is None:
             return topic in (self.subscribe or ())
         if self.exclude_internal_topics and topic in INTERNAL_TOPICS:
             return False
-        return re.fullmatch(self.topic_pattern.common, topic) is not None
+        return re.fullmatch(self.subscribe_pattern, topic) is not None
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
-        yield from (shown for shown in super().__repr_args__() if shown[0] != "topic_pattern")
-        yield "subscribe_pattern", self.subscribe_pattern
+        yield from super().__repr_args__()
         yield "kafka", self.kafka
 
 

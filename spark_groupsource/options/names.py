@@ -23,8 +23,8 @@ OTHERWISE_NAMED: Mapping[str, tuple[str, ...]] = {
 }
 """What somebody means who writes the name of another connector, or of the other end: the sink has `topic`."""
 
-IGNORED = frozenset({"groupidprefix"})
-"""Options without effect, in lower case. Spark ignores them, too, once kafka.group.id is set."""
+IGNORED = frozenset({"groupidprefix", "fetchoffset.numretries", "fetchoffset.retryintervalms"})
+"""Options of Spark's own source without effect here, in lower case. Spark ignores the first, too, once kafka.group.id is set."""
 
 SERVERS_MISSING = "kafka.bootstrap.servers is missing: set it to one or more brokers, such as host:port,host:port."
 

@@ -13,10 +13,9 @@ from collections.abc import Callable, Collection
 from spark_groupsource.group.assignment import Assignment
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.joined import Joined
+from spark_groupsource.query.session import Session
 
 log = logging.getLogger(__name__)
 
@@ -30,14 +29,14 @@ QUIET_S = 3.0
 class AssignmentWait:
     """Watches the assignment of one run. Used on the runner's main thread."""
 
-    def __init__(self, options: Options, *, clock: Callable[[], float]) -> None:
+    def __init__(self, drain_s: float, *, clock: Callable[[], float]) -> None:
         """Begin before the first plan.
 
         Args:
-            options: the options of the source.
+            drain_s: how many seconds another member may drain a partition before it releases it.
             clock: returns seconds, monotonic.
         """
-        self._options = options
+        self._drain_s = drain_s
         self._clock = clock
         self._is_first = True
         self._seen = Assignment()
@@ -52,9 +51,8 @@ class AssignmentWait:
 
     def await_partitions(
         self,
-        joined: Joined,
+        session: Session,
         stream: Stream,
-        deadline: Deadline,
         *,
         topics_exist: Callable[[], bool],
         is_stopping: Callable[[], bool],
@@ -62,24 +60,22 @@ class AssignmentWait:
         """Before the first plan of a run, wait until the group has given it a partition; return without one after a while.
 
         Args:
-            joined: this run's membership.
+            session: this run's part in its group.
             stream: what the checkpoint says.
-            deadline: until when it waits at most.
             topics_exist: whether any subscribed topic exists; without one there is nothing to wait for.
             is_stopping: whether the query is being stopped, so that it will plan nothing.
         """
         if not self._is_first:
             return
         self._is_first = False
-        if joined.assignment.partitions or not topics_exist():
+        if session.assignment.partitions or not topics_exist():
             return
-        drain_s = self._options.drain_timeout_ms / 1000 if self._options.handoff == "drain" else 0.0
-        waits_s = min(drain_s + REBALANCE_S, deadline.left)
+        waits_s = min(self._drain_s + REBALANCE_S, session.deadline.left)
         log.info("waiting up to %.0f s for a partition that another member releases", waits_s)
         for _ in Deadline(waits_s, clock=self._clock).attempts():
-            if is_stopping() or (joined.once(Ledger.ready) and joined.positions):
+            if is_stopping() or (session.once(Ledger.ready) and session.positions):
                 return
-        if joined.assignment.partitions:
+        if session.assignment.partitions:
             return  # they are not adopted yet, and the log says why
         unseen = stream.durable >= 0 and any(offsets.size for ranges in stream.ranges.values() for offsets in ranges)
         log.warning(

@@ -26,8 +26,8 @@ from spark_groupsource.handoff.rules import unreadable
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.patience import Deadline, cut_believed_after_s
-from spark_groupsource.timeouts import RETRY_INTERVAL_S
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 

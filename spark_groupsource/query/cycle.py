@@ -19,8 +19,7 @@ from typing import Any, cast
 
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.checkpoint.driver_reports import DriverReports
-from spark_groupsource.errors import OffsetError
+from spark_groupsource.errors import ClaimTimeout, OffsetError
 from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import writable_cluster_id
 from spark_groupsource.handoff.next_plan import next_offset, next_ranges
@@ -31,13 +30,13 @@ from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import Ranges, TopicPartition, topics_of
 from spark_groupsource.query.assignment_wait import AssignmentWait
-from spark_groupsource.query.claiming import Claiming
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joining import Joining
-from spark_groupsource.query.ledger_steps import LedgerSteps
 from spark_groupsource.query.loss_watch import LossWatch
-from spark_groupsource.query.membership import Membership
+from spark_groupsource.query.session import Session
 from spark_groupsource.query.starting_offsets import StartingOffsets
+from spark_groupsource.query.unsubscribed import with_ranges, without_refused, without_waiting
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.timeouts import AT_STOP_S, RETRY_INTERVAL_S
 
 log = logging.getLogger(__name__)
@@ -71,20 +70,25 @@ class Cycle:
         )
         topic_ids = TopicIds(self._topics.ids)
         self._starting_offsets = StartingOffsets(options, self._topics, topic_ids, clock=clock)
-        joining = Joining(options, self._topics, topic_ids, self._starting_offsets, observer=observer)
-        self._membership = Membership(joining, options, clock=clock)
         self._watch = LossWatch(options, self._topics, topic_ids, clock=clock)
-        self._steps = LedgerSteps(self._membership, self._watch, options)
-        self._claiming = Claiming(self._membership, self._steps, self._watch, options)
-        self._assignment_wait = AssignmentWait(options, clock=clock)
+        self.session = Session(
+            Joining(options, self._topics, topic_ids, self._starting_offsets, observer=observer),
+            self._watch,
+            patience_s=options.assignment_timeout_ms / 1000,
+            fail_on_data_loss=options.fail_on_data_loss,
+            clock=clock,
+        )
+        """This run's part in its group."""
+        drain_s = options.drain_timeout_ms / 1000
+        self._assignment_wait = AssignmentWait(drain_s, clock=clock)
         self._began: tuple[Starts, Mapping[str, str]] | None = None
         self._stream_name: str | None = None
         self._reports = DriverReports(os.getppid())  # this process is a child of the driver's JVM
         self._durable_watch = DurableWatch(
             options.checkpoint_location,
-            report=self._report_durable,
-            closed=self._is_closed,
-            hurried=self._is_draining,
+            report=self.session.report_durable,
+            closed=self.session.is_closed,
+            hurried=self.session.is_draining,
             reports=self._reports,
             clock=clock,
         )
@@ -106,7 +110,8 @@ class Cycle:
 
     def fix_target(self) -> None:
         """Never plan past the ends that the subscribed partitions have now (Trigger.AvailableNow)."""
-        self._watch.fix_target()
+        self.session.begin_call()
+        self._watch.fix_target(self.session.deadline)
 
     def plan(self, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         """Return the next plan; `None` when there is nothing new, less than is waited for, or the query is being stopped.
@@ -120,74 +125,76 @@ class Cycle:
         Raises:
             DataLossError: something is lost, and `failOnDataLoss` is true, or it belongs to the target of AvailableNow.
         """
-        self._membership.begin_call()
+        self.session.begin_call()
         stream = self._stream(start, start.plan)
-        return self._membership.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
+        return self.session.as_member(stream, start, lambda: self._plan_as_member(stream, start, limited=limited))
 
     def _plan_as_member(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         self._warn_of_long_claims(self._durable_watch.known(start.plan))
-        joined = self._membership.joined
         # Before anything is waited for. A partition that drains is confirmed with it, and its next owner waits for that. And an
         # earlier run of this driver, just stopped, closes this plan's claims, too: it reads the same report. A member that adopts
         # without knowing that the plan is durable would take its checkpoint for an older one.
-        self._steps.carry_out(lambda ledger: ledger.durable(start.plan))
+        self.session.step(Ledger.durable, start.plan)
         self._assignment_wait.await_partitions(
-            joined,
+            self.session,
             stream,
-            self._membership.deadline,
             topics_exist=self._topics_exist,
             is_stopping=lambda: self._reports.is_asked_to_stop(stream.name),
         )
         while True:
             # Before the plan. A partition that is adopted during it is not in it, so a run with a target that counted it as read
             # would end and leave its records to the next run.
-            assignment, adopted = joined.assignment, joined.positions.keys()
+            assignment, adopted = self.session.assignment, self.session.positions.keys()
             self._assignment_wait.note(assignment)
             if self._reports.is_asked_to_stop(stream.name):
-                self._steps.carry_out(Ledger.confirm)
+                self.session.step(Ledger.confirm)
                 return None
             planned = self._plan(stream, start, limited=limited)
             target = self._watch.target
             if planned is not None or target is None:
                 return planned
             # A member that was expelled meanwhile has nothing left of its plan, and has read nothing of what was adopted.
-            if joined.assignment == assignment and self._assignment_wait.may_end(
+            if self.session.assignment == assignment and self._assignment_wait.may_end(
                 assignment, adopted & self._watch.ends.keys(), target.ends
             ):
                 return None
             # Nothing has failed: a run with a target waits for partitions that are on their way, as long as that takes.
-            self._membership.begin_call()
+            self.session.begin_call()
             time.sleep(RETRY_INTERVAL_S)
 
     def _plan(self, stream: Stream, start: PlanOffset, *, limited: bool) -> PlanOffset | None:
         began = self._clock()
         # 1. Take what the group has now, and ask which ranges of others are done: the answer comes while the logs are asked.
-        opened = self._steps.carry_out(Ledger.begin_plan)
+        opened = self.session.step(Ledger.begin_plan)
         # 2. Compare with the logs before anything is proposed, and go on behind what is lost. A plan from the old position would
         #    have ranges that no longer exist, or would skip the first records of a topic that was created again.
         while True:
             examined = self._watch.examine(stream, opened.records)
             if not examined.losses:
                 break
-            self._steps.go_on(examined.losses)
-            opened = self._steps.carry_out(Ledger.opened)
-        self._starting_offsets.update_needed(self._membership.joined)
+            self.session.go_on(examined.losses)
+            opened = self.session.step(Ledger.opened)
+        self._starting_offsets.update_needed(
+            self.session.positions.keys(),
+            self.session.assignment.partitions,
+            read=lambda partitions: self.session.once(Ledger.commits_of, partitions),
+        )
         # 3. Decide.
-        owned = self._membership.joined.positions
+        owned = self.session.positions
         positions = {partition: record.next for partition, record in opened.records.items() if partition in owned}
         most = self._options.max_offsets_per_trigger if limited else None
         least = self._options.min_offsets_per_trigger if limited and self._may_wait() else None
         wanted = next_ranges(positions, self._watch.reachable, opened.again, least=least, most=most)
         # 4. Propose. From now on these partitions are in flight, and one that is asked back drains until its claim is confirmed.
         #    Partitions that have moved since step 1 are left out: the claim would wait for their next owners.
-        planned = self._steps.carry_out(lambda ledger: ledger.propose(wanted))
+        planned = self.session.step(Ledger.propose, wanted)
         if not any(offsets.size for ranges in planned.values() for offsets in ranges):
             # No claim comes that would confirm the last plan on its way. Its records would stay lag until there are new ones.
-            self._steps.carry_out(Ledger.confirm)
+            self.session.step(Ledger.confirm)
             self._observer.planned(self._watch.ends, self._clock() - began, None)
             return None
         # 5. Make the offset for Spark's log. A run that replays the plan knows nothing else of it.
-        assignment = self._membership.joined.assignment
+        assignment = self.session.assignment
         offset = next_offset(
             start,
             planned,
@@ -217,16 +224,16 @@ class Cycle:
         if start.plan >= 0 and start.stream != end.stream:
             raise OffsetError(f"The checkpoint mixes the streams {start.stream} and {end.stream}: it was edited or merged.")
         # Spark always runs batch 0. Without records its end is the offset before the first plan (-1).
-        self._membership.begin_call()
+        self.session.begin_call()
         stream = self._stream(end, max(-1, end.plan - 1))
         # 1. Join, if this is the first call after a restart. That may take minutes, in which the plan cannot become durable.
-        self._membership.become_member(stream, end)
+        self.session.become_member(stream, end)
         # 2. Read the checkpoint before anything is claimed. The one of another stream would show plans as durable that are not:
         #    their claims would be closed, and a restart would not read them again.
         self._durable_watch.claiming(end.stream, end.plan)
         # 3. Claim.
         began = self._clock()
-        granted = self._membership.as_member(stream, end, lambda: self._claiming.claim(stream))
+        granted = self.session.as_member(stream, end, lambda: self._claim(stream))
         # 4. Watch for the moment at which Spark has finished the plan. Before all its claims are made it cannot be durable.
         if granted:
             self._durable_watch.claimed(end.stream, end.plan)
@@ -239,21 +246,46 @@ class Cycle:
                 log.info("plan %d leaves %d offsets of %s to another member, or to the next plan", end.plan, left, partition)
         return granted
 
+    def _claim(self, stream: Stream) -> Ranges:
+        """Claim the plan's ranges, and wait for the next owners of partitions that have moved."""
+        subscribed, patience_ms = self._options.matches, self._options.assignment_timeout_ms
+        stream = without_refused(
+            stream,
+            lambda partitions: self.session.step(Ledger.commits_of, partitions),
+            owned=self.session.positions.keys(),
+            subscribed=subscribed,
+        )
+        for _ in self.session.deadline.attempts():
+            claims = self.session.claim(stream)
+            if not claims.waiting:
+                return claims.granted
+        stream = without_waiting(stream, claims.waiting, subscribed=subscribed, patience_ms=patience_ms)
+        claims = self.session.claim(stream)
+        if not claims.waiting:
+            return claims.granted
+        raise ClaimTimeout(
+            f"Plan {stream.logged} of stream {stream.name} waits for "
+            f"{with_ranges(stream, claims.waiting, most=len(claims.waiting))}. This driver does not "
+            f"own these partitions now, and no member of group {self._options.group_id} has adopted them within "
+            f"{patience_ms} ms (assignmentTimeout). A member that died keeps its partitions until its "
+            f"session times out. `groupkafka describe --group {self._options.group_id}` shows the members. Restart the query: it "
+            "continues with this plan, and no record is lost."
+        )
+
     def committed(self, end: PlanOffset) -> None:
         """Note that Spark has `end` in its commit log.
 
         Its claims are closed at once where a partition drains, or else with the next commit.
         """
-        self._membership.begin_call()
+        self.session.begin_call()
         stream = self._stream(end, end.plan)
-        self._membership.as_member(stream, end, lambda: self._steps.carry_out(lambda ledger: ledger.durable(end.plan)))
+        self.session.as_member(stream, end, lambda: self.session.step(Ledger.durable, end.plan))
 
     def report(self) -> dict[str, Any] | None:
         """Return end offsets, lags and what is held for other streams, by topic and partition, as of the last plan."""
-        joined = self._membership.current
-        if joined is None:
+        if not self.session.has_joined:
             return None
-        positions, held, ends = joined.positions, joined.held, self._watch.ends
+        positions, held, ends = self.session.positions, self.session.held, self._watch.ends
         lags = lag(positions, ends)
         return {
             "offsets": _by_topic({partition: end for partition, end in ends.items() if partition in positions}),
@@ -271,34 +303,20 @@ class Cycle:
         Args:
             with_driver: whether the driver has died, so that it reports nothing more.
         """
-        self._membership.ending = True
+        self.session.ending = True
         # Before it takes time to leave: a later request is for the next run of this checkpoint.
         is_asked = self._stream_name is not None and self._reports.is_asked_to_stop(self._stream_name)
         # Before it leaves: claims that are open then stay open until the query is started again.
         all_closed = self._durable_watch.conclude(LAST_READ_S if with_driver else AT_STOP_S)
-        self._membership.leave()
+        self.session.leave()
         # A run that has not joined has confirmed nothing, not even what an earlier run had finished.
-        if is_asked and all_closed and self._membership.current is not None:
+        if is_asked and all_closed and self.session.has_joined:
             self._reports.end_stop(cast(str, self._stream_name))  # the driver's program waits for it
-
-    # Called on any thread, by the durable watch.
-
-    def _report_durable(self, stream: str, plan: int) -> None:
-        if self._membership.current is not None:
-            self._membership.current.report_durable(stream, plan)
-
-    def _is_closed(self, plan: int) -> bool:
-        return self._membership.current is not None and self._membership.current.closed >= plan
-
-    def _is_draining(self) -> bool:
-        return self._membership.current is not None and bool(self._membership.current.assignment.draining)
-
-    # Called on the runner's main thread.
 
     def _warn_of_long_claims(self, open_s: float) -> None:
         """Warn once if the claims of a micro-batch stayed open for longer than a partition may drain."""
         limit_s = self._options.drain_timeout_ms / 1000
-        if open_s <= limit_s or self._warned_of_claims or self._options.handoff != "drain":
+        if open_s <= limit_s or self._warned_of_claims:
             return
         self._warned_of_claims = True
         log.warning(

@@ -17,11 +17,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.checkpoint.files import without_password
 from spark_groupsource.errors import CheckpointOfAnotherStream, ReportsUnavailable
 from spark_groupsource.patience import Deadline
+from spark_groupsource.reports.driver_reports import DriverReports
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ from spark_groupsource.errors import (
     MembershipError,
     NotAConsumerGroup,
     TopicNotFound,
+    passes,
 )
 from spark_groupsource.group.brokers_answer import ask_brokers
 from spark_groupsource.group.coordinator_watch import watch
@@ -39,7 +40,6 @@ from spark_groupsource.options.start_and_end import refuse_unknown
 from spark_groupsource.options.topic_pattern import INTERNAL_TOPICS
 from spark_groupsource.partition import TopicPartition, listed
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.starting_offsets import StartingOffsets
 from spark_groupsource.timeouts import JOIN_INTERVAL_S
 
@@ -83,8 +83,8 @@ class Joining:
         self._has_joined = False
         """Whether the group has had a member of this run."""
 
-    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> Joined:
-        """Join the group, and return once there is something to plan with.
+    def join(self, stream: Stream, newest: PlanOffset, deadline: Deadline) -> tuple[Member, Ledger]:
+        """Join the group, and return once there is something to plan with: a member, and the records of its partitions.
 
         Args:
             stream: what the checkpoint says.
@@ -138,7 +138,7 @@ class Joining:
                 log.info("whether the group is of another kind is not known: %s", unknown)
         return refused
 
-    def _join_once(self, stream: Stream, deadline: Deadline) -> Joined:
+    def _join_once(self, stream: Stream, deadline: Deadline) -> tuple[Member, Ledger]:
         options = self._options
         self._observer.joining(stream.name)
         client_settings, member_settings = options.client_settings(), options.member_settings()
@@ -146,7 +146,7 @@ class Joining:
         self._member = member = Member(
             member_settings,
             options.subscription(),
-            drain_timeout_s=options.drain_timeout_ms / 1000 if options.handoff == "drain" else 0,
+            drain_timeout_s=options.drain_timeout_ms / 1000,
             observer=self._observer,
         )
         cluster_id = writable_cluster_id(self._topics.cluster_id())
@@ -174,7 +174,6 @@ class Joining:
             patience_s=options.assignment_timeout_ms / 1000,
             observer=self._observer,
         )
-        joined = Joined(member, ledger)
         # Before it joins: a query whose checkpoint is behind the group has to end without having taken a partition from others,
         # and what is claimed by then is from before this query.
         ledger.note_group(self._fetch_commits(member, cluster_id, deadline))
@@ -186,26 +185,19 @@ class Joining:
         except MembershipError:
             member.close()
             raise
-        return joined
+        return member, ledger
 
     def _fetch_commits(self, member: Member, cluster_id: str | None, deadline: Deadline) -> dict[TopicPartition, GroupCommit]:
         """Return what the group holds for all subscribed partitions. The member's thread does not use its consumer yet."""
-        while True:
-            try:
-                partitions = self._subscribed()
-                connect_to_leader(member.consumer, partitions)
-                return fetch_commits(
-                    member.consumer,
-                    self._options.group_id,
-                    partitions,
-                    cluster_id=cluster_id,
-                    timeout_s=FIRST_FETCH_TIMEOUT_S,
-                )
-            except GroupKafkaError as error:
-                # A topic may be deleted between the two requests.
-                if not error.passing and not isinstance(error, TopicNotFound):
-                    raise
-                deadline.pause_after(error)
+
+        def fetched() -> dict[TopicPartition, GroupCommit]:
+            partitions = self._subscribed()
+            connect_to_leader(member.consumer, partitions)
+            group_id = self._options.group_id
+            return fetch_commits(member.consumer, group_id, partitions, cluster_id=cluster_id, timeout_s=FIRST_FETCH_TIMEOUT_S)
+
+        # A topic may be deleted between the two requests.
+        return deadline.retry(fetched, lambda error: passes(error) or isinstance(error, TopicNotFound))
 
     def _subscribed(self) -> list[TopicPartition]:
         return self._topics.partitions(skip_missing=True)

@@ -34,8 +34,8 @@ from spark_groupsource.handoff.losses import (
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition, listed, topics_of
-from spark_groupsource.patience import Deadline, cut_believed_after_s
-from spark_groupsource.timeouts import RETRY_INTERVAL_S
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import RETRY_INTERVAL_S, cut_believed_after_s
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,12 @@ ASK_FOR_IDS_EVERY_S = 1.0
 
 ASK_FOR_STARTS_EVERY_S = 10.0
 """How long a plan may overlook records that expired. The tasks that should read them find out."""
+
+LOOKS_AGAIN = 3
+"""How often a plan looks again at a loss before it believes it."""
+
+LOOK_AGAIN_AFTER_S = 0.01
+"""The pause between these looks, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -109,12 +115,16 @@ class LossWatch:
             return self.ends
         return {partition: min(end, target.ends[partition]) for partition, end in self.ends.items() if partition in target.ends}
 
-    def fix_target(self) -> None:
-        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow)."""
+    def fix_target(self, deadline: Deadline) -> None:
+        """Take the ends that the subscribed partitions have now for the target of this run (Trigger.AvailableNow).
+
+        Args:
+            deadline: until when leaders that do not answer are asked again.
+        """
         partitions = self._topics.partitions()
         ids = self._topics.ids(topics_of(partitions))
-        topics = self._topics.without_patience()  # here it is assignmentTimeout
-        for _ in Deadline(self._options.assignment_timeout_ms / 1000, clock=self._clock).attempts():
+        topics = self._topics.without_patience()  # here it is the deadline
+        for _ in deadline.attempts():
             ends = topics.ends(partitions)
             if len(ends) == len(partitions):
                 break
@@ -144,7 +154,7 @@ class LossWatch:
             if attempt:
                 # A broker that has just restarted may lag behind the others. Believing its first answer would skip records, or
                 # end the query, although nothing is lost.
-                time.sleep(RETRY_INTERVAL_S if self._cuts.again else self._options.fetch_offset_retry_interval_ms / 1000)
+                time.sleep(RETRY_INTERVAL_S if self._cuts.again else LOOK_AGAIN_AFTER_S)
             logs = self._ask(records, left, again=attempt > 0)
             of_target, unknown = self._losses_of_target(records, logs)
             losses = partition_losses(records, logs, last_ends) + left_partition_losses(stream, left, logs.ids)
@@ -154,7 +164,7 @@ class LossWatch:
             self.epochs = {partition: epoch for partition, epoch in logs.epochs.items() if partition in self.ends}
             of_target = [loss for loss in of_target if loss.partition not in doubted]
             losses = [loss for loss in losses if loss.partition not in doubted]
-            enough = not (losses or of_target) or attempt >= self._options.fetch_offset_num_retries
+            enough = not (losses or of_target) or attempt >= LOOKS_AGAIN
             if enough and not self._cuts.again:
                 break
         refuse_target(of_target)

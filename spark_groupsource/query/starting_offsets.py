@@ -10,14 +10,13 @@ from types import MappingProxyType
 from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import GroupKafkaError, OptionError
-from spark_groupsource.handoff.commit_record import writable_cluster_id
+from spark_groupsource.handoff.commit_record import GroupCommit, writable_cluster_id
 from spark_groupsource.handoff.losses import changed
 from spark_groupsource.handoff.plan_offset import FromTime, PlanOffset, Start, Starts
 from spark_groupsource.options.model import Options
 from spark_groupsource.options.start_and_end import ByTime, found_out, named_starts, no_record, offsets_at
 from spark_groupsource.partition import TopicPartition, listed, topics_of
 from spark_groupsource.patience import Deadline
-from spark_groupsource.query.joined import Joined
 
 log = logging.getLogger(__name__)
 
@@ -110,30 +109,38 @@ class StartingOffsets:
         later = [partition for partition in partitions if partition not in began_with]
         return self._topics.starts(later) | self._found_out(began_with)
 
-    def update_needed(self, joined: Joined) -> None:
+    def update_needed(
+        self,
+        adopted: Collection[TopicPartition],
+        assigned: Collection[TopicPartition],
+        *,
+        read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
+    ) -> None:
         """Find out for which partitions the start is still needed, now and then. Without such partitions nothing is asked.
 
         A start that is not known yet is asked for again, so that a late leader delays it by no more than that.
 
         Args:
-            joined: this run's membership.
+            adopted: the partitions that new plans may have.
+            assigned: those that the group has given to this member.
+            read: returns what the group holds for partitions.
 
         Raises:
             OptionError: the stream is new, and the options do not say where it starts in a partition without a commit.
         """
         # The group has commits of what the stream has adopted.
-        self._needed.difference_update(joined.positions)
+        self._needed.difference_update(adopted)
         if not self._needed or self._clock() < self._ask_at:
             return
         self._ask_at = self._clock() + ASK_FOR_COMMITS_EVERY_S
         asked = [partition for partition in self._needed if self._options.matches(partition.topic)]
         try:
-            commits = joined.once(lambda ledger: ledger.commits_of(asked))
+            commits = read(asked)
             ids = self._topic_ids.now({partition.topic: self._ids.get(partition.topic) for partition in asked})
             void = {topic for topic in topics_of(asked) if changed(self._ids.get(topic), ids.get(topic, ""))}
             self._needed -= {partition for partition in asked if commits.get(partition) is not None or partition.topic in void}
             # The survey asks for those that the group has given to this member.
-            self._found_out(self._needed.intersection(asked) - joined.assignment.partitions)
+            self._found_out(self._needed.intersection(asked).difference(assigned))
         except OptionError:
             if self._is_new:
                 raise

@@ -14,84 +14,78 @@ from dataclasses import replace
 from spark_groupsource.errors import NotAuthorized, TopicNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
-from spark_groupsource.options.model import Options
-from spark_groupsource.partition import TopicPartition, listed
+from spark_groupsource.partition import TopicPartition, listed, topics_of
 
 log = logging.getLogger(__name__)
 
 
-class Unsubscribed:
-    """Decides which ranges of unsubscribed topics a plan leaves out. Used on the runner's main thread."""
+def without_refused(
+    stream: Stream,
+    read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
+    *,
+    owned: Collection[TopicPartition],
+    subscribed: Callable[[str], bool],
+) -> Stream:
+    """Return the stream without ranges of unsubscribed topics whose commit records it may not read.
 
-    def __init__(self, options: Options) -> None:
-        """Begin with nothing reported.
+    Their records could not be read either.
 
-        Args:
-            options: the options of the source.
-        """
-        self._options = options
-
-    def without_refused(
-        self,
-        stream: Stream,
-        read: Callable[[Collection[TopicPartition]], Mapping[TopicPartition, GroupCommit]],
-        *,
-        owned: Collection[TopicPartition],
-    ) -> Stream:
-        """Return the stream without ranges of unsubscribed topics whose commit records it may not read.
-
-        Their records could not be read either.
-
-        Args:
-            stream: the stream, with the plan to claim.
-            read: returns what the group holds for these partitions.
-            owned: the partitions that the query owns. They are never left.
-        """
-        foreign = {
-            partition
-            for partition, ranges in stream.ranges.items()
-            if any(offsets.size for offsets in ranges) and partition not in owned and not self._options.matches(partition.topic)
-        }
-        refused = set()
-        for topic in sorted({partition.topic for partition in foreign}):
-            partitions = sorted(partition for partition in foreign if partition.topic == topic)
-            try:
-                read(partitions)
-            except (NotAuthorized, TopicNotFound) as error:
-                refused |= set(partitions)
-                log.warning(
-                    "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and cannot read the group's "
-                    "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
-                    "had reached it. %s",
-                    stream.logged,
-                    stream.name,
-                    with_ranges(stream, partitions),
-                    error,
-                )
-        return _without(stream, refused)
-
-    def without_waiting(self, stream: Stream, waiting: Collection[TopicPartition]) -> Stream:
-        """Return the stream without ranges of unsubscribed topics that nobody has adopted within `assignmentTimeout`.
-
-        The wait is for another driver on the same checkpoint that still has the old subscription. Until its session is over, it
-        could claim such a range. After that nobody can: a claim of this stream is written only by the run that made the plan.
-
-        Args:
-            stream: the stream, with the plan to claim.
-            waiting: partitions that nobody has adopted.
-        """
-        left = {partition for partition in waiting if not self._options.matches(partition.topic)}
-        if left:
+    Args:
+        stream: the stream, with the plan to claim.
+        read: returns what the group holds for these partitions.
+        owned: the partitions that the query owns. They are never left.
+        subscribed: whether the query subscribes to a topic.
+    """
+    foreign = {
+        partition
+        for partition, ranges in stream.ranges.items()
+        if any(offsets.size for offsets in ranges) and partition not in owned and not subscribed(partition.topic)
+    }
+    refused = set()
+    for topic in sorted(topics_of(foreign)):
+        partitions = sorted(partition for partition in foreign if partition.topic == topic)
+        try:
+            read(partitions)
+        except (NotAuthorized, TopicNotFound) as error:
+            refused |= set(partitions)
             log.warning(
-                "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and no other member has adopted "
-                "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
-                "stays before them. A query of this group that subscribes to the topic reads them",
+                "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and cannot read the group's "
+                "records of it. If the plan had claimed the ranges, their records are missing from the output unless they "
+                "had reached it. %s",
                 stream.logged,
                 stream.name,
-                with_ranges(stream, left),
-                self._options.assignment_timeout_ms,
+                with_ranges(stream, partitions),
+                error,
             )
-        return _without(stream, left)
+    return without(stream, refused)
+
+
+def without_waiting(
+    stream: Stream, waiting: Collection[TopicPartition], *, subscribed: Callable[[str], bool], patience_ms: int
+) -> Stream:
+    """Return the stream without ranges of unsubscribed topics that nobody has adopted within `assignmentTimeout`.
+
+    The wait is for another driver on the same checkpoint that still has the old subscription. Until its session is over, it
+    could claim such a range. After that nobody can: a claim of this stream is written only by the run that made the plan.
+
+    Args:
+        stream: the stream, with the plan to claim.
+        waiting: partitions that nobody has adopted.
+        subscribed: whether the query subscribes to a topic.
+        patience_ms: `assignmentTimeout`.
+    """
+    left = {partition for partition in waiting if not subscribed(partition.topic)}
+    if left:
+        log.warning(
+            "plan %d of stream %s leaves %s: the query no longer subscribes to the topic, and no other member has adopted "
+            "the partitions within %d ms (assignmentTimeout). The plan had not claimed the ranges, so the group's position "
+            "stays before them. A query of this group that subscribes to the topic reads them",
+            stream.logged,
+            stream.name,
+            with_ranges(stream, left),
+            patience_ms,
+        )
+    return without(stream, left)
 
 
 def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: int = 5) -> str:
@@ -103,7 +97,8 @@ def with_ranges(stream: Stream, partitions: Collection[TopicPartition], most: in
     return listed(named, most)
 
 
-def _without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
+def without(stream: Stream, left: Collection[TopicPartition]) -> Stream:
+    """Return the stream without the ranges of its plan in these partitions."""
     if not left:
         return stream
     return replace(stream, ranges={partition: ranges for partition, ranges in stream.ranges.items() if partition not in left})

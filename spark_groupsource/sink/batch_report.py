@@ -2,7 +2,7 @@
 
 Spark takes no metrics of a sink in Python. So the process that commits a micro-batch, on the driver's host, leaves a file that is
 named after the query's run. A `LagListener` in the driver's program reads it when Spark reports the micro-batch. The file is in
-the folder of checkpoint/private_folder.py. Nothing depends on it.
+the folder of reports/private_folder.py. Nothing depends on it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
-from spark_groupsource.checkpoint.private_folder import PrivateFolder
+from spark_groupsource.reports.private_folder import PrivateFolder
 
 _LONGEST = 500
 _RUN = re.compile(r"[0-9a-f-]{1,36}")

@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 import pyarrow as pa
 from confluent_kafka import KafkaError
 
-from spark_groupsource.sink.token import Written
+from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_POLL_S = 0.005
 """How long a producer is polled before the next try: the pure Python one while its queue is full, the native one while it keeps
@@ -43,6 +43,11 @@ class Producer(Protocol):
 
     errors: dict[int, KafkaError]
     """The last error of each code that belongs to no request."""
+    last: Token | None
+    """The token that it has committed last under its transactional id."""
+
+    def start_over(self) -> None:
+        """Forget what was counted and reported, for the next task. All rows of the one before are delivered."""
 
     def connect(self, timeout_s: float) -> bool:
         """Wait for a connection to a broker, best effort: other calls would wait longer for it. Returns whether there is one."""
@@ -118,3 +123,6 @@ class Producer(Protocol):
 
     def close(self) -> None:
         """Close the producer. What it has not delivered is dropped."""
+
+    def abandon(self) -> None:
+        """Never use or free the producer, in a forked child."""

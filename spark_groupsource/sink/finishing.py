@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
-import ctypes
 import logging
-import os
-import time
 from collections.abc import Collection, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from confluent_kafka import KafkaException
 
+from spark_groupsource.brokers.client_pool import digest, pool
 from spark_groupsource.errors import GroupKafkaError
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink.failures import failure
@@ -57,8 +54,12 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         ReplayDiffers, WrittenElsewhere, CheckpointBehindSink: See rules.py.
         BrokerError: The token cannot be read or committed.
     """
-    kept = _kept_tokens(settings, names, run)
-    tokens, until = kept or (Tokens(settings.requests, names, settings.topic), time.monotonic() + _KEPT_S)
+    clients = pool()
+    # A new run never takes the client of an earlier one: the coordinator that it has found first may be cut off from the others,
+    # and not know of what the earlier run has written since.
+    key = "tokens", run, names, digest(settings.requests), settings.topic
+    kept = cast("Tokens | None", clients.take(key)) if run else None
+    tokens = kept or clients.add(Tokens(settings.requests, names, settings.topic))
     try:
         if kept is None:
             tokens.connect_driver()
@@ -81,64 +82,13 @@ def finish(settings: SinkSettings, names: Names, batch: int, run: str, tasks: Ta
         others = [number for number, mark in left.items() if number >= tasks.number or mark.run != run]
         tokens.unmark(others, run, tasks.topics)
     except BaseException:
-        tokens.close()
+        clients.close(tokens)
         raise
-    _keep(settings, names, run, tokens, until)
-
-
-def _kept_tokens(settings: SinkSettings, names: Names, run: str) -> tuple[Tokens, float] | None:
-    """Return the tokens of the micro-batch before, which are connected, and until when they serve, if the same run has kept them.
-
-    A new run never takes those of an earlier one: the coordinator that a client has found first may be cut off from the others,
-    and not know of what the earlier run has written since.
-    """
-    if names not in _kept:
-        return None
-    whose, until, tokens = _kept.pop(names)
-    if whose == (run, settings.requests, settings.topic) and time.monotonic() < until:
-        return tokens, until
-    tokens.close()
-    return None
-
-
-def _keep(settings: SinkSettings, names: Names, run: str, tokens: Tokens, until: float) -> None:
-    if not run:
-        tokens.close()
-        return
     tokens.close_others()
-    for old in [names for names, (_, until, _) in _kept.items() if time.monotonic() >= until]:
-        _kept.pop(old)[-1].close()
-    _kept[names] = (run, settings.requests, settings.topic), until, tokens
-    while len(_kept) > _MOST_KEPT:
-        _kept.pop(next(iter(_kept)))[-1].close()
-
-
-def forget() -> None:
-    """Close all tokens that are kept, and wait for that."""
-    while _kept:
-        _kept.popitem()[1][-1].close(wait=True)
-
-
-def _abandon_inherited() -> None:
-    """Never free the parent's clients, in a forked child: their threads do not exist here, and to close them would hang."""
-    for _, _, tokens in _kept.values():
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(tokens))
-    _kept.clear()
-
-
-_kept: dict[Names, tuple[tuple[str, Mapping[str, str], str | None], float, Tokens]] = {}
-"""The tokens of the last micro-batch of each query: whose they are, and until when. A process finishes one
-after the other."""
-
-_KEPT_S = 30.0
-"""How long a client is kept. Nobody polls it meanwhile, so what it reports is as old; certificates are renewed; and the network
-may forget its connections."""
-
-_MOST_KEPT = 8
-
-# Otherwise their threads would still run while the process unloads the libraries that they use.
-atexit.register(forget)
-os.register_at_fork(after_in_child=_abandon_inherited)
+    if run:
+        clients.keep(key, tokens)
+    else:
+        clients.close(tokens)
 
 
 def _left_by_earlier_tries(
@@ -184,7 +134,7 @@ def abort(settings: SinkSettings, names: Names, unfinished: Collection[int]) -> 
             failed,
         )
     finally:
-        tokens.close()
+        tokens.close(wait=False)
 
 
 def end_transaction(settings: SinkSettings, name: str, patience_s: float) -> None:

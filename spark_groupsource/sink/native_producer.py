@@ -19,7 +19,7 @@ from spark_groupsource.native.structs import PRODUCER, ColumnStruct, OutletStruc
 from spark_groupsource.patience import doubled
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
-from spark_groupsource.sink.token import Written
+from spark_groupsource.sink.token import Token, Written
 
 FULL_QUEUE_S = 1.0
 """How long a task fills the producer's queue in one call, without looking for Python's signals."""
@@ -60,6 +60,16 @@ class NativeProducer(NativeClient):
         self._kept_bytes = 0
         self._most_bytes = 2 * 1024 * int(client["queue.buffering.max.kbytes"])
         self._used: set[str] = set()
+        self.last: Token | None = None
+
+    def start_over(self) -> None:
+        """See `Producer`."""
+        self.note_errors()
+        self.errors.clear()
+        self._kept.clear()
+        self._kept_bytes = 0
+        self._used.clear()
+        self._outlet.added = self._outlet.checksum = self._outlet.failed = 0
 
     def init_transactions(self, timeout_s: float) -> None:
         """See `Producer`."""

@@ -1,34 +1,27 @@
-"""Makes the producer of a task: the native one, or the pure Python one with a warning if the native one cannot be used.
-
-Each task has one of its own. With a connection made first a new one costs 5 to 10 ms, and one that another worker has fenced in
-the meantime would have to be noticed first.
-"""
+"""Makes the producer of a task: the native one, or the pure Python one with a warning if the native one cannot be used."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 from spark_groupsource.fetch.choice import warn_of_pure_python
 from spark_groupsource.native.libraries import why_unavailable
-from spark_groupsource.sink.batch_size import with_batch_size
 from spark_groupsource.sink.contract import Producer
 from spark_groupsource.sink.native_producer import NativeProducer
 from spark_groupsource.sink.pure_producer import PureProducer
 
 
-def make_producer(client: Mapping[str, str], topic: str | None, topics: Collection[str] = ()) -> Producer:
+def make_producer(client: Mapping[str, str], topic: str | None) -> Producer:
     """Make the fastest producer that this process has.
 
     Args:
         client: The finished settings.
         topic: The topic of rows that name none.
-        topics: The topics that the first rows name.
 
     Raises:
         OptionError: librdkafka refuses the settings.
         AuthenticationFailed: `kafka.oauth_cb` returns no token.
     """
-    client = with_batch_size(client, topics if topic is None else [topic])
     unavailable = why_unavailable()
     if unavailable is None:
         return NativeProducer(client, topic)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from spark_groupsource.patience import doubled
 from spark_groupsource.sink.checksum import ANY_PARTITION, Header, added, row_hash
 from spark_groupsource.sink.columns import HEADERS, KEY, PARTITION, TOPIC, VALUE
 from spark_groupsource.sink.contract import FLUSH_S, FULL_QUEUE_POLL_S, NotDelivered, Undelivered
-from spark_groupsource.sink.token import Written
+from spark_groupsource.sink.token import Token, Written
 
 
 class _Row(NamedTuple):
@@ -64,6 +65,15 @@ class PureProducer:
         self._producer = make_client(KafkaProducer, settings, note, librdkafka_log_of_tasks)
         self._topic = topic
         self._used: set[str] = set()
+        self._written = Written(0, 0)
+        self.last: Token | None = None
+
+    def start_over(self) -> None:
+        """See `Producer`."""
+        self.note_errors()
+        self.errors.clear()
+        self._undelivered.clear()
+        self._used.clear()
         self._written = Written(0, 0)
 
     def connect(self, timeout_s: float) -> bool:
@@ -148,6 +158,10 @@ class PureProducer:
             self._producer.purge()
             self._producer.poll(0)
         del self._producer
+
+    def abandon(self) -> None:
+        """See `Producer`."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._producer))
 
     def _rows(self, rows: pa.RecordBatch) -> Iterator[_Row]:
         columns = {name: rows.column(at).to_pylist() for at, name in enumerate(rows.schema.names)}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pyarrow as pa
 
@@ -10,7 +10,8 @@ import pyarrow as pa
 class Remembered:
     """An iterator that can be begun again, until it has given more than so many bytes.
 
-    Partitions that were added before the task began show at its first rows.
+    Partitions that were added before the task began show at its first rows, and so does a kept producer that is of no use any
+    more.
     """
 
     def __init__(self, rows: Iterator[pa.RecordBatch], most_bytes: int) -> None:
@@ -24,13 +25,26 @@ class Remembered:
         """Whether it can be begun again."""
         return self._kept is not None
 
-    def from_the_first(self) -> Iterator[pa.RecordBatch]:
-        """Yield all rows. An iterator that was begun earlier must not be used any more."""
+    def from_the_first(self, before_forgetting: Callable[[], None] = lambda: None) -> Iterator[pa.RecordBatch]:
+        """Yield all rows. An iterator that was begun earlier must not be used any more.
+
+        Args:
+            before_forgetting: Called when the rows become too many. If it raises an error, they are still remembered.
+        """
         yield from tuple(self._kept or ())
-        for each in self._rows:
-            self._left -= each.nbytes
-            if self._left < 0:
-                self._kept = None
-            elif self._kept is not None:
+        while (each := self._next()) is not None:
+            if self._kept is not None:
                 self._kept.append(each)
+                self._left -= each.nbytes
+                if self._left < 0:
+                    before_forgetting()
+                    self._kept = None
             yield each
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return next(self._rows, None)
+        except BaseException:
+            # The rows were cut off. Begun again, they would come to an end, as if there were no more.
+            self._kept = None
+            raise

@@ -290,6 +290,23 @@ def may_be_a_replay(last: Token | BatchToken | None, run: str) -> bool:
     return last is None or not run or last.run != run
 
 
+def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_CHOICE) -> bool:
+    """Return whether a task may write with a kept producer, without taking the transactional id and without reading the token.
+
+    While no other producer has taken the id, `last` is the newest transaction under it, so it is the token that the task would
+    read. If another producer has taken the id, the brokers refuse the kept one before anything becomes visible. A token of the
+    same run and of an earlier micro-batch makes the task write, whatever the driver's token says (`plan_task`). In every other
+    case the task has to look: the micro-batch may be written, or the names of the query may have changed between two runs.
+
+    Args:
+        last: What the kept producer has committed last, under the same transactional id.
+        batch: The number of the micro-batch.
+        run: The run of the query. Empty: the platform does not name it.
+        choice: What the user chose.
+    """
+    return last is not None and bool(run) and last.run == run and last.batch < batch and not choice.covers(batch)
+
+
 def check_batch(
     batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], choice: Choice = NO_CHOICE
 ) -> None:

@@ -29,9 +29,9 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 from spark_groupsource.errors import TokenUnreadable
+from spark_groupsource.version import another_version
 
-# Not 1: development versions before 0.1.0 wrote other shapes under it. With a higher number, neither they nor this version take
-# the other's token for one of their own, and so a micro-batch for written or for not written.
+# Not 1: see docs/design.md.
 VERSION = 4
 """The only format so far that a release has written. Later versions read it permanently."""
 _MOST_BYTES = 4000
@@ -228,7 +228,7 @@ def _fields(commit: Committed, group: str, query: str, names: set[str]) -> dict[
     if not isinstance(fields, dict) or type(fields.get("v")) is not int:
         raise _unreadable(commit, group)
     if fields["v"] > 0 and fields["v"] != VERSION:
-        raise _of_another_version(fields["v"], group)
+        raise TokenUnreadable(another_version(f"The offset of group {group}", fields["v"], VERSION))
     if fields.keys() != names | {"v", "q", "run"} or fields["v"] != VERSION:
         raise _unreadable(commit, group)
     # A group's name has the query's id already. It stands here, too, so that a token that was copied by hand is no token.
@@ -241,20 +241,6 @@ def _count(value: object, commit: Committed, group: str) -> int:
     if type(value) is not int or not 0 <= value <= _MOST:
         raise _unreadable(commit, group)
     return value
-
-
-def _of_another_version(version: int, group: str) -> TokenUnreadable:
-    if version > VERSION:
-        return TokenUnreadable(
-            f"Group {group}: a newer version of this package wrote its offset (format {version}, and this one reads {VERSION}). "
-            "Run the query with that version."
-        )
-    return TokenUnreadable(
-        f"Group {group}: a development version before 0.1.0 wrote its offset (format {version}, and this one reads {VERSION}). "
-        "Let that version finish its micro-batch, and stop the query while it waits for data. Then choose another "
-        "transactionalIdPrefix: the query ends with BatchUnknown, and rewriteBatch with the number in that error loses and "
-        "duplicates nothing."
-    )
 
 
 def _unreadable(commit: Committed, group: str) -> TokenUnreadable:

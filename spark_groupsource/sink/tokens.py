@@ -6,6 +6,7 @@ any of them: then all offsets of a group are asked for.
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
@@ -274,10 +275,14 @@ class Tokens:
         if refused is not None:
             raise refused
 
-    def close(self, *, wait: bool = False) -> None:
+    def close(self, *, wait: bool = True) -> None:
         """End the connections. `wait` as in `GroupOffsets.close`. What is asked later is asked by new clients."""
         for group in list(self._groups):
             self._groups.pop(group).close(wait=wait)
+
+    def abandon(self) -> None:
+        """Never use or free the clients, in a forked child: a reference that is never released keeps them."""
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
 
     def close_others(self) -> None:
         """End all connections but that for the driver's token."""

@@ -5,16 +5,18 @@ from __future__ import annotations
 import itertools
 import logging
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.advertised import refuse_unreachable
+from spark_groupsource.brokers.client_pool import ClientPool, digest, pool
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
+from spark_groupsource.sink.batch_size import with_batch_size
 from spark_groupsource.sink.columns import rows_of, topics_of
 from spark_groupsource.sink.contract import NotDelivered, Producer, Undelivered
 from spark_groupsource.sink.failures import PURGED, failure, undelivered
@@ -22,7 +24,7 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producers import make_producer
 from spark_groupsource.sink.remembered import Remembered
-from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_be_a_replay, plan_task
+from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_be_a_replay, may_continue, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
@@ -61,7 +63,11 @@ class Attempt(NamedTuple):
 
 
 class _NotKnownYet(Exception):
-    """A broker does not know a partition that another one has named: mostly it was just added. The text is for the user."""
+    """A broker does not know a partition that another one has named: usually it was just added. The text is for the user."""
+
+
+class _KeptFailed(Exception):
+    """A kept producer has failed, and nothing of the task is visible. A new producer can write it from its first row on."""
 
 
 class Report(NamedTuple):
@@ -98,14 +104,16 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
         # Nothing is written, so nothing needs to be known: a replay finds nothing to write, either.
         return Report()
     client = _client(settings, outlasts=attempt.number > 0 or names.driver in _OUTLASTING)
-    # Half of kafka.buffer.memory: the producer keeps up to twice as much as that.
-    remembered = Remembered(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
-
+    remembered = _remembered(settings, rows)
+    may_be_kept = True
     # Its time begins with the first such failure: before that, Spark may have taken longer to give the rows.
     deadline: Deadline | None = None
     while True:
         try:
-            return _write_as(client, settings, names, attempt, topics_of(first), remembered.from_the_first())
+            return _write_as(client, settings, names, attempt, topics_of(first), remembered, may_be_kept=may_be_kept)
+        except _KeptFailed as failed:
+            log.info("a new producer writes the task: %s", failed)
+            may_be_kept = False
         except OptionError:
             if client is settings.producer:
                 raise
@@ -120,38 +128,76 @@ def write_once(settings: SinkSettings, names: Names, attempt: Attempt, batches: 
             deadline.pause_after(error, PARTITIONS_KNOWN_INTERVAL_S)
 
 
+def _remembered(settings: SinkSettings, rows: Iterator[pa.RecordBatch]) -> Remembered:
+    # Half of kafka.buffer.memory: the producer keeps up to twice as much as that.
+    return Remembered(rows, int(settings.producer["queue.buffering.max.kbytes"]) * 512)
+
+
 def _write_as(
     client: Mapping[str, str],
     settings: SinkSettings,
     names: Names,
     attempt: Attempt,
     topics: Collection[str],
-    rows: Iterator[pa.RecordBatch],
+    remembered: Remembered,
+    *,
+    may_be_kept: bool,
 ) -> Report:
     name = names.task(attempt.task)
-    producer = make_producer({**client, "transactional.id": name}, settings.topic, topics)
-    writer = _Writer(settings, client, attempt, name, producer)
+    clients = pool()
+    client = _with_batch_size({**client, "transactional.id": name}, settings, topics)
+    key = _key(client, settings)
+    kept = _kept_producer(clients, key) if may_be_kept else None
+    if kept is not None and not may_continue(kept.last, attempt.batch, attempt.run, settings.choice):
+        clients.close(kept)
+        kept = None
+    producer = kept or clients.add(make_producer(client, settings.topic))
+    writer = _Writer(settings, client, attempt, name, producer, is_kept=kept is not None)
     tokens = Tokens(settings.requests, names, settings.topic)
+
+    def close() -> None:
+        if writer.close():
+            clients.keep(key, producer)
+        else:
+            clients.close(producer)
+
     try:
         try:
-            return writer.write(tokens, topics, rows)
-        except KafkaException as failed:
-            raise writer.failed(failed.args[0]) from None
-        except NotDelivered as failed:
-            raise writer.undelivered(failed.undelivered) from None
+            return writer.write(tokens, topics, remembered.from_the_first(lambda: writer.prove(topics)))
+        except (KafkaException, NotDelivered) as failed:
+            error = writer.undelivered(failed.undelivered) if isinstance(failed, NotDelivered) else writer.failed(failed.args[0])
+            if writer.relies_on_its_last and remembered.whole:
+                raise _KeptFailed(str(error)) from None
+            raise error from None
         finally:
             open_s = writer.open_s
             try:
-                writer.close()
+                close()
             finally:
-                tokens.close()
+                tokens.close(wait=False)
             if open_s * 2000 > int(settings.producer["transaction.timeout.ms"]):
                 _OUTLASTING.add(names.driver)
     except SystemExit:
         # The signal may have come while `close` began: when a JVM dies, the end of the rows and Spark's signal come together. The
         # transaction would stay open, and readers would wait for its timeout. No second signal interrupts (`ended_by_signals`).
-        writer.close()
+        close()
         raise
+
+
+def _with_batch_size(client: Mapping[str, str], settings: SinkSettings, topics: Collection[str]) -> dict[str, str]:
+    return with_batch_size(client, topics if settings.topic is None else [settings.topic])
+
+
+def _key(client: Mapping[str, str], settings: SinkSettings) -> Hashable:
+    """Return what a kept producer must have in common with a new one. The transactional id is one of the settings."""
+    return "producer", digest(client), settings.topic
+
+
+def _kept_producer(clients: ClientPool, key: Hashable) -> Producer | None:
+    kept = cast("Producer | None", clients.take(key))
+    if kept is not None:
+        kept.start_over()
+    return kept
 
 
 def _client(settings: SinkSettings, *, outlasts: bool) -> Mapping[str, str]:
@@ -178,18 +224,39 @@ def write_at_least_once(settings: SinkSettings, batches: Iterator[pa.RecordBatch
     first, rows = _begun(batches, settings.topic)
     if first is None:
         return Report()
-    producer = make_producer(settings.producer, settings.topic, topics_of(first))
+    remembered = _remembered(settings, rows)
     try:
-        _connect(producer, settings)
-        for each in rows:
+        return _delivered(settings, topics_of(first), remembered, may_be_kept=True)
+    except _KeptFailed as failed:
+        # What it knows of the topic may be old. Rows that it has delivered are duplicated.
+        log.info("a new producer writes the task: %s", failed)
+        return _delivered(settings, topics_of(first), remembered, may_be_kept=False)
+
+
+def _delivered(settings: SinkSettings, topics: Collection[str], remembered: Remembered, *, may_be_kept: bool) -> Report:
+    clients = pool()
+    client = _with_batch_size(settings.producer, settings, topics)
+    key = _key(client, settings)
+    kept = _kept_producer(clients, key) if may_be_kept else None
+    producer = kept or clients.add(make_producer(client, settings.topic))
+    done = False
+    try:
+        if kept is None:
+            _connect(producer, settings)
+        for each in remembered.from_the_first():
             producer.write(each)
         began = time.monotonic()
         producer.flush()
+        done = True
         return Report(producer.written.rows, topics=tuple(sorted(producer.topics)), commit_s=time.monotonic() - began)
     except NotDelivered as failed:
-        raise undelivered(failed.undelivered, producer.errors) from None
+        error = undelivered(failed.undelivered, producer.errors)
+        raise (_KeptFailed(str(error)) if kept is not None and remembered.whole else error) from None
     finally:
-        producer.close()
+        if done:
+            clients.keep(key, producer)
+        else:
+            clients.close(producer)
 
 
 def _connect(producer: Producer, settings: SinkSettings) -> bool:
@@ -220,15 +287,24 @@ class _Writer:
     """One try of one task."""
 
     def __init__(
-        self, settings: SinkSettings, client: Mapping[str, str], attempt: Attempt, name: str, producer: Producer
+        self,
+        settings: SinkSettings,
+        client: Mapping[str, str],
+        attempt: Attempt,
+        name: str,
+        producer: Producer,
+        *,
+        is_kept: bool = False,
     ) -> None:
         self._settings = settings
         self._client = client
         self._attempt = attempt
         self._id = name
         self._producer = producer
+        self.relies_on_its_last = is_kept
+        """Whether the producer is a kept one, and no broker has confirmed in this transaction that it still has its id."""
         self._open = False
-        self._closed = False
+        self._committed = False
         self._began: float | None = None
         self._refusals = 0
         self.doing = f"beginning to write as {name}"
@@ -236,6 +312,10 @@ class _Writer:
     def write(self, tokens: Tokens, topics: Collection[str], rows: Iterator[pa.RecordBatch]) -> Report:
         """Write what is not written yet. `topics` are those of the first rows."""
         task, batch, run = self._attempt.task, self._attempt.batch, self._attempt.run
+        if self.relies_on_its_last:
+            # 1 to 3 are decided (`may_continue`): the brokers refuse the first row unless the id is still this producer's.
+            self._mark(tokens, topics)
+            return self._written(rows, None)
         if _connect(self._producer, self._settings):
             # The clients of 2 find their coordinators meanwhile. Without a broker each would try to connect 70 times a second.
             tokens.connect(task, run)
@@ -244,7 +324,7 @@ class _Writer:
         self._retried(self._producer.init_transactions, INIT_TRY_S)
         if time.monotonic() - began > COORDINATOR_BELIEVED_S:
             # The coordinators may have moved meanwhile, and one that is cut off does not know what an earlier try has committed.
-            tokens.close()
+            tokens.close(wait=False)
         # 2. Read the token, and never before 1: an earlier try that is still alive could then commit its rows and its token after
         #    this one has read that there is none. This one would write the same rows again, and readers would see them twice.
         token = tokens.of_task(task, topics)
@@ -265,13 +345,7 @@ class _Writer:
             return self._left(plan.before, self._counted(rows))
         # 4. Leave a mark, and only then begin. Without one nobody would find the transaction of a process that dies, if the next
         #    run has fewer tasks. Readers of committed records would wait until it times out.
-        try:
-            tokens.mark(task, run, topics)
-        except TopicNotFound:
-            # It would be created by the first row, if the brokers do that.
-            for topic in topics or (self._settings.topic,):
-                refuse_missing(self._settings, topic)
-            tokens.mark(task, run, topics)
+        self._mark(tokens, topics)
         # 5. Write the rows and the token.
         return self._written(rows, plan.before)
 
@@ -306,10 +380,26 @@ class _Writer:
             "make the micro-batches smaller, as with maxOffsetsPerTrigger."
         )
 
-    def close(self) -> None:
+    def prove(self, topics: Collection[str]) -> None:
+        """Have the coordinator confirm that a kept producer still has its id, before rows are let go that a new one needs.
+
+        The offset that this takes is replaced by the token, in the same transaction.
+
+        Args:
+            topics: The topics of the first rows, if rows name theirs.
+        """
+        if self.relies_on_its_last:
+            topic = self._settings.topic if self._settings.topic is not None else min(topics)
+            self._send(topic, Token(self._attempt.query, self._attempt.batch, NOTHING, self._attempt.run))
+            self.relies_on_its_last = False
+
+    def close(self) -> bool:
         """Abort the transaction if it is still open, best effort: the next try of the task does it otherwise.
 
-        If a signal interrupts it, it goes on where it was when it is called again.
+        If a signal interrupts it, it continues where it was when it is called again.
+
+        Returns:
+            Whether the producer has committed, so it can be kept.
         """
         if self._open:
             try:
@@ -317,9 +407,7 @@ class _Writer:
             except KafkaException as refused:
                 log.info("%s: the transaction was not aborted, and the next try aborts it: %s", self._id, refused.args[0].str())
             self._open = False
-        if not self._closed:
-            self._closed = True
-            self._producer.close()
+        return self._committed
 
     def _written(self, rows: Iterator[pa.RecordBatch], before: Written | None) -> Report:
         """Write the rows and the token in a transaction. If `before` are the same rows, abort it: they are there already."""
@@ -344,6 +432,7 @@ class _Writer:
         try:
             for topic in topics:
                 self._send(topic, token)
+            self.relies_on_its_last = False
         except KafkaException as failed:
             # A row that was refused says more than the failure of its transaction, and may be reported after that.
             for _ in Deadline(REFUSAL_S if failed.args[0].txn_requires_abort() else 0.0).attempts():
@@ -358,7 +447,18 @@ class _Writer:
         # 4. Both become visible at once. Without an answer the outcome is not known, so the step is repeated until there is one.
         self._retried(producer.commit_transaction)
         self._open = False
+        producer.last, self._committed = token, True
         return Report(token.written.rows, topics=topics, commit_s=time.monotonic() - ended)
+
+    def _mark(self, tokens: Tokens, topics: Collection[str]) -> None:
+        task, run = self._attempt.task, self._attempt.run
+        try:
+            tokens.mark(task, run, topics)
+        except TopicNotFound:
+            # It would be created by the first row, if the brokers do that.
+            for topic in topics or (self._settings.topic,):
+                refuse_missing(self._settings, topic)
+            tokens.mark(task, run, topics)
 
     def _send(self, topic: str, token: Token) -> None:
         offset, metadata = token.offset, token.metadata()

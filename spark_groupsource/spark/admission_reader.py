@@ -1,4 +1,7 @@
-"""The reader for Spark 4.2 and later, which passes the start and the limit of a micro-batch (SPARK-55304)."""
+"""The reader for Spark 4.2 and later, which passes the start and the limit of a micro-batch (SPARK-55304).
+
+Earlier versions of Spark lack what this module imports.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, ReadMinRows, SupportsTriggerAvailableNow
 
-from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.readers import GroupKafkaStreamReader
 
 
 class AdmissionControlReader(GroupKafkaStreamReader, SupportsTriggerAvailableNow):

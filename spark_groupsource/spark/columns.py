@@ -1,19 +1,46 @@
-"""The columns that a user may ask for with `.schema(...)`, and the Arrow schema that Spark then expects of a reader.
+"""The columns of a Kafka record in Spark: the source's own schema, and what a user may ask for with `.schema(...)`.
 
-Spark passes a schema of the user to the reader as it is, and does not ask for the source's own.
+Spark asks for the source's schema in `load()`, in a process of its own that has not imported pyarrow. So this module imports it
+only to make an Arrow schema. Spark passes a schema of the user to the reader as it is.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-from pyspark.sql.types import ArrayType, DataType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from spark_groupsource.errors import SchemaError
-from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE
-from spark_groupsource.spark.default_schema import TYPES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+_HEADERS = ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())]))
+
+TYPES: Mapping[str, tuple[DataType, ...]] = {
+    "key": (BinaryType(), StringType()),
+    "value": (BinaryType(), StringType()),
+    "topic": (StringType(),),
+    "partition": (IntegerType(),),
+    "offset": (LongType(),),
+    "timestamp": (TimestampType(),),
+    "timestampType": (IntegerType(),),
+    "headers": (_HEADERS,),
+}
+"""The types that each column can have. The first one is that of Spark's own Kafka source (`KafkaRecordToRowConverter`)."""
 
 _DDL = {
     "bigint": "LONG",
@@ -22,13 +49,11 @@ _DDL = {
 }
 """How to write a type, where that is not its `simpleString`."""
 
-_ARROW = {
-    "binary": pa.binary(),
-    "string": pa.string(),
-    "int": pa.int32(),
-    "bigint": pa.int64(),
-    "timestamp": pa.timestamp("us", tz="UTC"),
-}
+
+def default_schema(include_headers: bool) -> StructType:
+    """Return the schema of Spark's own Kafka source. With `include_headers` the last column is `headers`."""
+    names = [name for name in TYPES if include_headers or name != "headers"]
+    return StructType([StructField(name, TYPES[name][0]) for name in names])
 
 
 def requested(schema: StructType, include_headers: bool) -> pa.Schema:
@@ -44,6 +69,8 @@ def requested(schema: StructType, include_headers: bool) -> pa.Schema:
     Raises:
         SchemaError: There is no such column, or not with this type. The text lists what there is.
     """
+    import pyarrow as pa
+
     problems = list(_problems(schema, include_headers))
     if problems:
         raise SchemaError(
@@ -72,8 +99,19 @@ def _problems(schema: StructType, include_headers: bool) -> Iterator[str]:
 
 
 def _arrow_type(kind: DataType) -> pa.DataType:
+    import pyarrow as pa
+
+    from spark_groupsource.fetch.arrow_schema import HEADERS_TYPE
+
     if not isinstance(kind, ArrayType):
-        return _ARROW[_text(kind)]
+        arrow: Mapping[str, pa.DataType] = {
+            "binary": pa.binary(),
+            "string": pa.string(),
+            "int": pa.int32(),
+            "bigint": pa.int64(),
+            "timestamp": pa.timestamp("us", tz="UTC"),
+        }
+        return arrow[_text(kind)]
     assert isinstance(kind.elementType, StructType)  # noqa: S101 -- the only one in TYPES
     parts = [
         pa.field(part.name, default.type, nullable=part.nullable)

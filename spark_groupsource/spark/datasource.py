@@ -6,26 +6,18 @@ Spark also sends the data source to each task, for its name. So what only the dr
 from __future__ import annotations
 
 import importlib.util
-import logging
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Literal
 
-from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource
 from pyspark.sql.types import StructType
 
-from spark_groupsource.spark.short_errors import shown_alone
+from spark_groupsource.spark.messages import shown_alone
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
 
     from spark_groupsource.sink.settings import SinkSettings
-    from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
-    from spark_groupsource.spark.refused_reader import RefusedReader
-    from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
-
-log = logging.getLogger(__name__)
+    from spark_groupsource.spark.readers import GroupKafkaBatchReader, GroupKafkaStreamReader, RefusedReader
 
 ADMISSION_CONTROL = importlib.util.find_spec("pyspark.sql.streaming.datasource") is not None
 """Whether this Spark passes the start and the limit of a micro-batch: true since 4.2."""
@@ -47,7 +39,7 @@ class GroupKafkaDataSource(DataSource):
             OptionError: An option is wrong. Nothing has been started.
         """
         from spark_groupsource.options.model import Options
-        from spark_groupsource.spark.default_schema import default_schema
+        from spark_groupsource.spark.columns import default_schema
 
         return default_schema(Options.parse(self.options).include_headers)
 
@@ -60,8 +52,8 @@ class GroupKafkaDataSource(DataSource):
             SchemaError: A column of the schema cannot be read.
         """
         from spark_groupsource.options.model import Options
-        from spark_groupsource.spark.batch_reader import GroupKafkaBatchReader
         from spark_groupsource.spark.columns import requested
+        from spark_groupsource.spark.readers import GroupKafkaBatchReader
 
         options = Options.parse(self.options, "batch")
         return GroupKafkaBatchReader(options, requested(schema, options.include_headers))
@@ -99,7 +91,7 @@ class GroupKafkaDataSource(DataSource):
         from spark_groupsource.options.sink_model import SinkOptions
         from spark_groupsource.sink.columns import check_columns
         from spark_groupsource.sink.output_topic import refuse_missing
-        from spark_groupsource.spark.stderr_log import log_to_stderr
+        from spark_groupsource.spark.messages import log_to_stderr
         from spark_groupsource.subject import work_for
 
         options = SinkOptions.parse(self.options, use)
@@ -123,7 +115,7 @@ class GroupKafkaDataSource(DataSource):
             options = Options.parse(self.options, "stream")
             columns = requested(schema, options.include_headers)
         except (OptionError, SchemaError) as wrong:
-            from spark_groupsource.spark.refused_reader import RefusedReader
+            from spark_groupsource.spark.readers import RefusedReader
 
             return RefusedReader(wrong)
         if ADMISSION_CONTROL:
@@ -133,34 +125,3 @@ class GroupKafkaDataSource(DataSource):
         from spark_groupsource.spark.startless_reader import StartlessReader
 
         return StartlessReader(options, columns)
-
-
-def register(spark: SparkSession) -> None:
-    """Register `format("groupkafka")` with a Spark session, and have finished micro-batches reported to the source.
-
-    A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
-    listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
-    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again. Call it for each session.
-
-    Raises:
-        WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
-            With any other master that is logged as a warning.
-    """
-    from spark_groupsource.spark.durable_listener import listen
-    from spark_groupsource.spark.found_source import active, has, is_found
-    from spark_groupsource.spark.worker_python import refuse_unsuitable
-
-    here = not type(spark).__module__.startswith("pyspark.sql.connect")
-    if here:
-        refuse_unsuitable(spark.sparkContext)
-    listen(spark)
-    if here and is_found(spark, GroupKafkaDataSource.name()):
-        return
-    try:
-        with active(spark) if here else nullcontext():
-            spark.dataSource.register(GroupKafkaDataSource)
-    except AnalysisException as refused:
-        # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
-        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (here and not has(spark, GroupKafkaDataSource.name())):
-            raise
-        log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")

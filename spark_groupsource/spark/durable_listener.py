@@ -1,4 +1,4 @@
-"""Reports finished micro-batches from the driver's program to the runners on the same host (checkpoint/driver_reports.py).
+"""Reports finished micro-batches from the driver's program to the runners on the same host (reports/driver_reports.py).
 
 Spark posts the progress of a micro-batch after it has written its commit log. The progress has the offset at which the batch
 ends, and that offset names a stream of this source and its plan. So the plan is durable. The runner gets no such event itself.
@@ -23,9 +23,9 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.offset_log import plan_of
 from spark_groupsource.errors import ReportsUnavailable
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.spark.shared_groups import SharedGroups
 
 log = logging.getLogger(__name__)

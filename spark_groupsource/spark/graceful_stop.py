@@ -2,7 +2,7 @@
 
 Spark itself only interrupts a query. Here the source plans nothing new, so the running micro-batch is the last one:
 
-1. A file asks the source's process for that (checkpoint/driver_reports.py). It is named after the stream, whose name is in the
+1. A file asks the source's process for that (reports/driver_reports.py). It is named after the stream, whose name is in the
    query's offsets.
 2. Spark finishes its micro-batch. That is reported to the source, with or without a listener.
 3. Between two micro-batches the query is stopped. The source confirms what it has claimed, leaves the group, and removes the
@@ -22,10 +22,10 @@ from typing import Any
 
 from pyspark.sql.streaming.query import StreamingQuery
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.offset_log import offsets_by_stream
 from spark_groupsource.errors import NotWithSparkConnect, ReportsUnavailable
 from spark_groupsource.patience import Deadline
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from spark_groupsource.timeouts import AT_STOP_S
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from pyspark import TaskContext
 
 _QUERY_ID = "sql.streaming.queryId"
@@ -23,10 +21,8 @@ def query_of_checkpoint(location: str | None) -> str | None:
         return None
     from spark_groupsource.checkpoint.files import CheckpointFiles
     from spark_groupsource.errors import CheckpointUnreadable
-    from spark_groupsource.sink.names import is_query
 
     try:
-        found = json.loads(CheckpointFiles(location).read("metadata"))["id"]
-    except (CheckpointUnreadable, ValueError, KeyError, TypeError):
+        return CheckpointFiles(location).query_id()
+    except CheckpointUnreadable:
         return None
-    return found if isinstance(found, str) and is_query(found) else None

@@ -42,10 +42,10 @@ def topics_in(offset: JsonOffset) -> frozenset[str]:
     return frozenset().union(*(offset.get(field, ()) for field in ("ranges", "starts", "topics")))
 
 
-def share(one: Source, other: Source) -> bool:
+def share(source: Source, other: Source) -> bool:
     """Return whether two sources divide the records of a topic between them."""
-    same_group = all(one.offset.get(field) == other.offset.get(field) for field in ("cluster", "group"))
-    return same_group and not one.topics.isdisjoint(other.topics)
+    same_group = all(source.offset.get(field) == other.offset.get(field) for field in ("cluster", "group"))
+    return same_group and not source.topics.isdisjoint(other.topics)
 
 
 def gave_up_a_part(before: JsonOffset, now: JsonOffset) -> bool:
@@ -90,10 +90,10 @@ class SharedGroups:
         """
         if "latestOffset" not in progress["durationMs"]:
             return
-        for each in progress["sources"]:
-            offset = each.get("endOffset")
+        for source in progress["sources"]:
+            offset = source.get("endOffset")
             planned = plan_of(offset)
-            if planned is not None and offset != each.get("startOffset"):
+            if planned is not None and offset != source.get("startOffset"):
                 self._take(planned[0], offset, progress)
 
     def ended(self, run: str) -> None:

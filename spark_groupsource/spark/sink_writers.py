@@ -19,11 +19,9 @@ from pyspark.sql.types import Row, StructType
 from spark_groupsource.errors import ReportsUnavailable, SinkError
 from spark_groupsource.sink.batch_report import BatchReport, BatchReports
 from spark_groupsource.sink.settings import SinkSettings
+from spark_groupsource.spark.messages import log_to_stderr
 from spark_groupsource.spark.query_id import query_of_checkpoint, query_of_task
-from spark_groupsource.spark.stderr_log import log_to_stderr
-from spark_groupsource.spark.worker_garbage import freeze_imports
-from spark_groupsource.spark.worker_signals import ended_by_signals
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged, sees_the_end, whole
+from spark_groupsource.spark.worker import PromptlyAcknowledged, ended_by_signals, freeze_imports, sees_the_end, whole
 from spark_groupsource.subject import work_for
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from pyspark.sql.datasource import InputPartition
 
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.options.model import Options
-from spark_groupsource.spark.stream_reader import GroupKafkaStreamReader
+from spark_groupsource.spark.readers import GroupKafkaStreamReader
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,7 @@ from functools import partial
 
 from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
 
-from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S
-from spark_groupsource.group.disagreement import DISAGREES_S
+from spark_groupsource.group.coordinator_watch import COMPARE_AGAIN_S, COMPARE_EVERY_S, DISAGREES_S
 from tests.chaos.run import ALLOWANCE_S, PARTITIONS, TRIGGER_S, Case, Run, away
 from tests.chaos.stream import NO_OTHER_TRIGGER, TRIGGER, Stream
 from tests.chaos.ways import EARLY
@@ -399,8 +398,8 @@ def available_now_beside_a_peer(run: Run) -> None:
 
 
 def scale_out_in_a_long_trigger(run: Run) -> None:
-    """Start a query while another one has claims open for longer than the drain timeout and the grace."""
-    options = {"handoff.drainTimeout": "2s", "outstandingClaims.grace": "3s"}
+    """Start a query while another one has claims open for longer than the drain timeout."""
+    options = {"handoff.drainTimeout": "2s"}
     a, b = run.stream("A", options, trigger=f"{LONG_TRIGGER_S:.0f} seconds"), run.stream("B", options)
     run.begin(a)
     a.arm(Step.AFTER_CLAIM, How.MARK)
@@ -441,7 +440,7 @@ def rolling_upgrade(run: Run) -> None:
     b.hold_at(Step.AFTER_CLAIM)
     strike(run, b, bystanders=False)
     a.until_failed()
-    assert "its commit record has format 5" in a.failure, a.failure
+    assert "wrote format 5 there" in a.failure, a.failure
     b.start()
     a.upgrade()
     a.start()

@@ -18,7 +18,6 @@ REFUSALS = frozenset(
         "CheckpointBehindGroup",
         "CheckpointBehindSink",
         "CheckpointOfAnotherStream",
-        "ClaimsOutstanding",
         "DataLossError",
         "TokenUnreadable",
         "UncommittedBatch",

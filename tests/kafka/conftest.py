@@ -14,13 +14,13 @@ from confluent_kafka import ConsumerGroupTopicPartitions
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.handoff.commit_record import CommitRecord, read_commit
 from spark_groupsource.handoff.plan_offset import PlanOffset
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.query.cycle import Cycle
-from spark_groupsource.query.joined import Joined
-from spark_groupsource.sink import finishing
+from spark_groupsource.query.session import Session
 from tests.conftest import MakeTopic, Produce
 from tests.support.waiting import until
 
@@ -71,22 +71,19 @@ class Query:
         return claimed
 
     @property
-    def joined(self) -> Joined:
-        """The run's membership; it has to have one."""
-        assert self.cycle._membership.current is not None
-        return self.cycle._membership.current
+    def session(self) -> Session:
+        """The run's part in its group."""
+        return self.cycle.session
 
     @property
     def draining(self) -> frozenset[TopicPartition]:
         """The partitions that the group has asked back; none before the query has joined."""
-        joined = self.cycle._membership.current
-        return frozenset() if joined is None else joined.assignment.draining
+        return self.session.assignment.draining
 
     @property
     def positions(self) -> Mapping[TopicPartition, int]:
         """Where the next plan goes on; empty before the query has joined."""
-        joined = self.cycle._membership.current
-        return {} if joined is None else joined.positions
+        return self.session.positions
 
     def until_planning(self, partitions: int) -> None:
         """Wait until the query may plan exactly so many partitions."""
@@ -136,10 +133,10 @@ def offsets_of(batches: list[Claimed]) -> dict[int, list[int]]:
 
 
 @pytest.fixture(autouse=True)
-def no_tokens_are_kept() -> Iterator[None]:
-    """Close the clients that a driver's process keeps from one micro-batch to the next: a test's broker may end before them."""
+def no_client_is_kept() -> Iterator[None]:
+    """Close the clients that a process keeps from one micro-batch to the next: a test's broker may end before them."""
     yield
-    finishing.forget()
+    pool().close_kept()
 
 
 @pytest.fixture

@@ -84,7 +84,7 @@ class Account:
         if before and self.exactly_once and offset not in self.reread[number]:
             raise Violation("doubled", f"{partition(number)} offset {offset}: {before}, and again by {who}")
         if self.graceful and offset and not self.output[number][offset - 1]:
-            # `handoff=drain` keeps the order of a partition across members.
+            # A drain keeps the order of a partition across members.
             raise Violation("out of order", f"{partition(number)} offset {offset} by {who} before the one below it")
         self.output[number][offset] = who
 

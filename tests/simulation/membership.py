@@ -175,7 +175,7 @@ class Membership:
         return not self.ledger.in_flight(named(self.draining)) and self.do_let_go()
 
     def do_let_go(self) -> bool:
-        """on_revoke ends, whatever is in flight: past the drain timeout, or without waiting at all."""
+        """on_revoke ends, whatever is in flight: past the drain timeout."""
         if not self.draining:
             return False
         going, self.draining = self.draining, set()

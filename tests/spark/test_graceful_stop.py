@@ -20,9 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from devtools.broker import Cluster
 from spark_groupsource import await_termination, stop_gracefully
 from spark_groupsource.brokers.group_admin import GroupAdmin
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.offset_log import plans, source_lines
 from spark_groupsource.cli.claimed import claimed_in
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.spark.durable_listener import driver_process
 from tests.conftest import MakeTopic, Produce
 from tests.support.committed import read_committed

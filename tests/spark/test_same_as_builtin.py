@@ -14,15 +14,18 @@ from collections.abc import Callable
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 
 from devtools.broker import Cluster
+from spark_groupsource.options.model import Options
 from tests.conftest import MakeTopic, Produce
 from tests.support.fetching import delete_before
+from tests.support.options import NEEDED
 from tests.support.pairs import MakePair, Timed, by_partition, numbers
 from tests.support.queries import needs_admission_control
 from tests.support.waiting import until
+from tests.unit.options.test_topic_pattern import READ_ALIKE
 
 
 def add_partitions(admin: AdminClient, topic: str, count: int) -> None:
@@ -207,3 +210,11 @@ def test_wrong_options_of_a_stream(pair: MakePair, wrong: dict[str, str], theirs
         with pytest.raises(Exception, match=r"(?s).") as caught:
             one.start(availableNow=True).running.awaitTermination()
         assert text in str(caught.value)
+
+
+def test_a_pattern_matches_the_topics_that_it_matches_in_java(spark: SparkSession) -> None:
+    names = {name for _, *both in READ_ALIKE for name in both} | {"a", "-", ".", "_", "^", "d", "ab", "orders", "orders-42a"}
+    java = spark._jvm.java.util.regex.Pattern  # type: ignore[union-attr]
+    for pattern, *_ in READ_ALIKE:
+        options = Options.parse({**NEEDED, "subscribePattern": pattern})
+        assert {name for name in names if options.matches(name)} == {name for name in names if java.matches(pattern, name)}

@@ -14,8 +14,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.types import StructType
 
-from spark_groupsource.fetch.consumer_cache import close_kept
-from spark_groupsource.spark.worker_socket import PromptlyAcknowledged
+from spark_groupsource.brokers.client_pool import pool
+from spark_groupsource.spark.worker import PromptlyAcknowledged
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere TCP has no TCP_QUICKACK")
 
@@ -28,7 +28,7 @@ class _Reader(PromptlyAcknowledged, DataSourceReader):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         # The worker may keep consumers of earlier tasks, with connections to their brokers.
-        close_kept()
+        pool().close_kept()
         # As it is after a worker's first short tasks.
         for one in _tcp_sockets():
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 0)

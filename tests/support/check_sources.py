@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
 from spark_groupsource.cli.check.findings import Finding
-from spark_groupsource.cli.check.known import Source
+from spark_groupsource.cli.check.source import Source
 from spark_groupsource.options.model import Options
 from spark_groupsource.partition import TopicPartition
 from tests.support.options import BASE

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from spark_groupsource.metrics.exposition import TallyCollector
+from spark_groupsource.metrics.server import TallyCollector
 from spark_groupsource.metrics.tally import Tally
 
 Labels = frozenset[tuple[str, str]]

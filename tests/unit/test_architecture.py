@@ -7,8 +7,8 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
@@ -17,64 +17,49 @@ PACKAGE = ROOT / "spark_groupsource"
 TESTS = ROOT / "tests"
 DESIGN = ROOT / "docs" / "design.md"
 
-ORDER = [
-    ("version", "number"),
-    ("install", "installing"),
-    ("plain_model", "models"),
-    ("errors", "raised"),
-    ("partition", "coordinates"),
-    ("subject", "whose log lines"),
-    ("timeouts", "times"),
-    ("patience", "retries"),
-    ("handoff", "rules"),
-    ("checkpoint", "Spark's logs"),
-    ("observer", "reports"),
-    ("kafka_settings", "translation"),
-    ("brokers", "requests"),
-    ("group", "membership"),
-    ("native", "librdkafka's C API"),
-    ("fetch", "tasks"),
-    ("sink", "writing"),
-    ("options", "validation"),
-    ("query", "cycle"),
-    ("metrics", "Prometheus"),
-    ("spark", "adapter"),
-    ("top_level", "look-up"),
-    ("__init__", "API"),
-    ("cli", "commands"),
-    ("__main__", "entry"),
-]
-"""From the bottom up, each with what it is for: a package or module imports only what stands above it in this list."""
-
 PURE = {"handoff"}
 """Packages that decide and ask nobody. docs/design.md names them, and some modules of other packages."""
 
 IMPURE = {"pyspark", "confluent_kafka"}
 
 
-class Arrow(NamedTuple):
-    """An import of one package (or module of the root) by another."""
-
-    source: str
-    target: str
-    where: str
-
-    def __str__(self) -> str:
-        return f"{self.where}: {self.source} imports {self.target}"
+Graph = dict[str, set[str]]
+"""What each module imports, or each package."""
 
 
-def arrows(package: Path) -> Iterator[Arrow]:
-    """Every import between two packages, wherever it stands: under TYPE_CHECKING and in functions, too."""
+def imported_modules(package: Path) -> Graph:
+    """What each module imports of the package, wherever it stands: under TYPE_CHECKING and in functions, too."""
+    found: Graph = {}
     for path in sorted(package.rglob("*.py")):
-        parts = path.relative_to(package).with_suffix("").parts
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            for target in _imported(node, package, (package.name, *parts[:-1])):
-                if target != parts[0]:
-                    yield Arrow(parts[0], target, f"{path.relative_to(package)}:{getattr(node, 'lineno', 0)}")
+        parts = path.relative_to(package.parent).with_suffix("").parts
+        nodes = ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        targets = {target for node in nodes for target in _imported(node, package, parts[:-1])}
+        module = ".".join(parts)
+        found[module] = targets - {module}
+    return found
+
+
+def between_packages(modules: Graph) -> Graph:
+    """What each package, or module beside the packages, imports of the others."""
+    found: Graph = {}
+    for module, targets in modules.items():
+        package = module.split(".")[1]
+        found.setdefault(package, set()).update({target.split(".")[1] for target in targets} - {package})
+    return found
+
+
+def circle(graph: Graph) -> list[str]:
+    """The names on a way through the graph that leads back to where it begins; none if there is no such way."""
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        names: list[str] = error.args[1]
+        return names
+    return []
 
 
 def _imported(node: ast.AST, package: Path, here: tuple[str, ...]) -> set[str]:
-    """The packages of ours that one statement imports; `here` is the package of the module that it stands in."""
+    """The modules of ours that one statement imports; `here` is the package of the module that it stands in."""
     match node:
         case ast.Import(names=names):
             full = [tuple(alias.name.split(".")) for alias in names]
@@ -83,12 +68,15 @@ def _imported(node: ast.AST, package: Path, here: tuple[str, ...]) -> set[str]:
             full = [(*base, alias.name) for alias in names]
         case _:
             return set()
-    ours = [parts for parts in full if parts[0] == package.name]
-    return {parts[1] if len(parts) > 1 and _exists(package, parts[1]) else "__init__" for parts in ours}
+    return {_module(package, parts[1:]) for parts in full if parts[0] == package.name}
 
 
-def _exists(package: Path, name: str) -> bool:
-    return (package / name).is_dir() or (package / f"{name}.py").exists()
+def _module(package: Path, parts: tuple[str, ...]) -> str:
+    """The module in which a name stands: itself, or what its beginning names."""
+    path = package.joinpath(*parts)
+    if parts and path.with_suffix(".py").exists():
+        return ".".join((package.name, *parts))
+    return ".".join((package.name, *parts, "__init__")) if path.is_dir() else _module(package, parts[:-1])
 
 
 def modules(names: Iterable[str]) -> list[str]:
@@ -116,16 +104,11 @@ def called_pure() -> list[str]:
     return re.findall(r"`([\w.]+)`", sentence)
 
 
-def test_every_package_has_its_place_in_the_order() -> None:
-    there = {path.stem for path in PACKAGE.glob("*.py")} | {path.parent.name for path in PACKAGE.glob("*/*.py")}
-    assert {name for name, _ in ORDER} == there
-
-
-def test_imports_between_packages_run_one_way() -> None:
-    found = list(arrows(PACKAGE))
-    assert len(found) > 100
-    level = {name: number for number, (name, _) in enumerate(ORDER)}
-    assert [str(one) for one in found if level[one.target] >= level[one.source]] == []
+def test_imports_run_one_way_between_packages_and_between_modules() -> None:
+    modules = imported_modules(PACKAGE)
+    assert sum(map(len, modules.values())) > 500
+    assert circle(modules) == []
+    assert circle(between_packages(modules)) == []
 
 
 def test_what_the_design_calls_pure_imports_neither_spark_nor_kafka() -> None:
@@ -151,12 +134,16 @@ def test_the_checker_sees_imports_in_functions_under_type_checking_and_relative_
         path = tmp_path / "made_up" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    assert {str(one) for one in arrows(tmp_path / "made_up")} == {
-        "low/good.py:1: low imports base",
-        "low/asks.py:2: low imports high",
-        "high/top.py:1: high imports low",
-        "high/typed.py:4: high imports low",
+    modules = imported_modules(tmp_path / "made_up")
+    assert modules == {
+        "made_up.base": set(),
+        "made_up.low.good": {"made_up.base"},
+        "made_up.low.asks": {"made_up.high.top"},
+        "made_up.high.top": {"made_up.low.good"},
+        "made_up.high.typed": {"made_up.low.asks"},
     }
+    assert circle(modules) == []
+    assert set(circle(between_packages(modules))) == {"low", "high"}
 
 
 LONGEST_NAME = 100
@@ -172,11 +159,9 @@ TESTED_ELSEWHERE: Mapping[str, str] = {
     "sink/output_topic": "tests/kafka/sink/test_choices.py",
     "sink/pure_producer": "tests/unit/sink/test_writing.py",
     "spark/datasource": "tests/unit/spark/test_core_imports.py",
-    "spark/default_schema": "tests/unit/fetch/test_arrow_schema.py",
     "spark/durable_listener": "tests/spark/test_closing.py",
     "timeouts": "tests/unit/query/test_durable_watch.py",
     "top_level/pyspark_groupkafka": "tests/unit/spark/test_core_imports.py",
-    "version": "tests/unit/test_release.py",
 }
 """Modules that have no file of tests of their own name, each with the file that covers it and imports it.
 

@@ -1,1 +1,1 @@
-"""`groupkafka check`: one step after the other, each with what it finds. `source.STEPS` and `sink.STEPS` are the whole check."""
+"""`groupkafka check`. `command.py` lists the steps, and `source.py`, `group.py` and `sink.py` have them."""

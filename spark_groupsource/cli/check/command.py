@@ -1,9 +1,9 @@
-"""`groupkafka check`: an options file, tried against its brokers."""
+"""`groupkafka check`: tries an options file against its brokers, one step after the other, and prints what each step finds."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import click
@@ -12,11 +12,40 @@ from rich.table import Table
 from rich.text import Text
 
 from spark_groupsource.cli.as_json import Json, json_text
-from spark_groupsource.cli.check.findings import Finding, Level
-from spark_groupsource.cli.check.sink import check_sink
-from spark_groupsource.cli.check.source import check_source
+from spark_groupsource.cli.check.findings import Finding, Level, error, ok, reach_brokers
+from spark_groupsource.cli.check.group import (
+    ask_for_protocol,
+    compare_assignors,
+    compare_instance_ids,
+    compare_settings,
+    count_members,
+    describe_group,
+)
+from spark_groupsource.cli.check.sink import (
+    Sink,
+    ask_for_groups,
+    compare_batch_size,
+    describe_topic,
+    find_transactions_in_topic,
+    take_transactional_id,
+)
+from spark_groupsource.cli.check.source import (
+    Source,
+    describe_topics,
+    fetch_records,
+    find_open_transactions,
+    find_start,
+    list_claims,
+    name_reader,
+    read_checkpoint,
+    read_formats,
+)
 from spark_groupsource.cli.render import console_for, count, print_table, printable
 from spark_groupsource.cli.shared_options import json_option
+from spark_groupsource.errors import OptionError
+from spark_groupsource.options.model import Options
+from spark_groupsource.options.properties_file import read_properties
+from spark_groupsource.options.sink_model import SinkOptions
 
 _LEVEL_WIDTH, _CHECK_WIDTH = 8, 11
 
@@ -74,6 +103,45 @@ def check(conf: Path, writes: bool, as_json: bool) -> None:
         print_summary(found, console)
     if _number(Level.ERROR, found):
         sys.exit(1)
+
+
+def check_source(path: Path) -> Iterator[Finding]:
+    """Yield each finding on a file with a source's options, in the order of docs/command-line.md."""
+    try:
+        options = Options.parse(read_properties(path), "stream")
+    except OptionError as wrong:
+        yield from (error("options", problem) for problem in wrong.problems)
+        return
+    yield ok("options", f"{path}: all options are known and fit together")
+    source = Source(options)
+    if not (yield from reach_brokers(source)):
+        return
+    yield from describe_topics(source)
+    if not (yield from describe_group(source)):
+        return
+    for step in (
+        *(ask_for_protocol, compare_assignors, compare_instance_ids, count_members, compare_settings, name_reader),
+        *(read_checkpoint, find_start, fetch_records, find_open_transactions, read_formats, list_claims),
+    ):
+        yield from step(source)
+
+
+def check_sink(path: Path) -> Iterator[Finding]:
+    """Yield each finding on a file with a sink's options, in the order of docs/command-line.md."""
+    try:
+        options = SinkOptions.parse(read_properties(path), "stream")
+    except OptionError as wrong:
+        yield from (error("options", problem) for problem in wrong.problems)
+        return
+    settings = options.sink_settings("stream")
+    guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
+    yield ok("options", f"{path}: all options are known and fit together; deliveryGuarantee={guarantee}")
+    sink = Sink(options.kafka, settings)
+    if not (yield from reach_brokers(sink)):
+        return
+    in_transactions = (ask_for_groups, take_transactional_id, find_transactions_in_topic) if settings.exactly_once else ()
+    for step in (describe_topic, compare_batch_size, *in_transactions):
+        yield from step(sink)
 
 
 def json_shape(file: str, found: Sequence[Finding]) -> Json:

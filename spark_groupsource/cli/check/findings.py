@@ -1,4 +1,4 @@
-"""What `groupkafka check` finds, and how its steps are taken.
+"""The findings of `groupkafka check`, and those that both of its checks begin with: files, brokers, TLS and login.
 
 A finding says what was found. If something is wrong, it also says what this means for the query or its data, and what to do now.
 A finding that is `ok` has no advice.
@@ -6,12 +6,14 @@ A finding that is `ok` has no advice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Generic, TypeVar
+from typing import Protocol
 
-Known = TypeVar("Known")
+from spark_groupsource.brokers.topics import Topics
+from spark_groupsource.errors import AuthenticationFailed, BrokerError, OptionError
 
 
 class Level(Enum):
@@ -46,21 +48,68 @@ def error(check: str, text: str) -> Finding:
     return Finding(Level.ERROR, check, text)
 
 
-@dataclass(frozen=True)
-class Step(Generic[Known]):
-    """One step of a check. It takes what is known, may add to it, and yields what it finds."""
+class Connected(Protocol):
+    """What is known of a query that reads or writes."""
 
-    find: Callable[[Known], Iterator[Finding]]
-    needed: bool = False
-    """Whether the later steps need it: an error in it ends the check."""
+    @property
+    def kafka(self) -> Mapping[str, str]:
+        """The options `kafka.*`, translated for librdkafka."""
+
+    @property
+    def topics(self) -> Topics:
+        """The brokers. To make their client may raise OptionError or AuthenticationFailed."""
 
 
-def take(steps: Sequence[Step[Known]], known: Known) -> Iterator[Finding]:
-    """Take the steps in their order. Yield each finding as soon as it is there."""
-    for step in steps:
-        failed = False
-        for finding in step.find(known):
-            yield finding
-            failed = failed or finding.level is Level.ERROR
-        if failed and step.needed:
-            return
+def _unreadable_files(kafka: Mapping[str, str]) -> Iterator[Finding]:
+    """Find the files of settings that cannot be read. If one is missing, librdkafka reports only that TLS failed."""
+    for name, value in sorted(kafka.items()):
+        if name.endswith(".location") and value != "probe" and not os.access(value, os.R_OK):
+            text = f"{value}: there is no such file, or this user may not read it (librdkafka's setting {name})."
+            yield error("options", f"{text} The file must exist on the driver's machine and on each executor's.")
+
+
+def reach_brokers(known: Connected) -> Generator[Finding, None, bool]:
+    """Find whether the brokers answer, and what was needed for that. Return whether they do: all else needs them."""
+    unreadable = list(_unreadable_files(known.kafka))
+    yield from unreadable
+    if unreadable:
+        return False
+    try:
+        cluster = known.topics.cluster_id()
+    except OptionError as wrong:
+        yield error("options", str(wrong))
+    except AuthenticationFailed as refused:
+        yield error("security", str(refused))
+    except BrokerError as unreached:
+        yield error("brokers", str(unreached))
+    else:
+        yield ok("brokers", f"{known.kafka['bootstrap.servers']} answers; the cluster is {cluster}")
+        yield judge_security(known.kafka)
+        return True
+    return False
+
+
+def judge_security(kafka: Mapping[str, str]) -> Finding:
+    """Return what was needed to get an answer from the brokers."""
+    protocol = kafka.get("security.protocol", "plaintext").upper()
+    parts = [protocol]
+    if "SASL" in protocol:
+        parts.append(f"{kafka['sasl.mechanism']}: the login is accepted")
+    if protocol == "PLAINTEXT":
+        parts.append("no encryption and no login")
+    trusts_all = "SSL" in protocol and kafka.get("enable.ssl.certificate.verification") == "false"
+    if trusts_all:
+        parts.append("any certificate is accepted, so anybody can impersonate a broker")
+    elif "SSL" in protocol:
+        parts.append("the brokers' certificate is trusted")
+        if kafka.get("ssl.endpoint.identification.algorithm") == "none":
+            parts.append("but its host name is not checked (kafka.ssl.endpoint.identification.algorithm)")
+    text = ", ".join(parts)
+    if trusts_all:
+        return warning("security", f"{text}. Remove kafka.enable.ssl.certificate.verification=false.")
+    return ok("security", text)
+
+
+def lacks(operation: str, allowed: frozenset[str] | None) -> bool:
+    """Return whether an operation is not allowed (KIP-430). `None` is a broker that does not say what is."""
+    return allowed is not None and operation not in allowed

@@ -1,28 +1,58 @@
-"""The group: whether this query may join it, and whether its members would accept that."""
+"""Whether a query may join its group: its ACL, the group protocol, the members' assignor, and the brokers' settings of groups.
+
+No step joins: a request to join would start a rebalance. So what the members would accept is read from the coordinator's
+description.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import time
+from collections.abc import Collection, Generator, Iterator, Mapping
+from contextlib import closing
 
-from confluent_kafka import KafkaError
+from confluent_kafka import Consumer, KafkaError
 
-from spark_groupsource.brokers.broker_errors import TO_MOVE_A_GROUP
+from spark_groupsource.brokers.admin_client import settings_of_a_broker
+from spark_groupsource.brokers.broker_errors import TO_MOVE_A_GROUP, explain
+from spark_groupsource.brokers.client import make_client
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.brokers.login_trouble import MISSING_ACL
-from spark_groupsource.cli.check.connection import lacks
-from spark_groupsource.cli.check.findings import Finding, error, ok, warning
-from spark_groupsource.cli.check.known import Source
+from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
+from spark_groupsource.cli.check.source import Source
 from spark_groupsource.cli.render import count
-from spark_groupsource.errors import GroupKafkaError, GroupNotFound
+from spark_groupsource.errors import GroupKafkaError, GroupNotFound, NotAuthorized
+from spark_groupsource.options.client_settings import member_settings
+from spark_groupsource.options.model import Options
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
+from spark_groupsource.timeouts import CHECK_STEP_S
 
 COOPERATIVE = "cooperative-sticky"
 
 _NO_ACL = MISSING_ACL[KafkaError.GROUP_AUTHORIZATION_FAILED]
 
+REFUSED_ASSIGNOR = "groupkafka-check"
+"""An assignor that no broker has. A broker with KIP-848 refuses a heartbeat with it before it looks at the group."""
 
-def describe_group(source: Source) -> Iterator[Finding]:
-    """Describe the group, and add it. That it does not exist yet is no error."""
+TOO_OLD = frozenset({KafkaError.UNSUPPORTED_VERSION, KafkaError._UNSUPPORTED_FEATURE})
+"""Errors of brokers that do not have KIP-848. librdkafka may hide the code behind `_FATAL`, but quotes the text."""
+
+_refusals_log = logging.getLogger("spark_groupsource.librdkafka.refusals")
+"""Shows nothing. The refusal that is asked for is a fatal error for librdkafka, and it would log that."""
+_refusals_log.disabled = True
+
+SESSION_MS = 45_000
+"""The session timeout of librdkafka if `kafka.session.timeout.ms` is not set, in ms."""
+
+RETENTION = "offsets.retention.minutes"
+
+_NOT_COMPARED = f"the session timeout and {RETENTION} were not compared with the brokers' settings"
+
+
+def describe_group(source: Source) -> Generator[Finding, None, bool]:
+    """Describe the group, and add it. Return whether the query may join it. That it does not exist yet is no error."""
     name = source.options.group_id
     allowed: frozenset[str] | None = None
     with GroupAdminProcess(source.options.client_settings()) as groups:
@@ -33,12 +63,13 @@ def describe_group(source: Source) -> Iterator[Finding]:
             pass
         except GroupKafkaError as refused:
             yield error("group", str(refused))
-            return
+            return False
     if lacks("READ", allowed):
         yield error("group", f"{name}: this user may describe it, but not join it. {_NO_ACL}")
-        return
+        return False
     may = "joining it is allowed" if allowed is not None else "the broker does not say whether joining it is allowed"
     yield ok("group", f"{name}: {_state_text(source.group)}; {may}")
+    return True
 
 
 def _state_text(group: GroupView | None) -> str:
@@ -113,7 +144,7 @@ def compare_instance_ids(source: Source) -> Iterator[Finding]:
     name = source.options.group_instance_id
     if name is None:
         return
-    same = [member for member in (source.group.members if source.group is not None else ()) if member.instance_id == name]
+    same = [member for member in source.members if member.instance_id == name]
     if not same:
         yield ok("instance id", f"kafka.group.instance.id={name}: no member uses it")
         return
@@ -135,7 +166,7 @@ def count_members(source: Source) -> Iterator[Finding]:
     """
     members = [
         member
-        for member in (source.group.members if source.group is not None else ())
+        for member in source.members
         if not member.partitions or any(source.options.matches(partition.topic) for partition in member.partitions)
     ]
     if not members or not source.partitions:
@@ -150,3 +181,151 @@ def count_members(source: Source) -> Iterator[Finding]:
         f"{text}: {spare} of them can have none, and wait as standbys until another member leaves. Add partitions to the topics "
         "(kafka-topics.sh --alter --partitions), or stop queries, unless you want standbys.",
     )
+
+
+def ask_for_protocol(source: Source) -> Iterator[Finding]:
+    """Ask the brokers for the protocol in a way that they refuse, so that no member joins."""
+    if source.options.group_protocol == "classic":
+        return
+    refusal = refusal_of(source.options)
+    if refusal is None:
+        text = f"the coordinator did not say within {CHECK_STEP_S:.0f} s whether it has kafka.group.protocol=consumer (KIP-848)."
+        advice = "Brokers have it from 4.0 on. Run this check again, or set it to classic, which works everywhere."
+        yield warning("protocol", f"{text} {advice}")
+    elif _is_one_of(refusal, {KafkaError.UNSUPPORTED_ASSIGNOR}):
+        yield ok("protocol", "the brokers have kafka.group.protocol=consumer (KIP-848)")
+    elif _is_one_of(refusal, TOO_OLD):
+        text = "the brokers do not have kafka.group.protocol=consumer (KIP-848), which Kafka has from 4.0 on. Set it to classic."
+        yield error("protocol", text)
+    else:
+        yield error("protocol", str(explain(refusal, "asking for kafka.group.protocol=consumer")))
+
+
+def refusal_of(options: Options) -> KafkaError | None:
+    """Return what the brokers say to a request to join that those with KIP-848 refuse; `None` if they say nothing in time."""
+    errors: list[KafkaError] = []
+    # With the instance id it would be the static member that may be running.
+    kafka = {name: value for name, value in options.kafka.items() if name != "group.instance.id"}
+    settings = {
+        **member_settings(kafka),
+        "group.remote.assignor": REFUSED_ASSIGNOR,
+        # Subscribing must create no topic, whatever the options say: nothing is written.
+        "allow.auto.create.topics": "false",
+    }
+    with closing(make_client(Consumer, settings, errors.append, _refusals_log)) as consumer:
+        consumer.subscribe(options.subscription())
+        deadline = Deadline(CHECK_STEP_S)
+        refusal: KafkaError | None = None
+        while refusal is None and not deadline.over:
+            message = consumer.poll(0.1)
+            refusal = message.error() if message is not None else next((failed for failed in errors if failed.fatal()), None)
+    return refusal
+
+
+def _is_one_of(refusal: KafkaError, codes: Collection[int]) -> bool:
+    return refusal.code() in codes or any(KafkaError(code).str() in refusal.str() for code in codes)
+
+
+def compare_settings(source: Source) -> Iterator[Finding]:
+    """Find what the brokers' settings mean for the query. Without the right to read them it can run all the same."""
+    try:
+        broker = settings_of_a_broker(source.options.client_settings())
+    except NotAuthorized:
+        yield ok("settings", f"{_NOT_COMPARED}: that takes the ACL DESCRIBE_CONFIGS on the cluster, which a query does not need")
+        return
+    except GroupKafkaError as refused:
+        yield ok("settings", f"{_NOT_COMPARED}: {refused}")
+        return
+    yield judge_session(source.options, broker)
+    if RETENTION in broker:
+        yield from _find_retention(source, int(broker[RETENTION]))
+
+
+def judge_session(options: Options, broker: Mapping[str, str]) -> Finding:
+    """Return whether the brokers accept the member's session timeout.
+
+    Under the classic protocol the member asks for one, and the coordinator refuses it outside its bounds. Under KIP-848 the
+    coordinator sets it.
+
+    Args:
+        options: the query's options.
+        broker: a broker's settings.
+    """
+    if options.group_protocol == "consumer":
+        value = broker.get("group.consumer.session.timeout.ms", "not shown")
+        text = f"the brokers set it for kafka.group.protocol=consumer: group.consumer.session.timeout.ms is {value}"
+        return ok("session", f"{text}, unless the group has a consumer.session.timeout.ms of its own")
+    session = int(options.kafka.get("session.timeout.ms", SESSION_MS))
+    ours = f"kafka.session.timeout.ms={session}"
+    bounds = [broker.get(f"group.{end}.session.timeout.ms") for end in ("min", "max")]
+    lowest, highest = (int(bound) if bound is not None else None for bound in bounds)
+    if lowest is None or highest is None:
+        return ok("session", f"{ours}: the brokers do not show their bounds")
+    if lowest <= session <= highest:
+        return ok("session", f"{ours}: the brokers accept {lowest} to {highest}")
+    bound = f"below group.min.session.timeout.ms ({lowest})"
+    if session > highest:
+        bound = f"above group.max.session.timeout.ms ({highest})"
+    return error(
+        "session",
+        f"{ours} is {bound} of the brokers. The group would refuse this member (INVALID_SESSION_TIMEOUT), and the query would "
+        f"end. Set it to {lowest} to {highest}, or change the brokers' setting.",
+    )
+
+
+def _find_retention(source: Source, minutes: int) -> Iterator[Finding]:
+    now_s = time.time()
+    first: Mapping[TopicPartition, int | None] = {}
+    if source.group is not None and not source.group.members:
+        since_ms = max(0, round((now_s - minutes * 60) * 1000))
+        try:
+            first = source.topics.at_times(dict.fromkeys(source.partitions, since_ms))
+        except GroupKafkaError:
+            return  # `find_start` asks the same leaders, and reports it
+    yield from judge_retention(source, minutes, now_s, first)
+
+
+def judge_retention(source: Source, minutes: int, now_s: float, first: Mapping[TopicPartition, int | None]) -> Iterator[Finding]:
+    """Find whether the group's commits may expire before the query starts. Nothing, if it has none of a subscribed partition.
+
+    The brokers delete the commits of a group that has had no member for so long (KIP-211). No request returns since when it has
+    had none. What is known: the times of claims, and whether the group has read records that were written within that time.
+
+    Args:
+        source: what is known.
+        minutes: `offsets.retention.minutes` of the brokers.
+        now_s: seconds since 1970.
+        first: for each partition, the offset of the first record that was written within that time; `None` if there is none.
+    """
+    mine = [seen for seen in source.seen if seen.commit is not None]
+    if not mine:
+        return
+    kept = f"the group's commits are kept for {_period(minutes)} without members ({RETENTION})"
+    if source.members:
+        yield ok("retention", f"{kept}; it has members")
+        return
+    since_s = now_s - minutes * 60
+    claims = [claim for seen in mine for claim in seen.open + seen.owed]
+    claimed = any(claim.since is not None and claim.since >= since_s for claim in claims)
+    read = {seen.partition: seen.committed or 0 for seen in mine}
+    if claimed or any(offset is not None and read.get(partition, 0) > offset for partition, offset in first.items()):
+        yield ok("retention", f"{kept}; it has no members, and has read within this time")
+        return
+    unread = [partition for partition, offset in sorted(first.items()) if offset is not None and partition in read]
+    if not unread:
+        text = f"{kept}; it has no members, and no record was written within this time, so since when it is idle is not known"
+        yield ok("retention", text)
+        return
+    yield warning(
+        "retention",
+        f"{kept}. It has no members, and has read nothing that was written within this time, in {unread[0]} for example. The "
+        "brokers may delete the commits at any time. Then a query with a new checkpoint starts at startingOffsets, and ranges "
+        f"that queries left to each other are skipped. Start the query now, or raise {RETENTION}.",
+    )
+
+
+def _period(minutes: int) -> str:
+    for size, name in ((24 * 60, "day"), (60, "hour")):
+        if minutes % size == 0:
+            return count(minutes // size, name)
+    return count(minutes, "minute")

@@ -1,24 +1,23 @@
-"""The check of a query that writes: its steps, without writing a record."""
+"""Whether a query may write, and how: the topic, the size of its batches, its groups and its transactions.
+
+No record is written.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from spark_groupsource.brokers.client import librdkafka_log, make_client
 from spark_groupsource.brokers.group_admin_process import GroupAdminProcess
 from spark_groupsource.brokers.topics import Topics
-from spark_groupsource.cli.check.connection import find_unreadable_files, lacks, reach_brokers
-from spark_groupsource.cli.check.findings import Finding, Step, error, ok, take, warning
+from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
 from spark_groupsource.cli.openers import openers
 from spark_groupsource.cli.visibility import NO_SUBSCRIPTION, visibility_of
-from spark_groupsource.errors import GroupKafkaError, NotAuthorized, OptionError
-from spark_groupsource.options.properties_file import read_properties
-from spark_groupsource.options.sink_model import SinkOptions
+from spark_groupsource.errors import GroupKafkaError, NotAuthorized
 from spark_groupsource.partition import listed
 from spark_groupsource.sink.batch_size import SETTING, topic_limits, with_batch_size
 from spark_groupsource.sink.failures import failure
@@ -30,7 +29,7 @@ _GROUPS_BEGIN = "The names of the sink's groups and transactional ids begin with
 
 @dataclass
 class Sink:
-    """The options, and what the steps so far have found out."""
+    """The options of a query that writes, and what the steps so far have found out."""
 
     kafka: Mapping[str, str]
     """The options `kafka.*`, translated for librdkafka."""
@@ -52,19 +51,6 @@ class Sink:
     def name(self) -> str:
         """A group and transactional id with the sink's prefix that no task has."""
         return f"{self.settings.prefix}-check"
-
-
-def check_sink(path: Path) -> Iterator[Finding]:
-    """Yield each finding on a file with a sink's options."""
-    try:
-        options = SinkOptions.parse(read_properties(path), "stream")
-    except OptionError as wrong:
-        yield from (error("options", problem) for problem in wrong.problems)
-        return
-    settings = options.sink_settings("stream")
-    guarantee = "exactly-once" if settings.exactly_once else "at-least-once"
-    yield ok("options", f"{path}: all options are known and fit together; deliveryGuarantee={guarantee}")
-    yield from take(EXACTLY_ONCE if settings.exactly_once else AT_LEAST_ONCE, Sink(options.kafka, settings))
 
 
 def describe_topic(sink: Sink) -> Iterator[Finding]:
@@ -150,7 +136,7 @@ def take_transactional_id(sink: Sink) -> Iterator[Finding]:
     yield ok("transaction", f"{sink.name}: may be used, and a transaction may be open for {timeout} ms")
 
 
-def find_open_transactions(sink: Sink) -> Iterator[Finding]:
+def find_transactions_in_topic(sink: Sink) -> Iterator[Finding]:
     """Find what open transactions hold back in the topic, and whose they may be."""
     topic, requests = sink.topic, sink.settings.requests
     if topic is None:
@@ -166,11 +152,11 @@ def find_open_transactions(sink: Sink) -> Iterator[Finding]:
         return
     if hidden:
         ids = listed(candidate.transactional_id for candidate in found.candidates if candidate.topic == topic)
-        whose = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
+        marks = f"These tasks have left a mark that they may have one: {ids}." if ids else "No task of a sink has left a mark."
         yield warning(
             "isolation",
             f"{topic}: {sum(hidden.values())} offsets in {listed(hidden)} are written and not visible yet to readers of "
-            f"committed records, because of open transactions. {whose} Who has them, and what ends them: groupkafka transactions "
+            f"committed records, because of open transactions. {marks} Who has them, and what ends them: groupkafka transactions "
             f"--topic {topic}.",
         )
     elif silent := [visible.partition for visible in seen if visible.hidden is None]:
@@ -178,20 +164,3 @@ def find_open_transactions(sink: Sink) -> Iterator[Finding]:
         yield warning("isolation", text)
     else:
         yield ok("isolation", f"{topic}: no open transaction holds anything back")
-
-
-AT_LEAST_ONCE: tuple[Step[Sink], ...] = (
-    Step(find_unreadable_files, needed=True),
-    Step(reach_brokers, needed=True),
-    Step(describe_topic),
-    Step(compare_batch_size),
-)
-"""The steps after the options are read, in the order of docs/command-line.md."""
-
-EXACTLY_ONCE: tuple[Step[Sink], ...] = (
-    *AT_LEAST_ONCE,
-    Step(ask_for_groups),
-    Step(take_transactional_id),
-    Step(find_open_transactions),
-)
-"""The same for exactly-once, which needs groups and transactions."""

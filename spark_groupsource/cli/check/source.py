@@ -1,56 +1,438 @@
-"""The check of a query that reads: its steps, without joining the group.
+"""What a query would read: the topics, where it would start, its first records, what others have claimed, and its checkpoint.
 
-Each request waits about ten seconds at most. Nothing is written, and the group's members are not disturbed: a request to join
-would start a rebalance. So what the members would accept is read from the coordinator's description.
+Nothing is written, and each request waits about ten seconds at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import json
+import threading
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from queue import Empty, SimpleQueue
 
-from spark_groupsource.cli.check.checkpoint import read_checkpoint
-from spark_groupsource.cli.check.claims import list_claims, read_formats
-from spark_groupsource.cli.check.connection import find_unreadable_files, reach_brokers
-from spark_groupsource.cli.check.findings import Finding, Step, error, ok, take
-from spark_groupsource.cli.check.group import compare_assignors, compare_instance_ids, count_members, describe_group
-from spark_groupsource.cli.check.known import Source
-from spark_groupsource.cli.check.protocol import ask_for_protocol
-from spark_groupsource.cli.check.records import fetch_records, find_open_transactions, name_reader
-from spark_groupsource.cli.check.settings import compare_settings
-from spark_groupsource.cli.check.start import find_start
-from spark_groupsource.cli.check.topics import describe_topics
-from spark_groupsource.errors import OptionError
+from confluent_kafka import KafkaError, libversion
+from pydantic import ValidationError
+
+from spark_groupsource.brokers.group_view import GroupMember, GroupView, PartitionView
+from spark_groupsource.brokers.login_trouble import MISSING_ACL
+from spark_groupsource.brokers.topics import TopicDescription, Topics
+from spark_groupsource.checkpoint.files import CheckpointFiles, without_password
+from spark_groupsource.checkpoint.offset_log import plan_of, source_lines
+from spark_groupsource.cli.check.findings import Finding, error, lacks, ok, warning
+from spark_groupsource.cli.claimed import claimed_of, total
+from spark_groupsource.cli.visibility import all_ends, visibility
+from spark_groupsource.errors import CheckpointUnreadable, GroupKafkaError, OffsetError
+from spark_groupsource.fetch.choice import fetch, installed_reader
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.handoff.commit_record import VERSION, CommitRecord, GroupCommit, OtherFormat
+from spark_groupsource.handoff.losses import LogState, PartitionLoss, commit_loss, partition_losses
+from spark_groupsource.handoff.plan_offset import PlanOffset, refuse_another_format
+from spark_groupsource.handoff.rules import Stream, adopt, evidence, recreated
 from spark_groupsource.options.model import Options
-from spark_groupsource.options.properties_file import read_properties
+from spark_groupsource.options.start_and_end import offsets_at, refuse_unknown
+from spark_groupsource.partition import TopicPartition, listed
+from spark_groupsource.timeouts import CHECK_STEP_S
+from spark_groupsource.version import another_version
 
-STEPS: tuple[Step[Source], ...] = (
-    Step(find_unreadable_files, needed=True),
-    Step(reach_brokers, needed=True),
-    Step(describe_topics),
-    Step(describe_group, needed=True),
-    Step(ask_for_protocol),
-    Step(compare_assignors),
-    Step(compare_instance_ids),
-    Step(count_members),
-    Step(compare_settings),
-    Step(name_reader),
-    Step(read_checkpoint),
-    Step(find_start),
-    Step(fetch_records),
-    Step(find_open_transactions),
-    Step(read_formats),
-    Step(list_claims),
-)
-"""The steps after the options are read, in the order of docs/command-line.md."""
+_NO_ACL = MISSING_ACL[KafkaError.TOPIC_AUTHORIZATION_FAILED]
+
+LAST_OFFSETS = 100
+"""The number of offsets at a partition's end among which records are tried."""
+
+OTHERWISE = """\
+Until that is corrected, the claims of a finished micro-batch stay open until the next trigger, and its records count as lag, \
+unless the driver's program reports it (spark_groupsource.register)."""
 
 
-def check_source(path: Path) -> Iterator[Finding]:
-    """Yield each finding on a file with a source's options."""
+@dataclass
+class Source:
+    """The options of a query that reads, and what the steps so far have found out. A step adds what later steps need."""
+
+    options: Options
+    partitions: list[TopicPartition] = field(default_factory=list)
+    """Those of the topics that this user may read. `describe_topics` adds them."""
+    group: GroupView | None = None
+    """The group as it is now; `None` if it does not exist. `describe_group` adds it."""
+    logs: LogState | None = None
+    """What the leaders of the partitions have answered. `find_start` adds it."""
+
+    @property
+    def kafka(self) -> Mapping[str, str]:
+        """The options `kafka.*`, translated for librdkafka."""
+        return self.options.kafka
+
+    @cached_property
+    def topics(self) -> Topics:
+        """The brokers, asked for what a query of these options would read.
+
+        Raises:
+            OptionError: As `Topics` does.
+            AuthenticationFailed: As `Topics` does.
+        """
+        return self.topics_as(read_committed=self.options.read_committed)
+
+    def topics_as(self, *, read_committed: bool) -> Topics:
+        """Return the same brokers, asked for last stable offsets or for high watermarks."""
+        return Topics(self.options.client_settings(), self.options, read_committed=read_committed, patience_s=CHECK_STEP_S)
+
+    @property
+    def commits(self) -> dict[TopicPartition, GroupCommit]:
+        """What the group has committed, by partition."""
+        return {} if self.group is None else {seen.partition: seen.commit for seen in self.group.partitions}
+
+    @property
+    def members(self) -> tuple[GroupMember, ...]:
+        """The group's members."""
+        return () if self.group is None else self.group.members
+
+    @property
+    def seen(self) -> list[PartitionView]:
+        """The group's partitions that belong to subscribed topics."""
+        partitions = () if self.group is None else self.group.partitions
+        return [seen for seen in partitions if self.options.matches(seen.partition.topic)]
+
+
+def describe_topics(source: Source) -> Iterator[Finding]:
+    """Look up the topics. Add the partitions of those that may be read."""
+    options, topics = source.options, source.topics
     try:
-        options = Options.parse(read_properties(path), "stream")
-    except OptionError as wrong:
-        yield from (error("options", problem) for problem in wrong.problems)
+        names = options.subscribe or sorted({partition.topic for partition in topics.partitions()})
+    except GroupKafkaError as refused:
+        yield error("topics", str(refused))
         return
-    yield ok("options", f"{path}: all options are known and fit together")
-    yield from take(STEPS, Source(options))
+    if not names:
+        yield warning(
+            "topics",
+            f"subscribePattern={options.subscribe_pattern} matches no topic that this user may describe (ACL DESCRIBE). The "
+            "query would read nothing and wait for one. Check the pattern, which must match the whole name, and the ACLs.",
+        )
+        return
+    readable: dict[str, TopicDescription] = {}
+    for name, found in topics.describe(names).items():
+        if isinstance(found, GroupKafkaError):
+            yield error("topics", str(found))
+        elif lacks("READ", found.operations):
+            yield error("topics", f"{name}: this user may describe it, but not read it. {_NO_ACL}")
+        else:
+            readable[name] = found
+            source.partitions += found.partitions
+    if readable:
+        yield ok("topics", _readable_text(readable))
+
+
+def _readable_text(readable: Mapping[str, TopicDescription]) -> str:
+    counts = listed(f"{name} ({len(topic.partitions)} partitions)" for name, topic in readable.items())
+    known = all(topic.operations is not None for topic in readable.values())
+    may = "may be read" if known else "may be described; the broker does not say whether they may be read"
+    return f"{counts}: found, and {may}"
+
+
+@dataclass(frozen=True)
+class NewestBatch:
+    """The newest micro-batch in the offset log of a checkpoint."""
+
+    number: int
+    plans: tuple[PlanOffset, ...]
+    """The offsets of this package's sources in it. Empty if the query reads from other sources only."""
+    finished: bool
+    """Whether it is in the commit log."""
+    refused: str | None = None
+    """Why a query does not go on from an offset in it that another version of this package wrote."""
+
+
+def read_checkpoint(source: Source) -> Iterator[Finding]:
+    """Read the checkpoint, if the options name it. It is given up after CHECK_STEP_S."""
+    location = source.options.checkpoint_location
+    if location is None:
+        return
+    shown = without_password(location)
+    answers: SimpleQueue[NewestBatch | OffsetError | None] = SimpleQueue()
+
+    def read() -> None:
+        try:
+            answers.put(newest_batch(location))
+        except CheckpointUnreadable as unreadable:
+            answers.put(unreadable)
+        except OffsetError as unknown:
+            answers.put(OffsetError(f"{shown}: {unknown}"))
+
+    # On a thread: a file system that does not answer cannot be interrupted.
+    threading.Thread(target=read, name="groupkafka-checkpoint", daemon=True).start()
+    try:
+        answer = answers.get(timeout=CHECK_STEP_S)
+    except Empty:
+        answer = OffsetError(f"{shown} did not answer within {CHECK_STEP_S:.0f} s")
+    if isinstance(answer, OffsetError):
+        text = f"checkpointLocation = {str(answer).rstrip('.')}. {OTHERWISE}"
+        yield warning("checkpoint", f"{text} The location must be readable on the driver's machine.")
+    else:
+        yield judge_checkpoint(source.options, f"checkpointLocation = {shown}", answer)
+
+
+def judge_checkpoint(options: Options, named: str, newest: NewestBatch | None) -> Finding:
+    """Return whether a checkpoint is that of a query in this group.
+
+    Args:
+        options: the query's options.
+        named: the location as text, without its password.
+        newest: the newest micro-batch in the offset log; `None` if there is none.
+    """
+    if newest is None:
+        return ok("checkpoint", f"{named}: has no micro-batch yet (folder offsets), as before the first start of a query")
+    if newest.refused is not None:
+        return error("checkpoint", f"{named}: the query would fail. {newest.refused}")
+    if not newest.plans:
+        text = f"micro-batch {newest.number} has no offset of this source, so it is the checkpoint of another query. {OTHERWISE}"
+        return warning("checkpoint", f"{named}: {text} Set it to the writer's checkpointLocation.")
+    mine = [plan for plan in newest.plans if plan.group == options.group_id]
+    if not mine:
+        groups = " and ".join(sorted({plan.group for plan in newest.plans}))
+        return error(
+            "checkpoint",
+            f"{named}: micro-batch {newest.number} is of group {groups}, not of {options.group_id}. The query would fail. Set "
+            "it to the writer's checkpointLocation, and check kafka.group.id.",
+        )
+    streams = " and ".join(f"plan {plan.plan} of stream {plan.stream}" for plan in mine)
+    state = "is finished" if newest.finished else "is not finished"
+    return ok("checkpoint", f"{named}: it can be read; micro-batch {newest.number} is {streams}, and {state}")
+
+
+def newest_batch(location: str) -> NewestBatch | None:
+    """Return the newest micro-batch of a checkpoint; `None` if the offset log has none, or there is no such folder.
+
+    Args:
+        location: the query's `checkpointLocation`.
+
+    Raises:
+        CheckpointUnreadable: The files cannot be read.
+        OffsetError: As `offset_log.source_lines` does.
+    """
+    files = CheckpointFiles(location)
+    logged = files.batches("offsets")
+    if not logged:
+        return None
+    newest = max(logged)
+    lines = list(source_lines(files.read(f"offsets/{newest}")).values())
+    plans = []
+    for line in lines:
+        with suppress(ValidationError):
+            plans.append(PlanOffset.model_validate_json(line))
+    refused = next(filter(None, map(_refused, lines)), None)
+    return NewestBatch(newest, tuple(plans), files.exists(f"commits/{newest}"), refused)
+
+
+def _refused(line: str) -> str | None:
+    """Return why a query does not go on from this offset, if another version of this package wrote it."""
+    try:
+        offset = json.loads(line)
+        if plan_of(offset) is not None:
+            refuse_another_format(offset)
+    except (ValueError, RecursionError):
+        return None
+    except OffsetError as refused:
+        return str(refused)
+    return None
+
+
+def name_reader(_source: Source) -> Iterator[Finding]:
+    """Name the reader that this machine has, and why."""
+    reader = installed_reader()
+    if reader.reason is None:
+        yield ok("reader", f"this machine has the {reader.name} reader, with librdkafka {libversion()[0]}")
+        return
+    yield warning(
+        "reader",
+        f"this machine has the {reader.name} reader, because the native one cannot be used: {reader.reason}. The rows are the "
+        f"same, but reading is several times slower. To use the native reader: {reader.advice}. Each executor's machine chooses "
+        "its own reader, and logs if it has no native one.",
+    )
+
+
+def find_start(source: Source) -> Iterator[Finding]:
+    """Ask the leaders for their logs, and add them. Find where a query would start in them."""
+    if not source.partitions:
+        return  # `describe_topics` has said why
+    options, topics, partitions = source.options, source.topics, source.partitions
+    without_commit = [partition for partition in partitions if source.commits.get(partition) is None]
+    try:
+        # The ends before the ids, as in a plan: then the end of a new topic is not taken for one of the old topic.
+        ends = all_ends(topics, partitions)
+        starts = topics.starts(partitions)
+        source.logs = LogState(topics.ids({partition.topic for partition in partitions}), starts, ends)
+        # An offset or time for a partition must exist, whether the group has commits or not.
+        refuse_unknown(options.stream_start, partitions)
+        starting = offsets_at(options.stream_start, without_commit, topics)
+    except GroupKafkaError as wrong:
+        yield error("start", str(wrong))
+        return
+    yield from judge_start(options, partitions, source.commits, starting, source.logs)
+
+
+def judge_start(
+    options: Options,
+    partitions: Collection[TopicPartition],
+    commits: Mapping[TopicPartition, GroupCommit],
+    starting: Mapping[TopicPartition, int],
+    logs: LogState,
+) -> Iterator[Finding]:
+    """Find where a query would start.
+
+    Args:
+        options: the query's options.
+        partitions: the subscribed partitions.
+        commits: what the group has committed.
+        starting: where the partitions without a commit would start.
+        logs: what the leaders have answered.
+    """
+    # `read_formats` reports them.
+    unread = {partition for partition, commit in commits.items() if isinstance(commit, OtherFormat)}
+    readable = sorted(set(partitions) - unread)
+    continuing = {partition for partition in readable if commits.get(partition) is not None}
+    answered = [
+        partition
+        for partition in readable
+        if partition in logs.starts and partition in logs.ends and (partition in continuing or partition in starting)
+    ]
+    records, losses = _adopted(answered, commits, starting, logs)
+    if answered:
+        to_read = sum(max(0, logs.ends[partition] - record.next) for partition, record in records.items())
+        places = _places(options, sum(partition in continuing for partition in answered), len(answered))
+        yield ok("start", f"{len(answered)} partitions: a query with a new checkpoint starts {places}; {to_read} offsets to read")
+    if silent := [partition for partition in readable if partition not in records]:
+        yield error(
+            "start",
+            f"The leader does not return the offsets of {listed(silent)}, so these partitions cannot be read. Check that each "
+            "broker is up. The driver and the executors must be able to connect to its advertised.listeners.",
+        )
+    if losses:
+        yield _judge_losses(options, losses)
+
+
+def _adopted(
+    partitions: Collection[TopicPartition],
+    commits: Mapping[TopicPartition, GroupCommit],
+    starting: Mapping[TopicPartition, int],
+    logs: LogState,
+) -> tuple[dict[TopicPartition, CommitRecord], list[PartitionLoss]]:
+    """Return the record with which a new query would adopt each partition, and what is lost already."""
+    stream, done = Stream("check"), evidence(commits.values())
+    records: dict[TopicPartition, CommitRecord] = {}
+    losses: list[PartitionLoss] = []
+    for partition in partitions:
+        commit, topic_id = commits.get(partition), logs.ids.get(partition.topic) or None
+        if recreated(stream, partition, commit, topic_id):
+            losses.append(commit_loss(stream, partition, commit, topic_id or "", logs.starts[partition]))
+            commit = None
+        start = starting.get(partition, logs.starts[partition])
+        records[partition] = adopt(stream, partition, commit, starting_offset=start, done=done, topic_id=topic_id)
+    return records, losses + partition_losses(records, logs, {})
+
+
+def _places(options: Options, continuing: int, total: int) -> str:
+    position = options.stream_start
+    where = f"at the {position} (startingOffsets)" if isinstance(position, str) else f"as {position.option} says"
+    at_commits = [f"{continuing} at the group's commits"] if continuing else []
+    others = [f"{total - continuing} without a commit {where}"] if total > continuing else []
+    return " and ".join([*at_commits, *others])
+
+
+def _judge_losses(options: Options, losses: Collection[PartitionLoss]) -> Finding:
+    advice = "or set the offsets with groupkafka reset-offsets."
+    if options.fail_on_data_loss:
+        fate = "The query would fail. To continue without these records, set failOnDataLoss=false"
+        return error("data loss", f"{listed(losses)}. {fate}, {advice}")
+    return warning(
+        "data loss", f"{listed(losses)}. The query would continue without these records (failOnDataLoss=false), {advice}"
+    )
+
+
+def fetch_records(source: Source) -> Iterator[Finding]:
+    """Find whether records arrive with the reader's own settings."""
+    if source.logs is None:
+        return  # `find_start` has said why
+    reader = f"the {installed_reader().name} reader"
+    last = last_offsets(source.logs)
+    if last is None:
+        yield ok("fetch", f"all partitions are empty, so no record could be read; a query would use {reader}")
+        return
+    settings = source.options.fetch_settings()
+    settings = replace(settings, poll_timeout_ms=min(settings.poll_timeout_ms, round(CHECK_STEP_S * 1000)))
+    try:
+        with closing(fetch(last, settings)) as batches:
+            rows = next((batch.num_rows for batch in batches), 0)
+    except GroupKafkaError as failed:
+        yield error("fetch", str(failed))
+        return
+    yield ok("fetch", f"{reader} has read {rows} records of {last}" if rows else f"{reader} has found no record in {last}")
+
+
+def last_offsets(logs: LogState) -> FetchRange | None:
+    """Return the last offsets of the first partition that has some; `None` if all partitions are empty."""
+    for partition in sorted(logs.starts.keys() & logs.ends.keys()):
+        start, end = logs.starts[partition], logs.ends[partition]
+        if end > start:
+            return FetchRange(*partition, max(start, end - LAST_OFFSETS), end)
+    return None
+
+
+def find_open_transactions(source: Source) -> Iterator[Finding]:
+    """Find what open transactions hold back, if the query reads committed records only."""
+    if not source.partitions:
+        return  # `describe_topics` has said why
+    if not source.options.read_committed:
+        yield ok("isolation", "read_uncommitted: records of open and aborted transactions are read too")
+        return
+    try:
+        seen = visibility(source.topics_as(read_committed=False), source.topics, source.partitions)
+    except GroupKafkaError as refused:
+        yield error("isolation", str(refused))
+        return
+    hidden = {visible.partition: visible.hidden for visible in seen if visible.hidden}
+    if silent := [visible.partition for visible in seen if visible.hidden is None]:
+        text = f"read_committed: the leaders of {listed(silent)} did not say whether open transactions block reading"
+        yield warning("isolation", text)
+    elif hidden:
+        yield warning(
+            "isolation",
+            f"read_committed: open transactions block {sum(hidden.values())} offsets, in {listed(hidden)}. They are read when "
+            "the transactions end. If they do not end, see who may have them: groupkafka transactions --topic TOPIC.",
+        )
+    else:
+        yield ok("isolation", "read_committed: no open transaction blocks reading")
+
+
+def read_formats(source: Source) -> Iterator[Finding]:
+    """Find commit records of the subscribed partitions in formats that this version does not read."""
+    others = [(seen.partition, seen.other_format) for seen in source.seen if seen.other_format is not None]
+    for version in sorted({found for _, found in others}):
+        partitions = listed(sorted(partition for partition, found in others if found == version))
+        text = another_version(f"The commit record of {partitions}", version, VERSION)
+        yield error("claims", f"{text} A query would stop with CommitRecordUnreadable.")
+
+
+def list_claims(source: Source) -> Iterator[Finding]:
+    """List the ranges that are held, and say what a query with a new checkpoint would do about them."""
+    group = source.group
+    ranges = [] if group is None else [claimed for seen in source.seen for claimed in claimed_of(group, seen)]
+    held = [claimed for claimed in ranges if claimed.kind == "held"]
+    if held:
+        listing = listed(f"{claimed.partition} {claimed.claim.range} of stream {claimed.claim.stream}" for claimed in held)
+        text = f"held, which is claimed and not confirmed: {listing}. A query with a new checkpoint {_fate(source.options)}."
+        yield warning("claims", f"{text} Details: groupkafka claims.")
+    elif ranges:
+        yield ok("claims", f"{total(ranges).in_flight} offsets are in flight in running queries; nothing is held")
+    else:
+        where = " in the other partitions" if any(seen.other_format is not None for seen in source.seen) else ""
+        yield ok("claims", f"nothing is claimed{where}")
+
+
+def _fate(options: Options) -> str:
+    """Return what a query with a new checkpoint does about what is left, as outstandingClaims says."""
+    policy = options.outstanding()
+    if policy.reread_after_s is None:
+        return "does not read them, and goes on; only that stream's query does, when it restarts (outstandingClaims=hold)"
+    later = f" after {policy.reread_after_s:.0f} s" if policy.reread_after_s else ""
+    return f"reads them{later}; records may be duplicated (outstandingClaims)"

@@ -18,8 +18,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]  # its stubs m
 )
 
 from devtools.broker import Cluster
-from spark_groupsource import patience
-from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource import timeouts
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
 from spark_groupsource.fetch import reading
@@ -63,7 +63,7 @@ def believed_soon(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
     if "secured" not in request.fixturenames:
         monkeypatch.setattr(reading, "TASK_SILENCE_S", 1.0)
     if "patient" not in request.fixturenames:
-        monkeypatch.setattr(patience, "CUT_BELIEVED_AFTER_S", 1.0)
+        monkeypatch.setattr(timeouts, "CUT_BELIEVED_AFTER_S", 1.0)
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ def patient() -> None:
 @pytest.fixture(scope="module", autouse=True)
 def no_consumer_left() -> Iterator[None]:
     yield
-    consumers.close_kept()
+    pool().close_kept()
 
 
 COMPACTED_AWAY = {0, 1, 5, 9}

@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 from devtools.broker import Cluster
-from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import MakeTopic, Produce
 from tests.kafka.conftest import Filled
@@ -20,7 +20,7 @@ def test_one_consumer_reads_range_after_range_without_a_stale_record(
     name = topic(partitions=5)
     for partition in range(5):
         produce(name, [(b"p%d" % partition, b"%d" % number) for number in range(40)], partition)
-    before = set(consumers._living)
+    before = set(pool()._living)
     how = using({"client.id": name})
 
     for turn in range(50):
@@ -30,7 +30,7 @@ def test_one_consumer_reads_range_after_range_without_a_stale_record(
             (b"p%d" % partition, b"%d" % number) for number in range(start, start + 10)
         ]
 
-    assert len(set(consumers._living) - before) <= 1
+    assert len(set(pool()._living) - before) <= 1
 
 
 def test_a_task_that_stops_early_leaves_nothing_to_the_next(

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]  # its stubs miss it
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import DataLossError, SchemaError
-from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import native_shared, reading, shared
 from spark_groupsource.fetch.arrow_schema import arrow_schema
@@ -119,7 +119,7 @@ def test_one_consumer_reads_older_ranges_after_newer_ones_and_other_partitions(
     name = topic(partitions=12)
     for partition in range(12):
         produce(name, [(b"p%d" % partition, b"%d" % number) for number in range(60)], partition)
-    before = set(consumers._living)
+    before = set(pool()._living)
     how = using({"client.id": name})
 
     for turn in range(40):
@@ -131,7 +131,7 @@ def test_one_consumer_reads_older_ranges_after_newer_ones_and_other_partitions(
         ]
 
     assert left == []
-    assert len(set(consumers._living) - before) <= 1
+    assert len(set(pool()._living) - before) <= 1
 
 
 def test_ranges_that_are_larger_than_a_response(

@@ -10,8 +10,8 @@ from confluent_kafka import Producer
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.client import librdkafka_log_of_tasks
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import BrokerError
-from spark_groupsource.fetch import consumer_cache as consumers
 from spark_groupsource.fetch import native_shared
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import MakeTopic, Produce
@@ -28,9 +28,9 @@ FETCH = {"max.partition.fetch.bytes": "250000"}
 
 @pytest.fixture(autouse=True)
 def new_consumers() -> Iterator[None]:
-    consumers.close_kept()
+    pool().close_kept()
     yield
-    consumers.close_kept()
+    pool().close_kept()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 
 from devtools.broker import Cluster
-from spark_groupsource.fetch import consumer_cache as consumers
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from tests.conftest import NOT_FENCED
 from tests.support.fetching import MakeSettings, offsets
@@ -53,7 +53,7 @@ def racks_of(cluster: Cluster, topic: str) -> tuple[str, str]:
 @pytest.fixture(autouse=True)
 def new_process() -> None:
     """Every test has consumers of its own, which read the environment anew."""
-    consumers.close_kept()
+    pool().close_kept()
 
 
 def written(cluster: Cluster) -> Mapping[str, int]:
@@ -83,7 +83,7 @@ def test_the_replica_in_the_rack_of_the_process_serves_the_records_and_the_leade
         by = served(read, using, in_two_racks)
         assert by[serves] > 0.9
         assert min(by.values()) < 0.1
-        consumers.close_kept()
+        pool().close_kept()
 
 
 def test_what_was_just_written_is_read_from_the_follower_too(

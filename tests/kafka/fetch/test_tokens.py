@@ -10,10 +10,10 @@ from dataclasses import replace
 import pytest
 from confluent_kafka import Producer
 
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import AuthenticationFailed
 from spark_groupsource.fetch import native_consumer as native
 from spark_groupsource.fetch import pure_consumer as pure
-from spark_groupsource.fetch.consumer_cache import close_kept
 from spark_groupsource.fetch.contract import FetchRange, Reader
 from spark_groupsource.fetch.settings import FetchSettings
 from spark_groupsource.options.model import Options
@@ -56,7 +56,7 @@ def slowly(secured: Secured, function: str, timeout_ms: int) -> FetchSettings:
 def test_a_task_goes_on_and_a_kept_consumer_serves_the_next_task_after_their_tokens_have_expired(
     secured: Secured, large: FetchRange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    close_kept()
+    pool().close_kept()
     monkeypatch.setattr(secured.tokens, "valid_s", 20)
     how = slowly(secured, "callback", 15_000)
     tasks = {read: read(large, how) for read in READERS}

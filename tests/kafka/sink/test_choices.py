@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from contextlib import closing
@@ -284,33 +283,6 @@ def test_another_client_that_commits_to_a_group_of_the_sink(query: Query) -> Non
         renamed.run(1, [["b"]])
     renamed.run(1, [["b"]], **advised(refused.value, "rewriteBatch"))
     assert there(query) == Counter("abb")
-
-
-def test_a_query_of_an_earlier_version_that_waited_for_data(query: Query) -> None:
-    """It has finished micro-batch 0. Its tokens are of a format that no release reads, and nothing is lost or written twice."""
-    query.run(0, [["a"], ["b"]], run=RUN)
-    assert query.topic is not None
-    first = TopicPartition(query.topic, 0)
-    fields = {"v": 1, "q": query.names.query, "run": RUN}
-    of_task, of_driver = {"rows": 1, "sum": "0" * 16}, {"tasks": 2, "rows": 2, "had": [[0, 2]]}
-    admin = GroupAdmin(query.settings().requests)
-    for group, more in (
-        (query.names.task(0), of_task),
-        (query.names.task(1), of_task),
-        (query.names.driver, of_driver),
-        (query.names.open(0), {"open": None}),
-        (query.names.open(1), {"open": None}),
-    ):
-        admin.alter_offsets(group, {first: 1}, json.dumps({**fields, **more}, separators=(",", ":")))
-    tasks = [["c"], ["d"]]
-    with pytest.raises(TokenUnreadable, match=r"before 0\.1\.0 wrote its offset \(format 1.* another transactionalIdPrefix"):
-        query.run(1, tasks)
-    renamed = query.renamed(transactionalIdPrefix="another")
-    with pytest.raises(BatchUnknown, match="another version of this package") as refused:
-        renamed.run(1, tasks)
-    renamed.run(1, tasks, **advised(refused.value, "rewriteBatch"))
-    renamed.run(2, [["e"], ["f"]])
-    assert there(query) == Counter("abcdef")
 
 
 def test_a_row_that_is_too_large(cluster: Cluster, topic: MakeTopic) -> None:

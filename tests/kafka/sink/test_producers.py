@@ -13,10 +13,10 @@ from confluent_kafka.admin import AdminClient
 from devtools.broker import Cluster
 from spark_groupsource.brokers.admin_client import make_admin_client
 from spark_groupsource.brokers.client import LastError
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.errors import RecordRefused, RecordTooLarge
 from spark_groupsource.fetch import native_consumer
 from spark_groupsource.fetch.arrow_schema import arrow_schema
-from spark_groupsource.fetch.consumer_cache import close_kept
 from spark_groupsource.fetch.contract import FetchRange
 from spark_groupsource.fetch.settings import BUFFER_BYTES, FetchSettings
 from spark_groupsource.native.libraries import NativeUnavailable
@@ -159,7 +159,7 @@ def test_a_headers_key_with_a_nul_is_written_whole_or_refused(cluster: Cluster, 
     consumer = consumer_settings({"bootstrap.servers": cluster.bootstrap_servers, "group.id": "look"}, BUFFER_BYTES)
     what, settings = FetchRange(name, 0, 0, 1), FetchSettings(consumer, arrow_schema(include_headers=True))
     assert [found["headers"] for found in rows(native_consumer.read, what, settings)] == [headers]
-    close_kept()
+    pool().close_kept()
 
 
 @pytest.mark.parametrize("how", ["stream", "batch"])

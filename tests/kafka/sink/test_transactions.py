@@ -17,7 +17,7 @@ from devtools.broker import Cluster
 from spark_groupsource.cli.main import main
 from spark_groupsource.sink.token import Mark, Opener
 from tests.conftest import MakeTopic
-from tests.kafka.check.conftest import Checked
+from tests.kafka.cli.check.conftest import Checked
 from tests.support.committed import read_committed
 from tests.support.consumers import commit_as_another_client
 from tests.support.secured import Secured

@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import KafkaException, Producer
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.brokers.group_offsets import GroupOffsets
 from spark_groupsource.errors import (
     AuthenticationFailed,
@@ -29,7 +30,7 @@ from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import contract, output_topic, producers, tokens, writing
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Report, write_at_least_once
-from spark_groupsource.spark.worker_signals import ended_by_signals
+from spark_groupsource.spark.worker import ended_by_signals
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
@@ -85,6 +86,7 @@ def after_the_begin(monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], No
 
 
 def after(step: str, monkeypatch: pytest.MonkeyPatch, raise_once: Callable[[], None]) -> None:
+    pool().close_kept()
     make = producers.make_producer
 
     def made(*arguments: Any) -> contract.Producer:

@@ -42,6 +42,8 @@ class Broker:
         self.visible: Counter[str] = Counter()
         """How often a reader of committed records finds each row."""
         self.now = 0
+        self.epochs = 0
+        """How many a coordinator has given. An id that has expired never gets an old one again."""
         self.marked: dict[tuple[str, str], float] = {}
         """What the workers, which live long, remember to have marked."""
 
@@ -49,9 +51,18 @@ class Broker:
         """Take a transactional id: its open transaction is aborted, and every earlier producer is fenced."""
         found = self.ids.setdefault(name, TransactionalId())
         found.open = None
-        found.epoch += 1
+        found.epoch = self._next_epoch()
         found.owner = owner
         return found.epoch
+
+    def begin(self, name: str, epoch: int, owner: object) -> None:
+        """Note who uses a producer now: a worker keeps it from task to task. Brokers do not learn of it."""
+        if name in self.ids and self.ids[name].epoch == epoch:
+            self.ids[name].owner = owner
+
+    def expire_id(self, name: str) -> None:
+        """Forget a transactional id, as its coordinator does after `transactional.id.expiration.ms` without a transaction."""
+        del self.ids[name]
 
     def write(self, name: str, epoch: int, rows: list[str]) -> None:
         self._transaction(name, epoch).rows.extend(rows)
@@ -75,7 +86,7 @@ class Broker:
     def time_out(self, name: str) -> None:
         """Abort the open transaction, as its coordinator does after `transaction.timeout.ms`."""
         self.ids[name].open = None
-        self.ids[name].epoch += 1
+        self.ids[name].epoch = self._next_epoch()
 
     def commit(self, group: str, topic: str, offset: Committed) -> None:
         self.now += 1
@@ -109,11 +120,14 @@ class Broker:
             for group, found in self.pending.items()
             if (left := {each: found[each] for each in found if each != topic})
         }
-        for found in self.ids.values():
-            found.open = None
-            found.epoch += 1
+        for name in [name for name, found in self.ids.items() if found.open is not None]:
+            self.time_out(name)
         self.visible.clear()
         self.marked.clear()
+
+    def _next_epoch(self) -> int:
+        self.epochs += 1
+        return self.epochs
 
     def _transaction(self, name: str, epoch: int) -> Transaction:
         found = self.ids.setdefault(name, TransactionalId())

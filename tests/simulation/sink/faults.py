@@ -10,6 +10,7 @@ from unittest.mock import patch
 
 from confluent_kafka import KafkaException
 
+from spark_groupsource.brokers.client_pool import ClientPool
 from spark_groupsource.errors import WriterFenced
 from spark_groupsource.patience import Deadline
 from spark_groupsource.sink import finishing, rules, writing
@@ -18,11 +19,12 @@ from spark_groupsource.sink.rules import Choice, Plan
 from spark_groupsource.sink.token import BatchToken, Token, Written
 from spark_groupsource.sink.tokens import Tokens
 from spark_groupsource.sink.writing import Report
-from spark_groupsource.spark import worker_socket
+from spark_groupsource.spark import worker
 from spark_groupsource.timeouts import TRANSACTION_S
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeProducer, FakeTokens
 from tests.simulation.sink.steps import clock
+from tests.simulation.sink.world import renamed_and_back, run
 
 
 class Fault(NamedTuple):
@@ -35,6 +37,8 @@ class Fault(NamedTuple):
     """What histories to search."""
     seed: int = 0
     """A history that shows it today. The search begins there, and looks at all the others if it shows nothing any more."""
+    history: Callable[..., str | None] = run
+    """Plays one. It takes a seed, and for `run` what to search."""
 
 
 write, write_once, take_the_id = writing._Writer.write, writing.write_once, FakeProducer.init_transactions
@@ -138,6 +142,28 @@ def _fields_of_any_query(commit: Any, group: str, query: str, names: set[str]) -
     return fields
 
 
+def may_continue_whatever_the_run(last: Token | None, batch: int, _run: str, choice: Choice) -> bool:
+    return last is not None and last.batch < batch and not choice.covers(batch)
+
+
+@contextmanager
+def one_pool_for_all_queries() -> Iterator[None]:
+    with ExitStack() as patches:
+        patches.enter_context(patch.object(writing, "_key", lambda *_: "producer"))
+        patches.enter_context(patch.object(writing, "may_continue", may_continue_whatever_the_run))
+        yield
+
+
+def kept_at_any_rate(self: Any) -> bool:
+    close(self)
+    return True
+
+
+close = writing._Writer.close
+
+KEPT = MappingProxyType({"tasks": 1, "batches": 6, "steps": 300, "trouble": 0.1})
+"""Histories in which workers often have a producer of the task."""
+
 RENAMED = MappingProxyType({"renames": True, "cancels": True, "batches": 4, "steps": 500, "trouble": 0.12})
 
 FAULTS = (
@@ -164,7 +190,7 @@ FAULTS = (
     ),
     Fault(
         "the end of an input that was cut off is taken for its end",
-        replaced(worker_socket, "whole", lambda rows, _ended: rows),
+        replaced(worker, "whole", lambda rows, _ended: rows),
         {"cancels": True},
     ),
     Fault("names have no query", without_the_query_in_names, {"queries": 2, "batches": 1}),
@@ -193,6 +219,19 @@ FAULTS = (
         replaced(finishing, "check_elsewhere_again", lambda *_: None),
         RENAMED,
     ),
+    Fault(
+        "a kept producer writes whatever it has committed last",
+        replaced(writing, "may_continue", lambda last, *_: last is not None),
+        KEPT,
+    ),
+    Fault(
+        "the token of a kept producer is believed in a later run",
+        replaced(writing, "may_continue", may_continue_whatever_the_run),
+        history=renamed_and_back,
+    ),
+    Fault("two queries share the producers that they keep", one_pool_for_all_queries, {**KEPT, "queries": 2}),
+    Fault("a producer is kept although its transaction has failed", replaced(writing._Writer, "close", kept_at_any_rate), KEPT),
+    Fault("a forked worker uses its parent's producers", replaced(ClientPool, "abandon", lambda _: None), KEPT),
     Fault("what is to be skipped is written", always("rewrite")),
     Fault("what is to be written again is skipped", always("skip"), RENAMED),
 )

@@ -15,7 +15,7 @@ from spark_groupsource.partition import TopicPartition
 from spark_groupsource.sink import tokens
 from spark_groupsource.sink.checksum import ANY_PARTITION, added, row_hash
 from spark_groupsource.sink.names import Names
-from spark_groupsource.sink.token import Committed, Written
+from spark_groupsource.sink.token import Committed, Token, Written
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.steps import Steps, request
 
@@ -41,6 +41,12 @@ class FakeProducer:
         self._rows: list[str] = []
         self.written = Written(0, 0)
         self.topics: frozenset[str] = frozenset()
+        self.last: Token | None = None
+
+    def start_over(self) -> None:
+        self._rows = []
+        self.written = Written(0, 0)
+        self.topics = frozenset()
 
     def connect(self, timeout_s: float) -> bool:  # noqa: ARG002
         return True
@@ -48,7 +54,7 @@ class FakeProducer:
     def flush(self) -> None:
         """It needs no time, and neither do these."""
 
-    note_errors = refuse_undelivered = close = flush
+    note_errors = refuse_undelivered = close = abandon = flush
 
     def init_transactions(self, timeout_s: float) -> None:  # noqa: ARG002
         owner = Steps.here.steps
@@ -56,6 +62,7 @@ class FakeProducer:
 
     def begin_transaction(self) -> None:
         self._ended = 0
+        self._broker.begin(self.name, self._epoch, Steps.here.steps)
 
     def count(self, rows: pa.RecordBatch) -> None:
         topics: list[str] = rows["topic"].to_pylist() if "topic" in rows.schema.names else [self._topic or ""] * rows.num_rows
@@ -137,7 +144,7 @@ def _asked(effect: Callable[[], T]) -> T:
         raise BrokerUnavailable("no answer") from None
 
 
-def make_producer(client: Mapping[str, str], topic: str | None, topics: Collection[str] = ()) -> FakeProducer:
+def make_producer(client: Mapping[str, str], topic: str | None) -> FakeProducer:
     """Make a producer in the current process."""
     return FakeProducer(Steps.here.steps.broker, client["transactional.id"], topic)
 

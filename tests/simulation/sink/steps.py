@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers.client_pool import ClientPool
 from tests.simulation.sink.broker import Broker
 
 T = TypeVar("T")
@@ -22,10 +23,12 @@ class Steps(threading.Thread):
 
     here = threading.local()
 
-    def __init__(self, broker: Broker, work: Callable[[], object]) -> None:
+    def __init__(self, broker: Broker, work: Callable[[], object], pool: ClientPool) -> None:
         super().__init__(daemon=True)
         self.broker = broker
         """What its clients are connected to."""
+        self.pool = pool
+        """The clients that its worker keeps."""
         self._work = work
         self._go, self._waits = _held(), _held()
         self._killed = False

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.simulation.sink.faults import FAULTS, Fault
-from tests.simulation.sink.world import every_trouble, run, simulated
+from tests.simulation.sink.faults import FAULTS, KEPT, Fault
+from tests.simulation.sink.world import every_trouble, renamed_and_back, run, simulated
 
 HISTORIES = int(os.environ.get("HANDOFF_HISTORIES", "900")) // 3
 """How many are drawn of each setting."""
@@ -45,12 +45,18 @@ def _simulated() -> Iterator[None]:
             id="where prefix and topic are changed, or an error",
         ),
         pytest.param({"trouble": 0.15, "restores": True, "batches": 4, "tasks": 1}, id="of checkpoints that are restored"),
+        pytest.param({**KEPT, "cancels": True, "queries": 2}, id="of workers that keep their producers"),
+        pytest.param({**KEPT, "expiry": True}, id="of workers that keep them for longer than tokens and ids live"),
         pytest.param({"trouble": 0.1, "recreates": True}, id="into a topic that is deleted and created again"),
     ],
 )
 def test_every_row_is_there_once(first: int, setting: Mapping[str, Any]) -> None:
     for seed in range(first, min(first + AT_A_TIME, HISTORIES)):
         assert run(seed, **setting) is None
+
+
+def test_a_name_that_is_changed_back_hides_nothing() -> None:
+    assert [found for seed in range(20) if (found := renamed_and_back(seed)) is not None] == []
 
 
 def test_exhaustive_every_single_trouble_at_every_step() -> None:
@@ -69,4 +75,5 @@ def test_exhaustive_every_two_troubles_of_one_task() -> None:
 def test_the_simulation_notices(fault: Fault) -> None:
     with fault.seeded():
         seeds = chain(range(fault.seed, SEEDS), range(fault.seed))
-        assert any(run(seed, **{"trouble": 0.15, **fault.setting}) for seed in seeds)
+        setting = {"trouble": 0.15, **fault.setting} if fault.history is run else {}
+        assert any(fault.history(seed, **setting) for seed in seeds)

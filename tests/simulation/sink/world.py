@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -10,6 +11,7 @@ from functools import partial
 from typing import Any
 from unittest.mock import patch
 
+from spark_groupsource.brokers.client_pool import ClientPool
 from spark_groupsource.errors import (
     BatchUnknown,
     CheckpointBehindSink,
@@ -23,7 +25,7 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.rules import Choice
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.writing import Attempt, Report
-from spark_groupsource.spark import worker_socket
+from spark_groupsource.spark import worker
 from tests.simulation.sink.broker import Broker
 from tests.simulation.sink.processes import TOPIC, FakeTokens, make_producer, record_batches
 from tests.simulation.sink.steps import Killed, Steps, clock
@@ -67,6 +69,28 @@ class Query:
     @property
     def id(self) -> str:
         return f"{self.number:08x}-0000-0000-0000-000000000000"
+
+
+class Worker:
+    """A Python worker of Spark's: it runs one try of a task at a time, and keeps clients for the next one."""
+
+    def __init__(self) -> None:
+        self.pool = ClientPool(clock=lambda: 0.0)
+        self.runs: Steps | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        return self.runs is None or self.runs.done
+
+    def fork(self) -> Worker:
+        """Return a child with a copy of its memory."""
+        child = Worker()
+        for key, idle in self.pool._idle.items():
+            client = copy.copy(idle.client)
+            child.pool.add(client)
+            child.pool.keep(key, client)
+        child.pool.abandon()
+        return child
 
 
 @dataclass
@@ -120,12 +144,15 @@ class World:
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.broker = Broker()
-        finishing.forget()  # clients of an earlier world's broker
+        self.at_drivers = ClientPool(clock=lambda: 0.0)
+        """The clients that the drivers' process keeps: one session may start a query again and again."""
         self.all = [Query(number) for number in range(self.queries)]
         self.drivers: list[Driver] = []
         self.orphans: list[Steps] = []
         """Tries that still run, of drivers that are dead or of tasks that are done."""
         self.processes: list[Steps] = []
+        self.workers: list[Worker] = []
+        """They outlive the drivers, as those of a session that starts a query again."""
         self.differs = self.uneven or self.fewer
         """Whether a replay may have the rows in other tasks."""
         self.may_overlap = not (self.differs or self.renames or self.restores or self.expiry)
@@ -175,15 +202,21 @@ class World:
                 yield "start a driver", partial(self.start, query)
         for orphan in self.orphans:
             yield "kill orphan", partial(self._end_orphan, orphan)
-        # What was committed while the query ran expires within a short time; it is not taken apart here.
+        yield from (("fork", partial(self._fork, worker)) for worker in self.workers if worker.is_idle)
         if self._may_expire():
-            for _ in range(3):
-                yield "expire", lambda: self.broker.expire(self.random.choice([*sorted(self.pauses)[-3:], *self.pauses]))
+            yield from self._expiry()
         if self.recreates:
             yield "create the topic again", self._create_again
+        for name in [name for name, found in self.broker.ids.items() if found.open is not None]:
+            yield "time out", partial(self.broker.time_out, name)
+
+    def _expiry(self) -> Iterator[tuple[str, Callable[[], None]]]:
+        # What was committed while the query ran expires within a short time; it is not taken apart here.
+        for _ in range(3):
+            yield "expire", lambda: self.broker.expire(self.random.choice([*sorted(self.pauses)[-3:], *self.pauses]))
         for name, found in self.broker.ids.items():
-            if found.open is not None:
-                yield "time out", partial(self.broker.time_out, name)
+            if found.open is None:
+                yield "expire an id", partial(self.broker.expire_id, name)
 
     def _trouble_of(self, driver: Driver) -> Iterator[tuple[str, Callable[[], None]]]:
         yield "kill driver", partial(self._end, driver, None)
@@ -197,6 +230,9 @@ class World:
             yield "lose a request", partial(setattr, one, "loses", "request")
             yield "lose an answer", partial(setattr, one, "loses", "answer")
             yield "run out of time", partial(self._run_out_of_time, one)
+        if driver.finishing is None and driver.aborting is None:
+            for task in driver.done:
+                yield "run again", partial(self._run_again, driver, task)
 
     def _may_expire(self) -> bool:
         """Whether every query rests: it does not run, or its driver waits for the next micro-batch. Docs/sink.md promises nothing
@@ -296,7 +332,8 @@ class World:
             empty=frozenset(task for task, one in done.items() if not one.written and not one.skipped and not one.left),
             retried=frozenset(driver.failures),
         )
-        return self._process(partial(finishing.finish, driver.settings, driver.names, driver.batch, driver.run, tasks))
+        work = partial(finishing.finish, driver.settings, driver.names, driver.batch, driver.run, tasks)
+        return self._process(work, self.at_drivers)
 
     def _step_task(self, driver: Driver, task: int) -> None:
         tries = driver.running.setdefault(task, [])
@@ -332,7 +369,8 @@ class World:
             for one in tries:
                 one.is_cut = True
         unfinished = set(range(self.tasks_of(int(driver.run, 16)))) - driver.done.keys()
-        driver.aborting = self._process(partial(finishing.abort, driver.settings, driver.names, unfinished))
+        work = partial(finishing.abort, driver.settings, driver.names, unfinished)
+        driver.aborting = self._process(work, self.at_drivers)
 
     def _step_aborting(self, driver: Driver, process: Steps) -> None:
         """Let the driver's writer go on, or a try that has to notice that it is cancelled."""
@@ -371,20 +409,43 @@ class World:
 
         def work() -> Report:
             process: Steps = Steps.here.steps
-            whole = worker_socket.whole(rows, lambda: not process.is_cut)
+            whole = worker.whole(rows, lambda: not process.is_cut)
             return writing.write_once(driver.settings, driver.names, attempt, whole)
 
-        driver.running.setdefault(task, []).append(self._process(work))
+        taken = self._worker()
+        taken.runs = self._process(work, taken.pool)
+        driver.running.setdefault(task, []).append(taken.runs)
         if self.renames and self.random.random() < 0.2:
             self._overlook(driver, driver.running[task][-1])
 
-    def _process(self, work: Callable[[], Any]) -> Steps:
+    def _worker(self) -> Worker:
+        """Return a worker for a task: mostly one that has run others. The rest is as new: they die, or are not used again."""
+        idle = [worker for worker in self.workers if worker.is_idle]
+        if not idle or self.random.random() < 0.1:
+            idle = [Worker()]
+            self.workers += idle
+        return self.random.choice(idle)
+
+    def _fork(self, worker: Worker) -> None:
+        self.workers.append(worker.fork())
+
+    def _run_again(self, driver: Driver, task: int) -> None:
+        """Run a task of a stage that is retried, although it has written."""
+        del driver.done[task]
+        self._try(driver, task)
+
+    def _process(self, work: Callable[[], Any], pool: ClientPool) -> Steps:
         self.processes = [one for one in self.processes if not one.done]
-        self.processes.append(Steps(self.broker, work))
+        self.processes.append(Steps(self.broker, work, pool))
         return self.processes[-1]
 
-    def _kill_try(self, driver: Driver, task: int, one: Steps) -> None:
+    def _kill(self, one: Steps) -> None:
+        """Let a process die, and its worker with it."""
         one.kill()
+        self.workers = [worker for worker in self.workers if worker.runs is not one]
+
+    def _kill_try(self, driver: Driver, task: int, one: Steps) -> None:
+        self._kill(one)
         driver.running[task].remove(one)
         if driver.aborting is None:
             self._failed(driver, task, Killed())
@@ -407,7 +468,7 @@ class World:
         if self.differs or self.renames:
             # A try that outlives its driver, and that the replay does not fence, is not noticed: docs/sink.md.
             for one in (*tries, *self.orphans):
-                one.kill()
+                self._kill(one)
             self.orphans.clear()
         else:
             self.orphans += tries
@@ -421,7 +482,7 @@ class World:
             self.orphans.remove(one)
 
     def _end_orphan(self, one: Steps) -> None:
-        one.kill()
+        self._kill(one)
         self.orphans.remove(one)
 
     # What must be true.
@@ -540,6 +601,9 @@ def simulated() -> Iterator[None]:
         for module in (writing, finishing):
             patches.enter_context(patch.object(module, "make_producer", make_producer))
             patches.enter_context(patch.object(module, "Tokens", FakeTokens))
+        for module in (writing, finishing):
+            patches.enter_context(patch.object(module, "pool", lambda: Steps.here.steps.pool))
+        patches.enter_context(patch.object(writing, "with_batch_size", lambda client, _topics: client))
         for module in (writing, finishing, tokens):
             patches.enter_context(patch.object(module, "Deadline", partial(Deadline, clock=clock, sleep=lambda _: None)))
         yield
@@ -577,3 +641,30 @@ def run(seed: int, *, steps: int = 150, trouble: float = 0.08, **setting: Any) -
     finally:
         world.kill_all()
     return None
+
+
+def renamed_and_back(seed: int) -> str | None:
+    """Play a history in which the prefix is changed in a micro-batch, and is then what it was before. Returns what `run` does."""
+    world = World(seed, batches=2)
+    query = world.all[0]
+
+    def step_until(reached: Callable[[Driver], bool]) -> None:
+        world.start(query)
+        driver = world.drivers[-1]
+        while driver in world.drivers and not reached(driver):
+            _, action = world.random.choice(list(world.actions()))
+            action()
+            world.check()
+        world._end(driver, None)
+
+    try:
+        step_until(lambda _: query.committed == 0)
+        query.prefix = "p"
+        step_until(lambda driver: 0 in driver.done)
+        query.prefix = PREFIX
+        step_until(lambda driver: 0 in driver.done)
+    except Violation as violation:
+        return f"seed {seed}: {violation}"
+    finally:
+        world.kill_all()
+    return None if isinstance(query.error, WrittenElsewhere) else f"seed {seed}: {query.error}"

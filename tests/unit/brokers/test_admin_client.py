@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import SimpleNamespace
 
 import pytest
 from confluent_kafka.admin import AdminClient
@@ -10,7 +11,7 @@ from confluent_kafka.admin import AdminClient
 from spark_groupsource.brokers import admin_client
 from spark_groupsource.brokers.admin_client import LastingAdmin, make_admin_client
 from spark_groupsource.brokers.client import LastError
-from spark_groupsource.errors import AuthenticationFailed, OptionError
+from spark_groupsource.errors import AuthenticationFailed, BrokerUnavailable, OptionError
 from spark_groupsource.timeouts import IDLE_S
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": "4"}
@@ -48,3 +49,10 @@ def test_a_client_is_replaced_unless_no_new_one_can_be_made(monkeypatch: pytest.
 def test_a_setting_that_librdkafka_refuses_is_an_error() -> None:
     with pytest.raises(OptionError, match="isolation"):
         make_admin_client({**NOWHERE, "isolation.levels": "read_committed"}, LastError())
+
+
+def test_no_broker_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = SimpleNamespace(list_topics=lambda **_: SimpleNamespace(brokers={}))
+    monkeypatch.setattr(admin_client, "make_admin_client", lambda *_: admin)
+    with pytest.raises(BrokerUnavailable, match=r"names no broker.*Try again"):
+        admin_client.settings_of_a_broker({})

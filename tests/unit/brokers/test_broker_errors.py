@@ -163,7 +163,7 @@ def test_a_commit_whose_metadata_is_too_large_names_the_setting_of_the_brokers()
 
 def test_only_passing_errors_are_tried_again() -> None:
     passing = {kind for kind in ON_COMMIT.values() if kind(".").passing}
-    assert passing == {errors.GenerationChanged, errors.CoordinatorUnavailable}
+    assert passing == {errors.GenerationChanged, errors.CoordinatorUnavailable, errors.MemberUnknown}
 
 
 def test_a_task_of_the_sink_that_may_not_write_hears_of_write() -> None:

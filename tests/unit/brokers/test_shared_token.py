@@ -6,6 +6,8 @@ import logging
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -301,9 +303,25 @@ def test_a_token_is_neither_shown_nor_pickled(provider: Provider, protocol: int,
     assert SECRET not in caplog.text
 
 
-def test_a_forked_process_has_the_token_of_its_parent(provider: Provider) -> None:
-    provider.shared.valid()
-    pid = os.fork()
-    if not pid:
-        os._exit(0 if provider.shared.valid().value == f"{SECRET}-1" and provider.calls == 1 else 1)
-    assert os.waitpid(pid, 0)[1] == 0
+FORKING = """
+import os, sys, time
+from spark_groupsource.brokers.shared_token import SharedToken, Token
+
+calls = []
+def fetch():
+    calls.append(os.getpid())
+    return Token("token", time.time() + 3600)
+
+shared = SharedToken(fetch)
+shared.valid()
+child = os.fork()
+if child == 0:
+    os._exit(0 if shared.valid().value == "token" and len(calls) == 1 else 1)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_process_has_the_token_of_its_parent() -> None:
+    # A child of the process that runs the tests would keep its pipe to pytest open, so that pytest would not notice its death.
+    done = subprocess.run([sys.executable, "-c", FORKING], timeout=120, check=False, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

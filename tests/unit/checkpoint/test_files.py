@@ -11,6 +11,8 @@ from pyarrow import fs
 from spark_groupsource.checkpoint.files import CheckpointFiles
 from spark_groupsource.errors import CheckpointUnreadable
 
+QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
+
 
 @pytest.mark.parametrize("form", ["{}", "{}/", "file:{}", "file://{}"])
 def test_the_micro_batches_of_a_log_are_found_among_other_files(tmp_path: Path, form: str) -> None:
@@ -26,6 +28,24 @@ def test_the_micro_batches_of_a_log_are_found_among_other_files(tmp_path: Path, 
     assert files.exists("offsets/9")
     assert not files.exists("offsets/11")
     assert not files.exists("offsets")
+
+
+@pytest.mark.parametrize(
+    ("metadata", "query"),
+    [
+        (f'{{"id":"{QUERY}"}}', QUERY),
+        ('{"id":"\\u001b"}', None),
+        ('{"id":"../etc"}', None),
+        ('{"id":7}', None),
+        ("[]", None),
+        ("no JSON", None),
+        (None, None),
+    ],
+)
+def test_the_querys_id_if_there_is_one(tmp_path: Path, metadata: str | None, query: str | None) -> None:
+    if metadata is not None:
+        (tmp_path / "metadata").write_text(metadata)
+    assert CheckpointFiles(f"file:{tmp_path}").query_id() == query
 
 
 def test_what_is_not_text_cannot_be_read(tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ import pytest
 from spark_groupsource.cli.checkpoint_files import Checkpoint
 from spark_groupsource.errors import OptionError
 
-QUERY = "5e0bd5ce-5a4a-4d49-a9e1-f1d5a8f9a1d5"
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -28,16 +26,6 @@ def test_the_last_micro_batch_with_its_offsets_and_its_time(folder: Path) -> Non
     assert (last.committed, last.planned) == (1, 2)
     assert committed_at is not None
     assert checkpoint.offsets(2) == {"0": '{"orders":{"0":2}}'}
-
-
-@pytest.mark.parametrize(
-    ("metadata", "query"),
-    [(f'{{"id":"{QUERY}"}}', QUERY), ('{"id":"\\u001b"}', None), ("[]", None), ("no JSON", None), (None, None)],
-)
-def test_the_querys_id_if_there_is_one(folder: Path, metadata: str | None, query: str | None) -> None:
-    if metadata is not None:
-        (folder / "metadata").write_text(metadata)
-    assert Checkpoint(f"file:{folder}").query_id() == query
 
 
 def test_a_query_that_keeps_state(folder: Path) -> None:

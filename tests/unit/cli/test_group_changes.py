@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from spark_groupsource.brokers.group_view import GroupView
 from spark_groupsource.cli.group_changes import Changes, GroupEvent, Rates, difference_text, rates
-from spark_groupsource.cli.member_names import member_names
+from spark_groupsource.cli.render import member_names
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, GroupCommit, OtherFormat, OwedRange
 from tests.support.group_views import member, place, view, written_by
 

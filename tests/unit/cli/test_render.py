@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 from rich.console import Console
 
+from spark_groupsource.brokers.group_view import GroupMember
 from spark_groupsource.cli.render import (
     console_for,
     count,
     lag_of,
     make_table,
+    member_names,
+    name_in,
     number,
     print_paragraphs,
     print_table,
@@ -19,7 +23,7 @@ from spark_groupsource.cli.render import (
     time_and_age,
 )
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OwedRange
-from tests.support.group_views import view
+from tests.support.group_views import member, view
 
 AT = datetime(2026, 11, 21, 17, 0, tzinfo=timezone.utc)
 
@@ -88,3 +92,34 @@ def test_the_lag_of_a_group_says_what_is_finished_and_what_is_not_known() -> Non
     assert lag_of(view(commits={0: Foreign(40)})) == "lag 60"
     assert lag_of(view(commits={0: held})) == "lag 90, of which finished 70"
     assert lag_of(view(commits={0: Foreign(40), 1: None})) == "lag at least 60 (not known in 1 partition)"
+
+
+def names(*members: GroupMember) -> list[str]:
+    found = member_names(view(*members))
+    return [found[each.member_id] for each in members]
+
+
+def test_names_that_differ_are_the_client_ids_with_the_host() -> None:
+    assert names(member("a"), member("b", instance_id="spare")) == ["a@host", "b/spare@host"]
+
+
+def test_equal_names_have_the_begin_of_the_member_id_that_the_coordinator_gave() -> None:
+    first, second = (replace(member("a"), member_id=f"a-{uuid}") for uuid in ("3f2a0c11-9d", "77e1f0b2-4c"))
+    assert names(first, second, member("b")) == ["a@host#3f2a", "a@host#77e1", "b@host"]
+
+
+def test_the_begin_is_as_long_as_it_must_be() -> None:
+    begins = [replace(member("a"), member_id=member_id) for member_id in ("abcdefg1", "abcdefg2", "abcdxxxx")]
+    assert names(*begins) == ["a@host#abcdefg1", "a@host#abcdefg2", "a@host#abcdxxxx"]
+    short = [replace(member("a"), member_id=member_id) for member_id in ("x", "y")]
+    assert names(*short) == ["a@host#x", "a@host#y"]
+
+
+def test_a_static_member_that_restarted_keeps_its_name() -> None:
+    before, after = (member("a", instance_id="query-1", run=run) for run in (1111, 2222))
+    assert set(member_names(view(before), view(after)).values()) == {"a/query-1@host"}
+
+
+def test_nobody_has_the_name_that_is_given_for_nobody() -> None:
+    assert name_in({}, None, "nobody") == "nobody"
+    assert name_in({}, member("a"), "nobody") == "a@host", "one that is in no group keeps its own"

@@ -1,4 +1,4 @@
-"""`groupkafka reset-offsets`: what its options mean. tests/kafka/test_claims.py has resets against a real broker."""
+"""`groupkafka reset-offsets`: what its options mean. tests/kafka/cli/test_claims.py has resets against a real broker."""
 
 from __future__ import annotations
 

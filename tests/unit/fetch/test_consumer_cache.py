@@ -13,6 +13,8 @@ from typing import Any, cast
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
+from spark_groupsource.brokers import client_pool
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.fetch import consumer_cache
 
 # Memory like that of records, all of it free but for what lies at its end, which keeps malloc from returning it by itself.
@@ -73,6 +75,9 @@ class Played:
     def close(self) -> None:
         self.closed = True
 
+    def abandon(self) -> None:
+        pass
+
 
 def used_once(fails: bool) -> Played:
     with consumer_cache.borrowed(cast("Any", Played), {"group.id": "g"}) as consumer:
@@ -86,19 +91,15 @@ def test_a_consumer_that_cannot_be_unassigned_is_closed_and_the_task_succeeds(ca
         failed = used_once(fails=True)
 
     assert failed.closed
-    assert id(failed) not in consumer_cache._living
+    assert id(failed) not in pool()._living
     assert "cannot be unassigned" in caplog.text
     assert used_once(fails=False) is not failed
-    consumer_cache.close_kept()
+    pool().close_kept()
 
 
-def test_a_consumer_whose_connections_the_network_may_have_forgotten_is_closed_and_replaced(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_consumer_whose_connections_the_network_may_have_forgotten_is_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
     kept = used_once(fails=False)
     assert used_once(fails=False) is kept
-    monkeypatch.setattr(consumer_cache, "_KEPT_S", 0.0)
-    assert used_once(fails=False) is kept
+    monkeypatch.setattr(client_pool, "KEPT_S", 0.0)
     assert used_once(fails=False) is not kept
-    assert kept.closed
-    consumer_cache.close_kept()
+    pool().close_kept()

@@ -1,4 +1,4 @@
-"""How records are put into commits. What the broker does with them is in tests/kafka/test_fenced_commits.py."""
+"""How records are put into commits. What the broker does with them is in tests/kafka/group/test_fenced_commits.py."""
 
 from __future__ import annotations
 

@@ -7,9 +7,8 @@ from collections.abc import Collection
 
 import pytest
 
-from spark_groupsource.errors import ClaimsOutstanding
 from spark_groupsource.group.held_ranges import HeldRanges
-from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
+from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange, OwedRange
 from spark_groupsource.handoff.rules import HOLD, OutstandingClaims, Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
 
@@ -80,51 +79,7 @@ def test_a_stream_that_came_back_and_died_again_between_two_triggers_is_dead_sin
     assert seen(holding, 3900.0, record(OWED)) == {ORDERS: (OffsetRange(20, 60),)}
 
 
-GRACE = OutstandingClaims(stop_after_s=120, chosen=False)
 NOT_CHOSEN = OutstandingClaims(chosen=False)
-
-
-def test_a_new_stream_with_a_grace_stops_when_a_claim_of_before_is_not_confirmed_in_time() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    assert not holding.takes_over
-    claimed = CommitRecord(stream="gone", logged=4, done=3, next=60, open=(OpenRange(20, 60),))
-    holding.note_earlier_claims({ORDERS: claimed, RETURNS: Foreign(7)})
-    assert holding.takes_over, "it matters who is alive"
-    seen(holding, 0.0, record(OWED))
-    seen(holding, 119.0, record(OWED))
-    with pytest.raises(ClaimsOutstanding) as raised:
-        seen(holding, 120.0, record(OWED))
-    text = str(raised.value)
-    assert text.startswith("This query is new: its checkpoint was empty when it started. For 120 s (outstandingClaims.grace) ")
-    assert "without a checkpoint" not in text, "it has one"
-    assert "orders-3 [20, 60) 40 offsets: stream gone, plan 4" in text
-    assert "restart the query of stream gone on its checkpoint" in text
-    assert "outstandingClaims=reread" in text
-    assert "leave out outstandingClaims.grace" in text
-
-
-def test_it_goes_on_once_they_are_confirmed() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    holding.note_earlier_claims({ORDERS: record(OWED)})
-    seen(holding, 0.0, record(OWED))
-    assert seen(holding, 120.0, record()) == {}
-
-
-def test_it_goes_on_beside_claims_of_later() -> None:
-    holding = HeldRanges(GRACE, fresh=True)
-    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
-    for now in (0.0, 1e6):
-        assert seen(holding, now, record(OWED)) == {}
-
-
-@pytest.mark.parametrize(("policy", "fresh"), [(GRACE, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
-def test_nobody_else_stops_because_of_what_was_claimed_before(policy: OutstandingClaims, fresh: bool) -> None:
-    holding = HeldRanges(policy, fresh=fresh)
-    holding.note_earlier_claims({ORDERS: record(OWED)})
-    for now in (0.0, 1e6):
-        seen(holding, now, record(OWED))
-        holding.warn({ORDERS: record(OWED)}, ME)
-    assert holding.takes_over == (policy.reread_after_s is not None)
 
 
 def new_beside_dead_ones(policy: OutstandingClaims) -> HeldRanges:
@@ -159,15 +114,6 @@ def test_a_new_query_warns_once_at_its_start_of_what_streams_that_do_not_run_had
     assert not holding.takes_over, "everything is said"
 
 
-def test_the_warning_of_a_new_query_with_a_grace_says_how_much_of_it_is_left(caplog: pytest.LogCaptureFixture) -> None:
-    holding = new_beside_dead_ones(GRACE)
-    holding.note(BOTH, ME, 0.0, {"live"})
-    holding.note(BOTH, ME, 10.0, {"live"})
-    holding.warn(BOTH, ME)
-    assert "It reads everything else, and ends in 110 s if they are not confirmed (outstandingClaims.grace)" in caplog.messages[0]
-    assert holding.takes_over, "the end still depends on it"
-
-
 @pytest.mark.parametrize(("policy", "fresh"), [(NOT_CHOSEN, False), (HOLD, True), (OutstandingClaims(reread_after_s=0), True)])
 def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
     policy: OutstandingClaims, fresh: bool, caplog: pytest.LogCaptureFixture
@@ -176,6 +122,20 @@ def test_a_query_that_has_a_checkpoint_or_an_option_is_not_called_new(
     holding.note_earlier_claims({ORDERS: record(OWED)})
     holding.note(BOTH, ME, 0.0, ())
     holding.warn(BOTH, ME)
+    assert all("are held back" in text for text in caplog.messages)
+    assert holding.takes_over == (policy.reread_after_s is not None)
+
+
+def test_a_new_query_does_not_warn_of_what_is_confirmed_by_then_or_was_claimed_after_it_came(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    holding = HeldRanges(NOT_CHOSEN, fresh=True)
+    assert not holding.takes_over
+    holding.note_earlier_claims({ORDERS: record(), RETURNS: record(OWED)})
+    assert holding.takes_over, "it matters who is alive"
+    later = {ORDERS: record(OWED), RETURNS: record()}
+    holding.note(later, ME, 0.0, ())
+    holding.warn(later, ME)
     assert all("are held back" in text for text in caplog.messages)
 
 
@@ -236,21 +196,8 @@ def test_what_is_owed_to_the_query_itself_is_no_warning(caplog: pytest.LogCaptur
     assert "lag: 0 records" in warning, "not the lowest range"
 
 
-class TestAStreamThatIsAlive:
-    """Its micro-batch may last longer than the grace: a trigger of an hour, or a backlog."""
-
-    def test_is_spared_by_the_stop_and_the_grace_counts_from_its_death(self) -> None:
-        holding = HeldRanges(GRACE, fresh=True)
-        claimed = CommitRecord(stream="gone", logged=4, done=3, next=100, open=(OpenRange(20, 60),))
-        holding.note_earlier_claims({ORDERS: claimed})
-        for now in (0.0, 500.0, 3600.0):
-            assert seen(holding, now, record(OWED), alive={"gone"}) == {}
-        assert seen(holding, 3601.0, record(OWED)) == {}
-        assert seen(holding, 3720.0, record(OWED)) == {}
-        with pytest.raises(ClaimsOutstanding):
-            seen(holding, 3721.0, record(OWED))
-
-    def test_is_not_reread_until_it_is_dead(self) -> None:
-        holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
-        assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
-        assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}
+def test_a_range_of_a_stream_that_is_alive_is_not_reread_until_it_is_dead() -> None:
+    """Its micro-batch may last for long: a trigger of an hour, or a backlog."""
+    holding = HeldRanges(OutstandingClaims(reread_after_s=0), fresh=False)
+    assert seen(holding, 0.0, record(OWED), alive={"gone"}) == {}
+    assert seen(holding, 1.0, record(OWED), alive={"another"}) == {ORDERS: (OffsetRange(20, 60),)}

@@ -11,12 +11,11 @@ import pytest
 
 from spark_groupsource.errors import BrokerUnavailable, CheckpointBehindGroup, CommitOutcomeUnknown, GenerationChanged
 from spark_groupsource.group.closing import CLOSE_AGAIN_AFTER_S
-from spark_groupsource.group.ledger import BLOCKED_AFTER_S
+from spark_groupsource.group.ledger import BLOCKED_AFTER_S, SETTLE_BETWEEN_TRIGGERS_S
 from spark_groupsource.handoff.commit_record import CommitRecord, Foreign, OpenRange, OwedRange
 from spark_groupsource.handoff.losses import Cause, PartitionLoss
 from spark_groupsource.handoff.rules import OutstandingClaims
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.timeouts import SETTLE_BETWEEN_TRIGGERS_S
 from tests.support.group_in_memory import GroupInMemory
 
 ORDERS, MORE, RETURNS = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("returns", 0)

@@ -1,4 +1,4 @@
-"""A member's states, and the generation that it reads. What the group does with it is in tests/kafka/test_member.py."""
+"""A member's states, and the generation that it reads. What the group does with it is in tests/kafka/group/test_member.py."""
 
 from __future__ import annotations
 

@@ -123,14 +123,6 @@ def test_fields_that_say_nothing_are_left_out() -> None:
     assert PlanOffset.parse(least.to_json(), GROUP) == least
 
 
-@pytest.mark.parametrize("path", sorted((FORMATS / "refused").glob("offset_*.json")), ids=lambda path: path.stem)
-def test_a_checkpoint_of_an_earlier_development_version_says_so_and_what_to_do(path: Path) -> None:
-    stored = json.loads(path.read_text())
-    with pytest.raises(OffsetError, match=r"development version .* before 0\.1\.0 .* start it with a new checkpoint") as refused:
-        PlanOffset.parse(stored, GROUP)
-    assert f"(offset format {stored['v']}; this one reads 4)" in str(refused.value)
-
-
 def test_each_new_stream_has_a_name_of_its_own_and_has_planned_nothing() -> None:
     first, second = PlanOffset.first(GROUP, {ORDERS[0]: 5}), PlanOffset.first(GROUP)
     assert first.stream != second.stream
@@ -160,9 +152,9 @@ def _stored(**change: Any) -> dict[str, Any]:
     return {**stored, **change}
 
 
-@pytest.mark.parametrize("version", [5, 17])
-def test_a_checkpoint_of_a_newer_version_says_so(version: int) -> None:
-    with pytest.raises(OffsetError, match=rf"newer version .*offset format {version}; this one reads up to 4"):
+@pytest.mark.parametrize("version", [1, 3, 5, 17])
+def test_a_checkpoint_of_another_version_says_so(version: int) -> None:
+    with pytest.raises(OffsetError, match=rf"^The checkpoint cannot be read: another version .* format {version} there"):
         PlanOffset.parse(_stored(v=version, shape="new"), GROUP)
 
 

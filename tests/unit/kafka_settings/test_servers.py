@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from spark_groupsource.errors import OptionError
-from spark_groupsource.kafka_settings.servers import servers
-from spark_groupsource.kafka_settings.translation import translate
+from spark_groupsource.kafka_settings.translation import servers, translate
 from tests.support.options import BASE, refusal
 
 AS_JAVA_READS_THEM = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from spark_groupsource.kafka_settings import judge
+from spark_groupsource.kafka_settings.draft import exists
 from spark_groupsource.kafka_settings.tables import (
     CALLBACKS,
     CHOICES,
@@ -20,7 +20,7 @@ def test_every_name_is_one_of_the_installed_librdkafka(tmp_path: Path) -> None:
     installed = properties_of_the_installed_library(tmp_path)
     assert len(installed) > 150
     assert installed.keys() >= NAMES
-    assert all(judge.exists(name) for name in NAMES)
+    assert all(exists(name) for name in NAMES)
     assert {name: "|".join(choices) for name, choices in CHOICES.items()} == {name: installed[name][1] for name in CHOICES}
 
 

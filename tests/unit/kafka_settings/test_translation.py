@@ -9,12 +9,15 @@ import pytest
 from spark_groupsource.kafka_settings import translation
 from spark_groupsource.kafka_settings.tables import (
     NAMES,
+    PRODUCER_NAMES,
     PRODUCER_ONLY,
     REFUSED_SETTINGS,
     RENAMED,
-    STRUCTURED,
+    Refused,
 )
 from spark_groupsource.kafka_settings.translation import translate, translation_of
+from spark_groupsource.options.model import DESCRIBED
+from spark_groupsource.options.sink_model import DESCRIBED_OF_SINK
 from tests.support.kafka_settings import accepted_by_librdkafka, refusal
 from tests.unit.kafka_settings import test_key_stores, test_login
 
@@ -69,7 +72,6 @@ ssl.truststore.password ssl.truststore.type value.deserializer
 
 @pytest.mark.parametrize("name", JAVA_CONSUMER_SETTINGS)
 def test_every_setting_of_the_java_consumer_is_translated_or_refused_with_a_reason(name: str) -> None:
-    assert (name in NAMES) + (name in RENAMED) + (name in REFUSED_SETTINGS) + (name in STRUCTURED) == 1
     assert not any("has no setting of this name" in problem for problem in translation_of({name: "x"}).problems)
 
 
@@ -243,8 +245,21 @@ def test_one_mistake_is_reported_once() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(REFUSED_SETTINGS))
-def test_every_refused_setting_is_named_with_its_reason(name: str) -> None:
-    assert refusal({name: "x"}) == f"kafka.{name}: {REFUSED_SETTINGS[name]}."
+def test_every_refused_setting_is_named_with_one_of_six_reasons_and_what_to_do(name: str) -> None:
+    (said,) = translation_of({name: "x"}, writes=name in PRODUCER_ONLY).problems
+    reason, _, advice = said.removeprefix(f"kafka.{name}: ").partition("; ")
+    assert reason in {why.value for why in Refused}
+    assert re.match("remove it|set |use |write |keys and values |rows with a key |OpenSSL ", advice)
+
+
+def test_what_a_refusal_says_to_set_instead_can_be_set() -> None:
+    advice = " ".join(REFUSED_SETTINGS.values())
+    settings = set(re.findall(r"kafka\.([\w.]*\w)", advice))
+    assert len(settings) >= 5
+    assert settings <= NAMES | PRODUCER_NAMES | RENAMED.keys()
+    options = set(re.findall(r"option (\w+)", advice)) - {"may"}
+    assert options == {"startingOffsets", "maxOffsetsPerTrigger", "transactionalIdPrefix"}
+    assert options <= DESCRIBED.keys() | DESCRIBED_OF_SINK.keys()
 
 
 def test_what_librdkafka_would_only_warn_of_is_not_passed_on() -> None:

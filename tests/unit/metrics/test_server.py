@@ -13,10 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from prometheus_client import CollectorRegistry
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 
 from spark_groupsource.errors import OptionError
 from spark_groupsource.metrics import server as metrics_server
-from spark_groupsource.metrics.server import MetricsServer, serve
+from spark_groupsource.metrics.definitions import METRICS
+from spark_groupsource.metrics.server import MetricsServer, TallyCollector, serve
 from spark_groupsource.metrics.tally import Tally
 from tests.support.options import BASE
 from tests.support.scraping import scraped_from
@@ -94,10 +98,18 @@ class TestTheServer:
 
     def test_is_not_imported_unless_it_is_asked_for(self) -> None:
         code = (
-            "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.stream_reader as reader\n"
+            "import sys, spark_groupsource.spark.datasource, spark_groupsource.spark.readers as reader\n"
             "from spark_groupsource.options.model import Options\n"
             f"running = reader.GroupKafkaStreamReader(Options.parse({BASE!r}, 'stream'))._running()\n"
             "print([name for name in sys.modules if 'prometheus' in name or '.metrics' in name])"
         )
         printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
         assert printed.stdout.strip() == "[]"
+
+
+def test_openmetrics_readers_take_it_too() -> None:
+    registry = CollectorRegistry()
+    registry.register(TallyCollector(Tally("g")))
+    text = generate_openmetrics(registry).decode()  # type: ignore[no-untyped-call]
+    families = {family.name for family in parse_openmetrics(text)}  # type: ignore[no-untyped-call]
+    assert families == {metric.name.removesuffix("_total") for metric in METRICS}

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import logging
+import time
+from collections.abc import Callable
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.errors import OptionError
+from spark_groupsource import oauth_callback
+from spark_groupsource.brokers.shared_token import Token
+from spark_groupsource.errors import AuthenticationFailed, OptionError
+from spark_groupsource.fetch.native_consumer import NativeConsumer
+from spark_groupsource.native import client
 from spark_groupsource.native.client import NativeClient, _to_log, decoded
 from spark_groupsource.native.structs import NO_ERROR, PRODUCER
-from tests.support.fetching import NATIVE
+from tests.support.fetching import NATIVE, NOWHERE
+from tests.support.waiting import until
 
 pytestmark = NATIVE
 
@@ -44,3 +51,59 @@ def test_a_log_line_has_the_level_of_its_severity(severity: int, level: int, cap
 
 def test_a_text_may_be_missing_or_broken() -> None:
     assert (decoded(None), decoded(b"\xff")) == ("", "\N{REPLACEMENT CHARACTER}")
+
+
+pytestmark = NATIVE
+
+SECRET = "tweedledee"  # noqa: S105
+
+
+def with_callback(name: str, **more: str) -> dict[str, str]:
+    login = {"security.protocol": "sasl_plaintext", "sasl.mechanism": "OAUTHBEARER", "oauth_cb": name}
+    return {**NOWHERE, **login, **more}
+
+
+@oauth_callback
+def raised(name: str) -> tuple[str, float]:
+    raise PermissionError(SECRET)
+
+
+@pytest.mark.parametrize(
+    ("give", "message"),
+    [
+        (lambda: Token(SECRET, time.time() - 1), "librdkafka does not accept the token"),
+        (lambda: Token(SECRET + "\x7f", time.time() + 60), "librdkafka does not accept the token"),  # librdkafka's text quotes it
+        (lambda: Token(SECRET, time.time() + 60, "", {"auth": SECRET}), "librdkafka does not accept the token"),
+        (lambda: raised(""), "the function raised PermissionError"),
+    ],
+)
+def test_what_librdkafka_does_not_take_is_reported_and_not_shown(
+    give: Callable[[], Token], message: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(client, "TokenCallback", lambda _name, _config: lambda _again: give())
+    consumer = NativeConsumer(with_callback("any:any", log_level="7", debug="security"))
+    try:
+
+        def reported() -> bool:
+            consumer.serve()
+            return any("OAUTHBEARER" in error.str() for error in consumer.errors.values())
+
+        until(reported, "an error of the token")
+        (error,) = [error for error in consumer.errors.values() if "OAUTHBEARER" in error.str()]
+    finally:
+        consumer.close()
+    assert f"kafka.oauth_cb: {message}" in error.str()
+    assert f"kafka.oauth_cb = 'any:any': {message}" in caplog.text
+    assert SECRET not in caplog.text + error.str()
+
+
+def test_a_consumer_whose_function_fails_at_once_is_not_made() -> None:
+    with pytest.raises(AuthenticationFailed, match=r"kafka\.oauth_cb.*raised PermissionError") as caught:
+        NativeConsumer(with_callback(f"{__name__}:raised"))
+    assert SECRET not in f"{caught.value!r}"
+
+
+def test_a_callback_without_its_mechanism_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "TokenCallback", lambda _name, _config: lambda _again: Token(SECRET, time.time() + 60))
+    with pytest.raises(OptionError, match="No SASL mechanism using callbacks"):
+        NativeConsumer({**NOWHERE, "oauth_cb": "any:any"})

@@ -26,15 +26,12 @@ MEANINGS: dict[str, tuple[object, str, str, object]] = {
     "max_offsets_per_trigger": (None, "maxoffsetspertrigger", str(2**63 - 1), 2**63 - 1),
     "include_headers": (False, "IncludeHeaders", "True", True),
     "poll_timeout_ms": (120_000, "kafkaconsumer.POLLtimeoutms", "500", 500),
-    "fetch_offset_num_retries": (3, "fetchoffset.numretries", "0", 0),
-    "fetch_offset_retry_interval_ms": (10, "fetchoffset.retryintervalms", "0", 0),
     "group_id": ("billing", "KAFKA.GROUP.ID", "Billing", "Billing"),
     "group_instance_id": (None, "kafka.Group.Instance.Id", "driver-1", "driver-1"),
     "read_committed": (False, "kafka.isolation.level", "read_committed", True),
     "max_poll_interval_ms": (300_000, "kafka.max.poll.interval.ms", "60000", 60_000),
     "assignment_strategy": ("cooperative-sticky", "kafka.partition.assignment.strategy", f"{ASSIGNORS}RangeAssignor", "range"),
-    "handoff": ("drain", "HANDOFF", "Immediate", "immediate"),
-    "drain_timeout_ms": (30_000, "handoff.draintimeout", "1m", 60_000),
+    "drain_timeout_ms": (30_000, "handoff.draintimeout", "20s", 20_000),
     "assignment_timeout_ms": (120_000, "assignmenttimeout", "90s", 90_000),
 }
 
@@ -55,11 +52,14 @@ def test_a_prefix_of_group_ids_has_no_effect_as_in_spark() -> None:
     assert parse(groupIdPrefix="jobs") == parse()
 
 
+def test_how_sparks_source_retries_offsets_has_no_effect() -> None:
+    assert parse(**{"fetchOffset.numRetries": "5", "fetchOffset.retryIntervalMs": "100"}) == parse()
+
+
 @pytest.mark.parametrize(
     ("given", "chosen"),
     [
         ({}, OutstandingClaims(chosen=False)),
-        ({"outstandingClaims.grace": "5s"}, OutstandingClaims(stop_after_s=5, chosen=False)),
         ({"outstandingClaims": "hold"}, HOLD),
         ({"outstandingclaims": " Reread "}, OutstandingClaims(reread_after_s=0)),
         ({"outstandingClaims": "reread-after 10m"}, OutstandingClaims(reread_after_s=600)),

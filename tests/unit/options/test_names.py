@@ -5,16 +5,14 @@ from __future__ import annotations
 import difflib
 import re
 
-import pytest
-
-from spark_groupsource.options.names import REFUSED_OPTIONS
 from tests.support.options import BASE, NEEDED, refusal
 
 
-@pytest.mark.parametrize("name", sorted(REFUSED_OPTIONS))
-def test_every_refused_option_is_named_once_with_its_reason(name: str) -> None:
-    options = {**(NEEDED if name == "assign" else BASE), name: "hunter2"}
-    assert refusal(options) == f"{name}: {REFUSED_OPTIONS[name]}."
+def test_assign_is_refused_with_its_reason_and_what_to_write_instead() -> None:
+    said = refusal({**NEEDED, "assign": "hunter2"})
+    assert said.startswith("assign: a consumer group assigns the partitions itself. Write subscribe ")
+    assert 'format("kafka")' in said
+    assert "hunter2" not in said
 
 
 def test_the_nearest_names_are_those_that_a_typist_meant() -> None:

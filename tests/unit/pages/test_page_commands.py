@@ -21,13 +21,13 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
         "tests/spark/test_demo.py::test_the_demo_hands_over_and_counts_every_record_once",
     ),
     "make test": ("tests/spark/test_readme.py::test_make_test_runs_the_whole_suite",),
-    "make test TESTS=tests/kafka/test_cycle.py::test_a_stream_starts_at_a_time": (
+    "make test TESTS=tests/kafka/query/test_cycle.py::test_a_stream_starts_at_a_time": (
         "tests/spark/test_readme.py::test_make_test_with_a_test_runs_it_alone",
     ),
     "make broker": (
         "tests/spark/test_readme.py::test_make_broker_runs_the_broker_without_pyspark",
-        "tests/kafka/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
-        "tests/kafka/test_broker_jars.py::test_it_is_downloaded_where_there_is_no_pyspark",
+        "tests/kafka/devtools/test_broker.py::test_it_prints_the_address_and_ends_when_asked",
+        "tests/kafka/devtools/test_broker_jars.py::test_it_is_downloaded_where_there_is_no_pyspark",
     ),
     "make records": (
         "tests/spark/test_readme.py::test_make_records_writes_records",
@@ -41,10 +41,10 @@ RUN_BY: Mapping[str, tuple[str, ...]] = {
     ".venv/bin/groupkafka describe --bootstrap-server localhost:9092 --group billing": (SHARED,),
     ".venv/bin/groupkafka claims --bootstrap-server localhost:9092 --group billing": (SHARED,),
     "../first/.venv/bin/groupkafka check --conf conf/orders.properties": (
-        "tests/kafka/check/test_source.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
+        "tests/kafka/cli/check/test_source.py::test_what_is_right_is_all_ok_and_leaves_no_trace",
     ),
     "../first/.venv/bin/groupkafka top --bootstrap-server localhost:9092 --group billing": (
-        "tests/kafka/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",
+        "tests/kafka/cli/test_top.py::test_members_partitions_rates_and_a_broker_that_stops_are_plain_lines",
     ),
     "pip install '.[spark,cli]'": (SHARED,),
     "pip install 'pyspark[connect]'": ("tests/spark/test_connect.py::test_a_client_reads_a_batch_and_a_stream",),

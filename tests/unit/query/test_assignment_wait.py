@@ -12,17 +12,17 @@ from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.patience import Deadline
 from spark_groupsource.query.assignment_wait import QUIET_S, REBALANCE_S, AssignmentWait
-from spark_groupsource.query.joined import Joined
-from tests.support.options import parse
+from spark_groupsource.query.session import Session
 
 ONE, TWO = TopicPartition("orders", 0), TopicPartition("orders", 1)
 BOTH = frozenset({ONE, TWO})
 
 
 class Standby:
-    """What the wait asks of a membership that has no partition."""
+    """What the wait asks of a session that has no partition."""
 
     assignment = Assignment()
+    deadline = Deadline(600)
     positions: Mapping[TopicPartition, int] = {}
 
     def once(self, _: object) -> bool:
@@ -34,7 +34,7 @@ class Run(AssignmentWait):
 
     def __init__(self) -> None:
         self.now = 0.0
-        super().__init__(parse(), clock=lambda: self.now)
+        super().__init__(30.0, clock=lambda: self.now)
 
 
 @pytest.fixture
@@ -74,6 +74,6 @@ def test_a_run_waits_a_moment_for_what_others_have_or_get(run: Run, assignment: 
 
 def test_a_run_that_is_stopped_does_not_wait_for_its_first_partition(run: Run) -> None:
     looks = iter([False, True])
-    joined = cast(Joined, Standby())
-    run.await_partitions(joined, Stream("a", 0, 0), Deadline(600), topics_exist=lambda: True, is_stopping=lambda: next(looks))
+    session = cast(Session, Standby())
+    run.await_partitions(session, Stream("a", 0, 0), topics_exist=lambda: True, is_stopping=lambda: next(looks))
     assert next(looks, None) is None, "it has looked until it was asked to stop"

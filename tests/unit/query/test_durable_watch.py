@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from spark_groupsource.checkpoint.driver_reports import DriverReports
 from spark_groupsource.checkpoint.durable_plans import DurablePlans
 from spark_groupsource.errors import CheckpointOfAnotherStream, CheckpointUnreadable
 from spark_groupsource.query import durable_watch
@@ -23,6 +22,7 @@ from spark_groupsource.query.durable_watch import (
     Claim,
     DurableWatch,
 )
+from spark_groupsource.reports.driver_reports import DriverReports
 from spark_groupsource.timeouts import AT_STOP_S
 from tests.support.checkpoints import OTHER, STREAM, Checkpoint
 from tests.support.waiting import until

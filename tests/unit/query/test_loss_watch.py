@@ -31,11 +31,10 @@ def test_a_leader_that_stays_away_does_not_end_the_run_of_the_others(
     monkeypatch.setattr(Topics, "partitions", lambda *_: [READABLE, WITHOUT_LEADER])
     monkeypatch.setattr(Topics, "ids", lambda *_: {"orders": ID})
     monkeypatch.setattr(Topics, "_offsets", without_leader)
-    given = {"assignmentTimeout": "500ms", "handoff.drainTimeout": "100ms", "kafkaConsumer.pollTimeoutMs": "100"}
-    options = parse(**given)
+    options = parse(**{"kafkaConsumer.pollTimeoutMs": "100"})
     topics = Topics(options.client_settings(), options, read_committed=False, patience_s=0.1)
     watch = LossWatch(options, topics, TopicIds(topics.ids), clock=time.monotonic)
-    watch.fix_target()
+    watch.fix_target(Deadline(0.5))
     assert "this run does not read 1 partitions, whose leader did not answer within assignmentTimeout: orders-2." in caplog.text
     assert watch.target is not None
     assert watch.target.ends == {READABLE: 10}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, cast
 
 import pytest
@@ -11,11 +11,9 @@ from spark_groupsource.brokers.topic_ids import TopicIds
 from spark_groupsource.brokers.topics import Topics
 from spark_groupsource.errors import BrokerUnavailable, OptionError
 from spark_groupsource.group.assignment import Assignment
-from spark_groupsource.group.ledger import Ledger
 from spark_groupsource.handoff.commit_record import Foreign, GroupCommit
 from spark_groupsource.handoff.plan_offset import AT_END, FromTime, PlanOffset, Start
 from spark_groupsource.partition import TopicPartition
-from spark_groupsource.query.joined import Joined
 from spark_groupsource.query.starting_offsets import ASK_FOR_COMMITS_EVERY_S, ASK_LEADERS_S, StartingOffsets
 from tests.support.options import parse
 
@@ -67,7 +65,6 @@ class Group:
         self.assignment = Assignment()
         self.asked: list[list[TopicPartition]] = []
         self.down = False
-        self.positions: Mapping[TopicPartition, int] = {}
 
     def commits_of(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
         self.asked.append(sorted(partitions))
@@ -75,13 +72,9 @@ class Group:
             raise BrokerUnavailable("no coordinator")
         return {partition: self.commits.get(partition) for partition in partitions}
 
-    def once(self, step: Callable[[Ledger], Any]) -> Any:
-        return step(cast(Ledger, self))
-
-    def __call__(self, owned: Collection[TopicPartition] = ()) -> Joined:
-        """The membership, which has adopted these."""
-        self.positions = dict.fromkeys(owned, 0)
-        return cast(Joined, self)
+    def update(self, start: StartingOffsets, owned: Collection[TopicPartition] = ()) -> None:
+        """Have the stream, which has adopted these, find out which starts are still needed."""
+        start.update_needed(owned, self.assignment.partitions, read=self.commits_of)
 
 
 @pytest.fixture
@@ -208,54 +201,54 @@ class TestAnAdoption:
 class TestAStartIsNeeded:
     def test_until_the_stream_owns_the_partition(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset(dict.fromkeys(ALL, 10), plan=-1))
-        start.update_needed(group([FIRST, SECOND]))
+        group.update(start, [FIRST, SECOND])
         assert start.needed == {THIRD: 10}
-        start.update_needed(group([THIRD]))
+        group.update(start, [THIRD])
         assert start.needed == {}
         assert group.asked == [[THIRD]]
 
     def test_until_the_group_has_a_commit_which_is_asked_for_rarely(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset(dict.fromkeys(ALL, 10)))
-        start.update_needed(group())
+        group.update(start)
         group.commits = {FIRST: Foreign(0)}
         brokers.now += ASK_FOR_COMMITS_EVERY_S - 1
-        start.update_needed(group())
+        group.update(start)
         assert start.needed.keys() == set(ALL)
         brokers.now += 1
-        start.update_needed(group())
+        group.update(start)
         assert start.needed.keys() == {SECOND, THIRD}
         brokers.now += ASK_FOR_COMMITS_EVERY_S
-        start.update_needed(group())
+        group.update(start)
         assert group.asked == [ALL, ALL, [SECOND, THIRD]]
         assert brokers.asked == 0
 
     def test_as_long_as_the_group_cannot_be_asked(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: 10}))
         group.down = True
-        start.update_needed(group())
+        group.update(start)
         assert start.needed == {FIRST: 10}
 
     def test_until_the_topic_is_created_again(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: 10}))
         brokers.id = OTHER_ID
-        start.update_needed(group())
+        group.update(start)
         assert start.needed == {}
 
     def test_and_found_out_when_the_leader_is_back(self, brokers: Brokers, group: Group) -> None:
         start = begun(brokers, offset({FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}))
         group.assignment = Assignment(frozenset({THIRD}))
         brokers.away = {FIRST, SECOND}
-        start.update_needed(group())
+        group.update(start)
         assert start.needed == {FIRST: AT_END, SECOND: FromTime(250), THIRD: AT_END}
         brokers.away = set()
         brokers.now += ASK_FOR_COMMITS_EVERY_S
-        start.update_needed(group())
+        group.update(start)
         assert start.needed == {FIRST: 10, SECOND: 3, THIRD: AT_END}, "the survey asks for the last one"
 
     def test_and_not_asked_for_if_its_topic_is_not_subscribed(self, brokers: Brokers, group: Group) -> None:
         elsewhere = TopicPartition("returns", 0)
         start = begun(brokers, offset({FIRST: 10, elsewhere: AT_END}))
-        start.update_needed(group())
+        group.update(start)
         assert group.asked == [[FIRST]]
         assert start.needed == {FIRST: 10, elsewhere: AT_END}
 
@@ -271,10 +264,10 @@ def test_a_mistake_of_the_options_ends_a_new_stream_also_if_another_member_has_t
 ) -> None:
     start = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
     with pytest.raises(OptionError, match=message):
-        start.update_needed(group([FIRST]))
+        group.update(start, [FIRST])
     group.commits = {SECOND: Foreign(7)}
     again = begun(brokers, offset({FIRST: 4, SECOND: second}, plan=-1), **options)
-    again.update_needed(group([FIRST]))
+    group.update(again, [FIRST])
     assert again.needed == {}, "the group has a commit"
 
 
@@ -283,7 +276,7 @@ def test_a_stream_that_has_planned_does_not_end_before_it_gets_the_partition(
     brokers: Brokers, group: Group, options: dict[str, str], second: Start, message: str
 ) -> None:
     start = begun(brokers, offset({FIRST: 4, SECOND: second}), **options)
-    start.update_needed(group([FIRST]))
+    group.update(start, [FIRST])
     assert start.needed == {SECOND: second}
     with pytest.raises(OptionError, match=message):
         start([SECOND])

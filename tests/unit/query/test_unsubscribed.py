@@ -10,8 +10,7 @@ from spark_groupsource.errors import BrokerUnavailable, GroupKafkaError, NotAuth
 from spark_groupsource.handoff.commit_record import GroupCommit
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.partition import OffsetRange, TopicPartition
-from spark_groupsource.query.unsubscribed import Unsubscribed
-from tests.support.options import parse
+from spark_groupsource.query.unsubscribed import without_refused
 
 KEPT, LEFT, EMPTY = TopicPartition("kept", 0), TopicPartition("left", 0), TopicPartition("left", 1)
 STREAM = Stream(
@@ -19,36 +18,33 @@ STREAM = Stream(
 )
 
 
-@pytest.fixture
-def rule() -> Unsubscribed:
-    return Unsubscribed(parse(subscribe="kept"))
+def subscribed(topic: str) -> bool:
+    return topic == "kept"
 
 
 @pytest.mark.parametrize("error", [NotAuthorized("no DESCRIBE"), TopicNotFound("no such topic")])
-def test_what_may_not_be_read_is_left_at_once(
-    rule: Unsubscribed, caplog: pytest.LogCaptureFixture, error: GroupKafkaError
-) -> None:
+def test_what_may_not_be_read_is_left_at_once(caplog: pytest.LogCaptureFixture, error: GroupKafkaError) -> None:
     asked: list[TopicPartition] = []
 
     def refuse(partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
         asked.extend(partitions)
         raise error
 
-    assert set(rule.without_refused(STREAM, refuse, owned={KEPT}).ranges) == {KEPT, EMPTY}
+    assert set(without_refused(STREAM, refuse, owned={KEPT}, subscribed=subscribed).ranges) == {KEPT, EMPTY}
     assert asked == [LEFT], "of what is subscribed or empty nothing is asked"
     assert (
         "leaves left-0 [2, 5): the query no longer subscribes to the topic, and cannot read the group's records of it"
         in caplog.text
     )
     assert str(error) in caplog.text
-    assert rule.without_refused(STREAM, refuse, owned={KEPT, LEFT}) is STREAM
+    assert without_refused(STREAM, refuse, owned={KEPT, LEFT}, subscribed=subscribed) is STREAM
 
 
-def test_what_can_be_read_stays_and_other_errors_are_not_hidden(rule: Unsubscribed) -> None:
-    assert rule.without_refused(STREAM, dict.fromkeys, owned=()) is STREAM
+def test_what_can_be_read_stays_and_other_errors_are_not_hidden() -> None:
+    assert without_refused(STREAM, dict.fromkeys, owned=(), subscribed=subscribed) is STREAM
 
     def fail(_: Collection[TopicPartition]) -> Mapping[TopicPartition, GroupCommit]:
         raise BrokerUnavailable("no answer")
 
     with pytest.raises(BrokerUnavailable):
-        rule.without_refused(STREAM, fail, owned=())
+        without_refused(STREAM, fail, owned=(), subscribed=subscribed)

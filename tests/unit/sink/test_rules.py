@@ -24,6 +24,7 @@ from spark_groupsource.sink.rules import (
     check_same,
     is_behind,
     may_be_a_replay,
+    may_continue,
     plan_task,
 )
 from spark_groupsource.sink.token import (
@@ -219,3 +220,31 @@ class TestAReplay:
 
     def test_of_which_the_driver_remembers_the_tasks_with_rows(self) -> None:
         assert after_batch(QUERY, 8, 12, 5, RUN, {11}) == BatchToken(QUERY, 8, 12, 5, RUN, frozenset({11}))
+
+
+class TestAKeptProducer:
+    def test_it_may_write_a_later_micro_batch_of_the_run_in_which_it_has_committed(self) -> None:
+        assert may_continue(token(6), 7, RUN)
+        assert may_continue(token(3), 7, RUN)
+
+    @pytest.mark.parametrize("last", [7, 8], ids=["the same micro-batch: a stage is retried", "a later one"])
+    def test_the_task_looks_if_the_micro_batch_may_be_written(self, last: int) -> None:
+        assert not may_continue(token(last), 7, RUN)
+
+    def test_the_task_looks_in_another_run_and_where_runs_have_no_name(self) -> None:
+        """Between two runs the names may have changed, and been changed back."""
+        assert not may_continue(token(6), 7, "another")
+        assert not may_continue(token(6)._replace(run=""), 7, "")
+
+    def test_the_task_looks_if_its_producer_has_committed_nothing(self) -> None:
+        assert not may_continue(None, 7, RUN)
+
+    @pytest.mark.parametrize("choice", [Choice(rewrite=7), Choice(skip=7)])
+    def test_the_task_looks_if_the_user_has_chosen(self, choice: Choice) -> None:
+        assert not may_continue(token(6), 7, RUN, choice)
+
+    def test_what_it_does_is_what_a_task_does_that_reads_this_token(self) -> None:
+        for batch in range(1, 5):
+            for last in range(5):
+                if may_continue(token(last), batch, RUN):
+                    assert plan_task("q-0", 0, batch, token(last), None) == Plan(write=True)

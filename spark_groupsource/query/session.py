@@ -1,0 +1,278 @@
+"""This run's part in its group: it joins, takes the ledger's steps, and does what follows from each error (`action_after`).
+
+The ledger's steps are done on the consumer's thread (`Member.call`).
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Concatenate, ParamSpec, TypeVar
+
+from spark_groupsource.errors import CommitOutcomeUnknown, GroupKafkaError, TopicNotFound
+from spark_groupsource.group.assignment import Assignment
+from spark_groupsource.group.ledger import Claims, Ledger
+from spark_groupsource.group.member import Member
+from spark_groupsource.handoff.losses import Cause, PartitionLoss, refuse
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.rules import Stream
+from spark_groupsource.partition import TopicPartition
+from spark_groupsource.patience import Deadline
+from spark_groupsource.query.joining import Joining
+from spark_groupsource.query.loss_watch import LossWatch
+from spark_groupsource.query.unsubscribed import without
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+STEP_S = 15.0
+"""How long a step is tried again at least, if it fails. What the call waited for before may have taken its whole time, such as a
+leader without an answer, which is no matter of the group's. A coordinator moves within seconds, and a rebalance ends."""
+
+NOTHING: Mapping[TopicPartition, int] = MappingProxyType({})
+
+
+class Action(Enum):
+    """What a run does about an error of a step."""
+
+    RETRY = "take the step again: the brokers answer later, or the group's rebalance ends"
+    GIVE_UP_TOPIC = "give up the partitions of deleted topics, and take the step again"
+    REJOIN = "leave the group, and take the steps of this call again as a new member"
+    END = "end the query"
+
+
+def action_after(error: GroupKafkaError) -> Action:
+    """Return what a run does about an error of a step."""
+    match error:
+        case CommitOutcomeUnknown():
+            return Action.REJOIN
+        case TopicNotFound():
+            return Action.GIVE_UP_TOPIC
+        case _:
+            return Action.RETRY if error.passing else Action.END
+
+
+class Session:
+    """The membership of one run, which begins anew after a commit without an answer.
+
+    Any thread may call `leave` and `report_durable` and read what the properties show; the rest is for the runner's main thread.
+    """
+
+    def __init__(
+        self,
+        joining: Joining,
+        loss_watch: LossWatch,
+        *,
+        patience_s: float,
+        fail_on_data_loss: bool,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Begin without a membership.
+
+        Args:
+            joining: joins the group.
+            loss_watch: finds out which topics were deleted.
+            patience_s: how many seconds of one call of Spark's may be spent with waiting (`assignmentTimeout`).
+            fail_on_data_loss: whether a loss ends the query.
+            clock: returns seconds, monotonic.
+        """
+        self._joining = joining
+        self._loss_watch = loss_watch
+        self._patience_s = patience_s
+        self._fail_on_data_loss = fail_on_data_loss
+        self._clock = clock
+        self.has_joined = False
+        """Whether there has been a membership."""
+        self.member: Member
+        self.ledger: Ledger
+        """The newest member that has its first assignment, and the records of its partitions, once there are such. Until then
+        other threads see the earlier ones, which show what was closed."""
+        self._has_left = False
+        """Whether that membership is over, and a new one is to take its place."""
+        self.ending = False
+        """Whether the run is being stopped, so that it does not join again. Any thread may set it."""
+        self.begin_call()
+
+    # What the group and its ledger show: values that the consumer's thread replaces and never edits.
+
+    @property
+    def assignment(self) -> Assignment:
+        """What the group has given to this driver."""
+        return self.member.assignment if self.has_joined else Assignment()
+
+    @property
+    def positions(self) -> Mapping[TopicPartition, int]:
+        """The next offset to plan of each partition that new plans may have."""
+        return self.ledger.positions if self.has_joined else NOTHING
+
+    @property
+    def held(self) -> Mapping[TopicPartition, int]:
+        """How many offsets are held for other streams, for each partition that has any."""
+        return self.ledger.held if self.has_joined else NOTHING
+
+    def is_closed(self, plan: int) -> bool:
+        """Return whether the claims of a plan were closed because it was reported as durable."""
+        return self.has_joined and self.ledger.closed >= plan
+
+    def is_draining(self) -> bool:
+        """Return whether the group has asked for partitions back that are still to be confirmed."""
+        return bool(self.assignment.draining)
+
+    def report_durable(self, stream: str, plan: int) -> None:
+        """Have the consumer's thread close the claims of a plan that is in Spark's commit log (`Ledger.report_durable`)."""
+        if self.has_joined:
+            self.ledger.report_durable(stream, plan)
+
+    def leave(self) -> None:
+        """Leave the group, if this driver has joined it or is joining. Safe in a signal handler."""
+        self._joining.leave()
+
+    # How long a call takes.
+
+    def begin_call(self) -> None:
+        """Have what fails from now on tried again for `assignmentTimeout`: the steps of one call of Spark's share this time."""
+        self.deadline = Deadline(self._patience_s, clock=self._clock)
+        """Until when the current call of Spark's waits, and what fails in it is tried again."""
+
+    def step_deadline(self) -> Deadline:
+        """Return until when a step that begins now is tried again: until the call's time is over, and for `STEP_S` at least."""
+        least_s = min(STEP_S, self._patience_s)
+        return self.deadline if self.deadline.left >= least_s else Deadline(least_s, clock=self._clock)
+
+    # Joining, and joining again.
+
+    def become_member(self, stream: Stream, newest: PlanOffset) -> None:
+        """Join the group, unless this run is a member of it. See `as_member`."""
+        self.as_member(stream, newest, lambda: None)
+
+    def as_member(self, stream: Stream, newest: PlanOffset, steps: Callable[[], T]) -> T:
+        """Take the steps of a call as a member of the group, and again as a new member after a commit without an answer.
+
+        Args:
+            stream: what the checkpoint says.
+            newest: the newest offset of the checkpoint.
+            steps: the steps, which may be taken again.
+
+        Raises:
+            CommitOutcomeUnknown: it happens again `assignmentTimeout` after the first time, or the run is being stopped.
+        """
+        has_failed = False
+        while True:
+            try:
+                self._join(stream, newest)
+                return steps()
+            except GroupKafkaError as error:
+                if action_after(error) is not Action.REJOIN:
+                    raise
+                # From the first one on: to learn that there is no answer may take longer than the whole patience.
+                if not has_failed:
+                    self.begin_call()
+                has_failed = True
+                if self.deadline.over or self.ending:
+                    raise
+                # As text: an error would keep the earlier membership as long as a handler keeps the line.
+                why = str(error)
+                log.warning("this driver leaves the group, and joins it as a new member, since a commit got no answer: %s", why)
+            # The commit may still be on its way, and would undo the next claim if it arrived after that. Brokers refuse it once
+            # its member has left. To read back what the group holds would not show what is on its way.
+            self._joining.leave()
+            self._has_left = True
+
+    def _join(self, stream: Stream, newest: PlanOffset) -> None:
+        if self.has_joined and not self._has_left:
+            return
+        self.member, self.ledger = self._joining.join(stream, newest, self.deadline)
+        self.has_joined = True
+        if self._has_left:
+            self._has_left = False
+            # The earlier one keeps its clients, and perhaps a child process, until Python collects it. The runner rarely does.
+            gc.collect()
+
+    # Steps of a member.
+
+    def once(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do a step of the ledger on the consumer's thread.
+
+        Raises:
+            GroupKafkaError: what the step raises, or what has ended the member.
+        """
+        return self.member.call(lambda: step(self.ledger, *args, **kwargs))
+
+    def step(self, step: Callable[Concatenate[Ledger, P], T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Do a step of the ledger, and again while an error allows it.
+
+        Raises:
+            DataLossError: a topic was deleted that the step would commit for, and `failOnDataLoss` is true.
+            GroupKafkaError: an error that does not pass, or the last one before the deadline; or at once the error that ended
+                the member.
+        """
+        deadline = self.step_deadline()
+        while True:
+            try:
+                return self.once(step, *args, **kwargs)
+            except GroupKafkaError as error:
+                self._prepare_again(error, deadline)
+
+    def claim(self, stream: Stream) -> Claims:
+        """Claim what can be claimed now of plan `stream.logged`, without the ranges whose topic was deleted.
+
+        Nobody can adopt or read those.
+
+        Raises:
+            DataLossError, GroupKafkaError: see `step`.
+        """
+        deadline = self.step_deadline()
+        left = self._without_deleted(stream)
+        while True:
+            try:
+                return self.once(Ledger.claim, left)
+            except GroupKafkaError as error:
+                if self._prepare_again(error, deadline) is Action.GIVE_UP_TOPIC:
+                    left = self._without_deleted(stream)
+
+    def go_on(self, losses: Sequence[PartitionLoss]) -> None:
+        """Continue behind what is lost, and give up the partitions of deleted topics.
+
+        Raises:
+            DataLossError: `failOnDataLoss` is true.
+        """
+        self._refuse_or_warn(losses)
+        self.step(Ledger.go_on, losses)
+
+    def _prepare_again(self, error: GroupKafkaError, deadline: Deadline) -> Action:
+        """Do what has to be done before a step is taken again, and wait a moment; raise the error if it is not taken again."""
+        action = action_after(error)
+        # What has ended the member is raised by every later step, also if it is an error that passes.
+        if action in {Action.REJOIN, Action.END} or error is self.member.failure:
+            raise error
+        if action is Action.GIVE_UP_TOPIC:
+            # The coordinator may learn of a deletion before the broker that is asked about the topic. Then there is nothing to
+            # give up yet, and the same commit is refused again.
+            losses = self._loss_watch.just_deleted(self.once(Ledger.known))
+            self._refuse_or_warn(losses)
+            self._give_up(losses)
+        deadline.pause_after(error)
+        return action
+
+    def _without_deleted(self, stream: Stream) -> Stream:
+        losses = self._loss_watch.deleted_ranges(stream)
+        self._refuse_or_warn(losses)
+        return without(stream, {loss.partition for loss in losses})
+
+    def _refuse_or_warn(self, losses: Sequence[PartitionLoss]) -> None:
+        """End the query, or warn of each loss once."""
+        if losses and self._fail_on_data_loss:
+            # The query commits on its way out, and no broker accepts a commit for a deleted topic.
+            self._give_up(losses)
+            refuse(losses)
+        self._loss_watch.warn(losses)
+
+    def _give_up(self, losses: Sequence[PartitionLoss]) -> None:
+        # No commit comes of it, so there is nothing to try again.
+        self.once(Ledger.go_on, [loss for loss in losses if loss.cause is Cause.DELETED])

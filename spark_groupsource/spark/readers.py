@@ -1,0 +1,289 @@
+"""The readers that Spark asks for on the driver's host, and the process in which a stream's reader runs.
+
+A streaming reader turns Spark's calls, with offsets as dicts, into steps of the cycle (query/cycle.py). Only its `latestOffset`
+is elsewhere, because its signature depends on Spark's version (admission_reader.py, startless_reader.py).
+
+Spark calls on the runner's main thread, one call at a time. It also makes a reader in a planning process, and pickles it for the
+executors. So the constructors join nothing, and what only the runner needs is imported once it runs. Executors get what tasks
+need of a reader (task.py).
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, InputPartition
+
+from spark_groupsource.errors import AsynchronousProgress, GroupKafkaError
+from spark_groupsource.fetch.contract import FetchRange
+from spark_groupsource.handoff.plan_offset import PlanOffset
+from spark_groupsource.handoff.planner import granted_part, tasks
+from spark_groupsource.observer import UNOBSERVED, Observer
+from spark_groupsource.options.model import Options
+from spark_groupsource.spark.messages import log_to_stderr, shown_alone, warn_of_blanks
+from spark_groupsource.spark.query_id import query_of_checkpoint
+from spark_groupsource.spark.task import BatchPartition, BatchTaskReader, RangePartition, TaskReader, in_task
+from spark_groupsource.subject import work_for
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from spark_groupsource.metrics.server import MetricsServer
+    from spark_groupsource.query.cycle import Cycle
+
+LOOK_AT_DRIVER_EVERY_S = 0.5
+"""Seconds between two looks at whether the driver is alive."""
+
+COLLECT_AFTER_OBJECTS = 50_000
+"""New objects after which Python's garbage collector runs. Python's own threshold is 700 in Python 3.11."""
+
+
+class GroupKafkaStreamReader(DataSourceStreamReader):
+    """The reader of one run of one query. It joins the group when the query starts to plan. It is pickled as a `TaskReader`.
+
+    Args:
+        options: The options.
+        columns: The columns to read. None: those of Spark's own Kafka source.
+    """
+
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
+        self._options = options
+        self._fetch_settings = options.fetch_settings(columns)
+        self._cycle: Cycle | None = None
+        self._metrics: MetricsServer | None = None
+        self._newest_plan: int | None = None
+        self._newest_commit = -1
+        self._stream_name: str | None = None
+        self._query_id: str | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return in_task, (self.task_reader(),)
+
+    @shown_alone()
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the offset before the first plan. It decides nothing, because Spark also calls this on a restart of batch 0."""
+        return self._running().first().to_json()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Claim the ranges of `end`, which is in Spark's offset log.
+
+        Returns:
+            One input partition for each task. A range is a task, or several (`minPartitions`, `maxRecordsPerPartition`), or
+            shares one with other small ranges. A task of which nothing is granted reads nothing.
+        """
+        group = self._options.group_id
+        since, until = PlanOffset.parse(start, group), PlanOffset.parse(end, group)
+        self._refuse_asynchronous_progress(since, until)
+        self._speak_for(until.stream)
+        granted = self._running().claim(since, until)
+        # The whole plan is cut, and then left out of it what is not granted: a replay may be granted less than an earlier try,
+        # and a sink that has written some of the tasks by then knows them by their numbers.
+        ranges = [(partition, offsets) for partition, planned in sorted(until.by_partition.items()) for offsets in planned]
+        return [
+            RangePartition(
+                tuple(
+                    FetchRange(*partition, *offsets, until.epoch_of.get(partition))
+                    for partition, offsets in granted_part(task, granted)
+                ),
+                until.stream,
+            )
+            for task in tasks(ranges, *(until.cut or (None, None)), until.shared)
+        ]
+
+    def task_reader(self) -> TaskReader:
+        """Return what tasks need of this reader."""
+        return TaskReader(self._fetch_settings)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read as a task does. Spark calls this on executors only, where it has a `TaskReader`."""
+        return self.task_reader().read(partition)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Note that `end` is in Spark's commit log."""
+        durable = PlanOffset.parse(end, self._options.group_id)
+        self._newest_commit = durable.plan
+        self._running().committed(durable)
+
+    def stop(self) -> None:
+        """Leave the group, and stop serving metrics."""
+        if self._cycle is not None:
+            self._cycle.stop()
+        if self._metrics is not None:
+            self._metrics.close()
+
+    @shown_alone()
+    def _next(self, start: dict[str, Any], *, limited: bool) -> dict[str, Any]:
+        """Plan the micro-batch after `start`, which is in Spark's commit log. Returns `start` itself if there is nothing new."""
+        since = PlanOffset.parse(start, self._options.group_id)
+        self._speak_for(since.stream)
+        planned = self._running().plan(since, limited=limited)
+        if planned is None:
+            return start
+        self._newest_plan = planned.plan
+        return planned.to_json()
+
+    def _refuse_asynchronous_progress(self, start: PlanOffset, end: PlanOffset) -> None:
+        """Refuse asynchronous progress tracking, which shows in the order of Spark's calls.
+
+        Without it Spark calls `commit(start)` after it has written `end` to its offset log, and before it asks for the partitions
+        of a new plan. With it a separate thread writes the logs, and `commit` comes later.
+        """
+        if end.plan == self._newest_plan and start.plan > self._newest_commit:
+            raise AsynchronousProgress(
+                f"Spark asks for micro-batch plan {end.plan} before its logs have the previous plan: asynchronous progress "
+                "tracking is on. A record could then be read that is in no log. Remove asyncProgressTrackingEnabled from the "
+                "options of writeStream, and start the query on its checkpoint."
+            )
+
+    def _running(self) -> Cycle:
+        if self._cycle is None:
+            from spark_groupsource.fetch.choice import warn_on_driver
+            from spark_groupsource.query.cycle import Cycle
+
+            self._speak_for(self._stream_name)
+            log_to_stderr()
+            if self._options.checkpoint_location is not None:  # its file system may hang
+                threading.Thread(target=self._look_up_query, name="groupkafka-query-id", daemon=True).start()
+            warn_on_driver()
+            warn_of_blanks(self._options.group_id)
+            collect_rarely()
+            self._cycle = Cycle(self._options, observer=self._metered())
+            leave_on_sigterm(self._cycle)
+            leave_with_driver(self._cycle)
+        return self._cycle
+
+    def _look_up_query(self) -> None:
+        """Learn the query's id from its checkpoint."""
+        self._query_id = query_of_checkpoint(self._options.checkpoint_location)
+        self._speak_for(self._stream_name)
+
+    def _speak_for(self, stream: str | None) -> None:
+        """Name the group in the lines of the log, its stream, and the query, if that is known: Spark does not say which it is."""
+        self._stream_name = stream
+        work_for(group=self._options.group_id, query=self._query_id, stream=stream)
+
+    def _metered(self) -> Observer:
+        """Return what observes the cycle. If metrics are enabled, they are served from before the group is joined."""
+        if self._options.metrics_port is None:
+            return UNOBSERVED
+        from spark_groupsource.metrics.server import serve
+        from spark_groupsource.metrics.tally import Tally
+
+        tally = Tally(self._options.group_id)
+        self._metrics = serve(tally, self._options.metrics_host, self._options.metrics_port)
+        return tally
+
+
+class GroupKafkaBatchReader(DataSourceReader):
+    """`spark.read.format("groupkafka")`. Joins no group. It is pickled as a `BatchTaskReader`.
+
+    Args:
+        options: The options.
+        columns: The columns to read. None: those of Spark's own Kafka source.
+    """
+
+    def __init__(self, options: Options, columns: pa.Schema | None = None) -> None:
+        self._options = options
+        self._fetch_settings = options.fetch_settings(columns)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return in_task, (self.task_reader(),)
+
+    @shown_alone()
+    def partitions(self) -> Sequence[InputPartition]:
+        """Decide where the read starts and ends now. Spark calls this once for each DataFrame, at its first action."""
+        from spark_groupsource.fetch.choice import warn_on_driver
+        from spark_groupsource.query.batch_plan import plan_batch
+
+        work_for(group=self._options.group_id)
+        log_to_stderr()
+        warn_on_driver()
+        warn_of_blanks(self._options.group_id)
+        return [BatchPartition(task.ranges, task.commit) for task in plan_batch(self._options)]
+
+    def task_reader(self) -> BatchTaskReader:
+        """Return what tasks need of this reader."""
+        return BatchTaskReader(self._fetch_settings, self._options.group_id, self._options.client_settings())
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read as a task does. Spark calls this on executors only, where it has a `BatchTaskReader`."""
+        return self.task_reader().read(partition)
+
+
+class RefusedReader(DataSourceStreamReader):
+    """Raises one error, whatever Spark asks first: that depends on its version, on the trigger and on the checkpoint.
+
+    PySpark's runner cannot show an error of `streamReader` itself: its `finally` then stops a reader that it does not have, and
+    ends with an UnboundLocalError of its own.
+
+    Args:
+        wrong: What the user has to correct.
+    """
+
+    def __init__(self, wrong: GroupKafkaError) -> None:
+        self._wrong = wrong
+
+    @shown_alone()
+    def _refuse(self, *asked: Any, **by_name: Any) -> NoReturn:
+        raise self._wrong
+
+    # Each with parameters: Spark counts those of `latestOffset` before it calls it (admission_reader.py).
+    initialOffset = _refuse
+    latestOffset = _refuse
+    partitions = _refuse
+    read = _refuse
+    getDefaultReadLimit = _refuse
+    prepareForTriggerAvailableNow = _refuse
+
+
+def collect_rarely() -> None:
+    """Have the garbage collector run rarely in this process.
+
+    A plan of thousands of partitions makes many objects that all stay for a while. With Python's thresholds the collector took
+    more than half of the plan's time.
+    """
+    gc.set_threshold(COLLECT_AFTER_OBJECTS)
+
+
+def leave_on_sigterm(cycle: Cycle) -> None:
+    """Leave the group when Spark stops the query.
+
+    The JVM sends SIGTERM to the runner and does not wait for `stop`. Outside the main thread nothing is installed.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    before = signal.getsignal(signal.SIGTERM)
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        cycle.stop()
+        if callable(before):
+            before(number, frame)
+        else:
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+
+    signal.signal(signal.SIGTERM, leave)
+
+
+def leave_with_driver(cycle: Cycle) -> None:
+    """Leave the group and end this process when the driver has died.
+
+    Between Spark's calls the runner notices a dead driver by itself. It does not during a call that waits for a broker or for
+    another member: it would keep the driver's partitions until the wait ends. So a thread watches the driver.
+    """
+    driver = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == driver:
+            time.sleep(LOOK_AT_DRIVER_EVERY_S)
+        cycle.stop(with_driver=True)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="groupkafka-driver-watch", daemon=True).start()

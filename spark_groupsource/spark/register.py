@@ -1,0 +1,218 @@
+"""Registers the source with a Spark session. First asks whether the Python that Spark starts can run the source.
+
+Spark's JVM starts one program for a registered source: the value that PYSPARK_PYTHON had when the session was made, or else
+`python3`. On the driver's host it plans with it, and on the executors' hosts it runs tasks. Only the driver's host can be judged
+from here, and there a wrong program fails every query.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark import SparkContext, SparkFiles
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from spark_groupsource.errors import WorkersPythonUnsuitable
+from spark_groupsource.spark.datasource import GroupKafkaDataSource
+from spark_groupsource.spark.durable_listener import listen
+from spark_groupsource.timeouts import ANSWER_OF_A_PYTHON_S
+from spark_groupsource.version import __version__
+
+log = logging.getLogger(__name__)
+
+NEEDED = ("spark_groupsource", "confluent_kafka", "pydantic", "pyarrow")
+"""What the source imports, but for PySpark, which Spark itself adds to the path."""
+
+_ASKED = f"""
+import importlib.util, json, sys
+missing = [name for name in {NEEDED!r} if importlib.util.find_spec(name) is None]
+version = None
+if {NEEDED[0]!r} not in missing:
+    from spark_groupsource.version import __version__ as version
+print(json.dumps([list(sys.version_info[:2]), version, missing]))
+"""
+
+
+def register(spark: SparkSession) -> None:
+    """Register `format("groupkafka")` with a Spark session, and have finished micro-batches reported to the source.
+
+    A micro-batch is then closed in the group as soon as Spark has finished it, and not with the next trigger. For that a
+    listener is added to the session, once. Where a session takes none, and with Spark Connect, where it would run at the client,
+    the reader's option `checkpointLocation` does the same. It can be called everywhere, and again. Call it for each session.
+
+    Raises:
+        WorkersPythonUnsuitable: With a local master: the Python that Spark starts lacks this package, or has another version.
+            With any other master that is logged as a warning.
+    """
+    is_here = not type(spark).__module__.startswith("pyspark.sql.connect")
+    if is_here:
+        refuse_unsuitable(spark.sparkContext)
+    listen(spark)
+    if is_here and is_found(spark, GroupKafkaDataSource.name()):
+        return
+    try:
+        with active(spark) if is_here else nullcontext():
+            spark.dataSource.register(GroupKafkaDataSource)
+    except AnalysisException as refused:
+        # Spark 4.0 refuses a name that it has found among the installed modules; later ones replace it (SPARK-51919).
+        if refused.getCondition() != "DATA_SOURCE_ALREADY_EXISTS" or (is_here and not has(spark, GroupKafkaDataSource.name())):
+            raise
+        log.info("Spark keeps the source that it has found by itself: its tasks run with the Python that found it.")
+
+
+def is_found(spark: SparkSession, name: str) -> bool:
+    """Return whether the session has the source already, so that registering it changes nothing but Spark's log.
+
+    Spark warns at each query of a registered source that takes the place of a found one. A found one runs with the Python that
+    found it, and without `--py-files` and `spark.executorEnv.*`.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+        name: The name for `format`.
+    """
+    context = spark.sparkContext
+    # The context itself sets the seed of hashes.
+    if context._python_includes or context.environment.keys() - {"PYTHONHASHSEED"}:
+        return False
+    try:
+        if not has(spark, name):
+            return False
+        sources = spark._jsparkSession.sessionState().dataSourceManager()
+        return bool(sources.lookupDataSource(name).dataSourceCls().pythonExec() == context.pythonExec)
+    except Exception as hidden:  # noqa: BLE001 -- a platform may hide the JVM in ways of its own
+        log.info("whether Spark has found %s by itself is not known: %s", name, hidden)
+        return False
+
+
+def has(spark: SparkSession, name: str) -> bool:
+    """Return whether the session has a source of this name.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+        name: The name for `format`.
+    """
+    return bool(spark._jsparkSession.sessionState().dataSourceManager().dataSourceExists(name))
+
+
+@contextmanager
+def active(spark: SparkSession) -> Iterator[None]:
+    """Make the session this thread's active one, for the time of a `with` block.
+
+    Spark registers a source with the given session, but refuses a name that the active session has already.
+
+    Args:
+        spark: A session of this process, not of Spark Connect.
+    """
+    sessions = SparkSession._get_j_spark_session_class(spark._jvm)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(spark._jsparkSession)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
+
+
+class Answer(NamedTuple):
+    """What a Python says of itself."""
+
+    python: tuple[int, int]
+    version: str | None
+    """The version of this package there."""
+    missing: tuple[str, ...]
+
+
+def refuse_unsuitable(context: SparkContext) -> None:
+    """Refuse a Python in which the source cannot run.
+
+    Raises:
+        WorkersPythonUnsuitable: The master is local. With any other one, and on Databricks, it is logged as a warning: a platform
+            may start its workers in a way of its own.
+    """
+    root, archives = SparkFiles.getRootDirectory(), context._python_includes or ()
+    trouble = trouble_with(context.pythonExec, [root, *(os.path.join(root, name) for name in archives)], context.environment)
+    if trouble is None:
+        return
+    if (context.master or "").startswith("local") and "DATABRICKS_RUNTIME_VERSION" not in os.environ:
+        raise WorkersPythonUnsuitable(trouble)
+    log.warning("queries of this session will probably fail: %s", trouble)
+
+
+def trouble_with(python: str, path: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> str | None:
+    """Return why the source cannot work with this Python, and what to set; `None` if it can, or if that is not known.
+
+    Args:
+        python: What Spark starts: a path, or a name that is found in PATH.
+        path: Folders and archives that Spark adds to the path of its workers (`--py-files`).
+        environment: Variables that Spark sets for its workers (`spark.executorEnv.*`).
+    """
+    variables = {**os.environ, **(environment or {})}
+    program = shutil.which(python, path=variables.get("PATH"))
+    instead = _instead_of(python)
+    if program is None:
+        return f"Spark starts {python} for its Python workers, and there is no such program on this machine. {instead}."
+    if os.path.abspath(program) == sys.executable:
+        return None
+    # Spark joins them: a variable of the workers does not replace that of this process.
+    added = (*path, *filter(None, [(environment or {}).get("PYTHONPATH"), os.environ.get("PYTHONPATH")]))
+    answer = _ask(program, tuple(sorted({**variables, "PYTHONPATH": os.pathsep.join(added)}.items())))
+    return None if answer is None else _trouble_in(answer, python if python == program else f"{python} ({program})", instead)
+
+
+def _instead_of(python: str) -> str:
+    """Return what to do so that Spark starts a Python in which the source works, as a clause."""
+    folder, *rest = Path(python).parts
+    if not rest or os.path.isabs(python):
+        return f"Set PYSPARK_PYTHON={sys.executable} before the Spark session is made"
+    # Another path would not lead into the archive, on the executors.
+    return (
+        f"If executors unpack {folder} from an archive (--archives), have the driver find the same there: make the archive of "
+        f"{sys.prefix}, and run `ln -sfn {sys.prefix} {folder}` in {os.getcwd()}"
+    )
+
+
+def _trouble_in(answer: Answer, named: str, instead: str) -> str | None:
+    ours = sys.version_info[:2]
+    if answer.missing:
+        return f"Spark's workers use {named}, which lacks {', '.join(answer.missing)}. {instead}, or install it there."
+    if answer.python != ours:
+        theirs = "{}.{}".format(*answer.python)
+        return (
+            f"Spark's workers use {named}, which is Python {theirs}, and this program is Python {ours[0]}.{ours[1]}. {instead}."
+        )
+    if answer.version != __version__:
+        return (
+            f"Spark's workers use {named}, which has version {answer.version} of spark_groupsource, and this program has "
+            f"{__version__}. {instead}, or install the same version there."
+        )
+    return None
+
+
+def _ask(program: str, environment: tuple[tuple[str, str], ...]) -> Answer | None:
+    """Return what a Python says; `None` if it does not say so in time: it may be slow, and wait for a network's file system."""
+    try:
+        # With the folder of this process in its path, as Spark starts it.
+        done = subprocess.run(
+            [program, "-c", _ASKED],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=ANSWER_OF_A_PYTHON_S,
+            check=True,
+        )
+        python, version, missing = json.loads(done.stdout)
+        return Answer((python[0], python[1]), version, tuple(missing))
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError, TypeError):
+        return None

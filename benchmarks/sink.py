@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import statistics
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,7 @@ STEADY_AFTER = 5
 """Micro-batches of a run before connections are counted."""
 COUNTED = 20
 """Micro-batches in which they are counted."""
+LOOK_FOR_PORTS_S = 3.0
 WARM_UP = 2
 FIRST_WARM_UP = 5
 """The JVM's compiler is busy during a session's first rounds."""
@@ -155,23 +157,44 @@ def connections(spark: SparkSession, cluster: Cluster, folder: Path, sink: str) 
         .option("checkpointLocation", str(folder))
         .start()
     )
-    port = int(cluster.bootstrap_servers.rpartition(":")[2])
     until(query, lambda: len(progress_with_rows(query)) >= STEADY_AFTER)
-    before, began = client_ports(port), len(progress_with_rows(query))
-    until(query, lambda: len(progress_with_rows(query)) >= began + COUNTED)
-    opened, ended = len(client_ports(port) - before), len(progress_with_rows(query))
+    ports = ClientPorts(int(cluster.bootstrap_servers.rpartition(":")[2]))
+    began = len(progress_with_rows(query))
+
+    def counted() -> bool:
+        ports.look()
+        return len(progress_with_rows(query)) >= began + COUNTED
+
+    until(query, counted)
+    ports.look(at_once=True)
+    opened = len(ports.new)
     query.stop()
-    return opened / (ended - began)
+    return opened / COUNTED
 
 
-def client_ports(port: int) -> set[int]:
-    """Return the ports of all connections to this port of this machine, those of the last minute included (Linux)."""
-    found = set()
-    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:]:
-            local, remote = (int(address.rpartition(":")[2], 16) for address in line.split()[1:3])
-            found |= {remote} if local == port else {local} if remote == port else set()
-    return found - {0}
+class ClientPorts:
+    """The clients' ends of the connections to a port of this machine (Linux). The system lists one for a minute after its end."""
+
+    def __init__(self, port: int) -> None:
+        self._port = port
+        self._before = self._listed()
+        self._looked_at = time.monotonic()
+        self.new: set[int] = set()
+        """Those that were opened since."""
+
+    def look(self, *, at_once: bool = False) -> None:
+        """Look for new ones, at most every few seconds."""
+        if at_once or time.monotonic() - self._looked_at > LOOK_FOR_PORTS_S:
+            self.new |= self._listed() - self._before
+            self._looked_at = time.monotonic()
+
+    def _listed(self) -> set[int]:
+        found = set()
+        for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+            for line in Path(table).read_text().splitlines()[1:]:
+                local, remote = (int(address.rpartition(":")[2], 16) for address in line.split()[1:3])
+                found |= {remote} if local == self._port else {local} if remote == self._port else set()
+        return found - {0}
 
 
 def show_connections(console: Console, title: str, opened: Mapping[str, float]) -> None:

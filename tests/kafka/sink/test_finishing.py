@@ -153,22 +153,22 @@ def test_brokers_that_allow_less_than_that_are_asked_for_the_default(query: Quer
 def test_the_micro_batches_of_a_run_share_a_client_and_a_later_run_makes_its_own(query: Query) -> None:
     """What a client knows of the coordinator may be from before an earlier run wrote."""
 
-    def kept() -> Tokens | None:
-        found = [idle.client for key, idle in pool()._idle.items() if isinstance(key, tuple) and query.names in key]
-        return cast("Tokens", found[-1]) if found else None
+    def kept(run: str) -> Tokens | None:
+        found = [idle.client for key, idle in pool()._idle.items() if key[:3] == ("tokens", run, query.names)]  # type: ignore[index]
+        return cast("Tokens", found[0]) if found else None
 
     query.run(0, [["a"]], run=RUN)
-    of_first = kept()
+    of_first = kept(RUN)
     query.run(1, [["b"]], run=RUN)
     assert of_first is not None
-    assert kept() is of_first
+    assert kept(RUN) is of_first
     query.run(2, [["c"]], run=LATER_RUN)
-    assert kept() not in (None, of_first)
+    assert kept(LATER_RUN) not in (None, of_first)
     with pytest.raises(ReplayDiffers):
         query.finish(2, 1, 5, run=LATER_RUN)
-    assert kept() is None, "after an error nothing is relied on"
+    assert kept(LATER_RUN) is None, "after an error nothing is relied on"
     query.finish(2, 1, 1, run="")
-    assert kept() is None, "a platform that does not name its runs"
+    assert kept("") is None, "a platform that does not name its runs"
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c"]
 
 

@@ -26,7 +26,7 @@ from spark_groupsource.brokers.group_view import (
     other_protocol_type,
 )
 from spark_groupsource.brokers.offsets import LATEST_OFFSET, NO_RECORD, Kept, kept_of, request_offsets
-from spark_groupsource.brokers.topics import names_of
+from spark_groupsource.brokers.topics import id_text, names_of
 from spark_groupsource.errors import BrokerUnavailable, CommitOutcomeUnknown, GroupActive, GroupKafkaError, GroupNotFound
 from spark_groupsource.handoff.commit_record import GroupCommit, read_commits
 from spark_groupsource.partition import TopicPartition, listed
@@ -253,10 +253,21 @@ class GroupAdmin:
             BrokerUnavailable: No broker answers.
             AuthenticationFailed: The brokers refuse the login.
         """
+        return [TopicPartition(topic, partition.id) for partition in self._topic(topic).partitions]
+
+    def topic_id(self, topic: str) -> str:
+        """Return the id of a topic; "" if the brokers have no topic ids.
+
+        Raises:
+            BrokerError: As `partitions_of` does.
+        """
+        return id_text(self._topic(topic).topic_id)
+
+    def _topic(self, topic: str) -> Any:
         doing = f"looking up topic {topic}"
         asked = TopicCollection([topic])
         answers = self._ask(lambda: self._admin.describe_topics(asked, request_timeout=REQUEST_TIMEOUT_S), doing, "")
-        return [TopicPartition(topic, partition.id) for partition in self._answer(answers[topic], doing, "").partitions]
+        return self._answer(answers[topic], doing, "")
 
     def offsets_at(self, partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[TopicPartition, int]:
         """Return the offset of each partition that `spec` means: -1 where no record is as young as a timestamp.

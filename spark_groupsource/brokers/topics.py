@@ -217,7 +217,7 @@ class Topics:
         found: dict[str, str | None] = {}
         for name, future in self._described(topics).items():
             try:
-                found[name] = _id_text(self._asked(future.result, f"looking up topic {name!r}").topic_id)
+                found[name] = id_text(self._asked(future.result, f"looking up topic {name!r}").topic_id)
             except TopicNotFound:
                 found[name] = None
             except BrokerUnavailable:
@@ -477,7 +477,7 @@ def _release_leaked_ids(answers: Iterable[Future[Any]]) -> None:
             ctypes.pythonapi.Py_DecRef(ctypes.py_object(description.topic_id))
 
 
-def _id_text(topic_id: Any) -> str:
+def id_text(topic_id: Any) -> str:
     """Return a topic's id as Kafka's own tools print it: librdkafka has `+` and `/` where they have `-` and `_`."""
     halves = (topic_id.get_most_significant_bits(), topic_id.get_least_significant_bits())
     raw = b"".join(half.to_bytes(8, "big", signed=True) for half in halves)

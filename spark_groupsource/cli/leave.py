@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from spark_groupsource.cli.render import console_for, other_format_lines, printa
 from spark_groupsource.cli.shared_options import client_settings, group_options, json_option
 from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
+from spark_groupsource.handoff.commit_record import CommitRecord
+from spark_groupsource.handoff.losses import changed
 from spark_groupsource.partition import TopicPartition
 
 EARLIEST = -2
@@ -81,7 +83,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
         GroupActive: The group has members.
         OffsetsInTheWay: The group is a sink's, or a range is claimed, or may be.
         TopicNotFound: The group has committed nothing in one of `topics`, or the topic does not exist.
-        OffsetError: An offset is beyond the end of its log.
+        OffsetError: An offset is beyond the end of its log, or of another topic with this name.
         BrokerError: As `GroupAdmin` does.
     """
     refuse_active(view)
@@ -91,7 +93,7 @@ def plan_leaving(admin: GroupAdmin, view: GroupView, topics: frozenset[str]) -> 
     known = {partition.topic for partition in committed}
     if missing := sorted(topics - known) or ([] if known else ["any topic"]):
         raise TopicNotFound(f"The group {view.group} has committed no offset in {', '.join(missing)}. Check the names.")
-    _refuse_other_logs(view, topics or known)
+    _refuse_other_logs(view, {topic: admin.topic_id(topic) for topic in sorted(topics or known)})
     existing = {partition for topic in topics or known for partition in admin.partitions_of(topic)}
     return Leaving(
         {partition: committed.get(partition, EARLIEST) for partition in sorted(existing)},
@@ -118,18 +120,28 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
         )
 
 
-def _refuse_other_logs(view: GroupView, topics: Collection[str]) -> None:
-    known = [(seen.partition, seen.committed, seen.end) for seen in view.partitions if seen.partition.topic in topics]
-    ahead = [
-        f"\n  {partition}: offset {committed}, the log ends at {end}"
-        for partition, committed, end in known
-        if committed is not None and end is not None and committed > end
-    ]
-    if ahead:
+def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
+    """Refuse offsets that cannot belong to the logs of now.
+
+    Args:
+        view: the group.
+        ids: the id of each topic to leave with, as `GroupAdmin.topic_id` returns it.
+    """
+    wrong = []
+    for seen in view.partitions:
+        topic = seen.partition.topic
+        if topic not in ids or seen.committed is None:
+            continue
+        if isinstance(seen.commit, CommitRecord) and changed(seen.commit.topic_id, ids[topic]):
+            wrong.append(f"\n  {seen.partition}: offset {seen.committed} of another topic with this name")
+        elif seen.end is not None and seen.committed > seen.end:
+            wrong.append(f"\n  {seen.partition}: offset {seen.committed}, the log ends at {seen.end}")
+    if wrong:
         raise OffsetError(
-            f"The group {view.group} has committed offsets beyond the end of the logs:{''.join(ahead)}\n"
-            "The topic was deleted and created again, or its log was cut off. Start the queries of the group once more: they "
-            "report what is lost and continue in the new log. Then run this command again."
+            f"The group {view.group} has committed offsets that do not belong to the logs:{''.join(wrong)}\n"
+            "The topic was deleted and created again, its log was cut off, or the offset is a copy from another cluster. Start "
+            "the queries of the group once more: they report what is lost, and continue in the new log with "
+            "failOnDataLoss=false. Then run this command again."
         )
 
 

@@ -9,6 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from devtools.broker import Cluster
+from spark_groupsource.brokers.group_admin import GroupAdmin
 from spark_groupsource.cli.main import main
 from spark_groupsource.handoff.commit_record import CommitRecord, OpenRange
 from tests.kafka.conftest import Filled
@@ -18,6 +19,10 @@ from tests.support.group_offsets import committed_offsets
 Leave = Callable[..., Result]
 
 CLAIMED = CommitRecord(stream="alpha", logged=7, done=6, next=9, open=(OpenRange(6, 9),))
+
+
+def finished(topic_id: str) -> CommitRecord:
+    return CommitRecord(stream="alpha", logged=7, done=7, next=4, topic_id=topic_id)
 
 
 @pytest.fixture
@@ -62,9 +67,9 @@ def test_a_group_that_runs_is_refused(filled: Filled, leave: Leave, cluster: Clu
     ("offset", "metadata", "said"),
     [
         (CLAIMED.offset, CLAIMED.metadata(), "{}-0 [6, 9): stream alpha, plan 7"),
-        (2, '{"v":5,"s":"alpha"}', "{}-0: format 5: written by a newer version; upgrade this command"),
+        (2, '{"v":5,"s":"alpha"}', "the commit record of {}-0 cannot be read: another version of"),
     ],
-    ids=["claims", "a record of a newer version"],
+    ids=["claims", "a record of another version"],
 )
 def test_what_is_claimed_or_may_be_is_refused_with_what_to_do(
     filled: Filled, leave: Leave, cluster: Cluster, offset: int, metadata: str, said: str
@@ -87,6 +92,15 @@ def test_offsets_of_another_log_and_topics_without_a_commit_are_refused(filled: 
     ahead = leave(group)
     assert ahead.exit_code == 1
     assert f"{name}-0: offset 11, the log ends at 10" in ahead.output
+    of_now = finished(topic_id=GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).topic_id(name))
+    commit_as_another_client(cluster, group, name, of_now.offset, of_now.metadata())
+    assert leave(group).exit_code == 0
+    earlier = finished(topic_id="a" * 22)
+    commit_as_another_client(cluster, group, name, earlier.offset, earlier.metadata())
+    recreated = leave(group)
+    assert recreated.exit_code == 1
+    assert f"{name}-0: offset 4 of another topic with this name" in recreated.output
+    assert "startingOffsets" not in recreated.output
     missing = leave(group, "--topic", "no-such-topic")
     assert missing.exit_code == 1
     assert "has committed no offset in no-such-topic" in missing.output

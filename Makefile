@@ -142,7 +142,7 @@ test-lower-bounds: $(STAMP)
 
 # 100,000 random histories of the hand-off, and a larger exhaustive search.
 test-nightly: $(STAMP)
-	HANDOFF_HISTORIES=100000 $(BIN)/python -m pytest -n auto --timeout=7200 tests/simulation
+	HANDOFF_HISTORIES=100000 $(BIN)/python -m pytest -n auto --timeout=7200 -o faulthandler_timeout=7500 tests/simulation
 
 # Real queries of one group that are killed, paused and cut off (Linux); make chaos CHAOS=--help says what can be chosen.
 chaos: $(STAMP)

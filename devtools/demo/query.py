@@ -3,7 +3,7 @@
 - Standard input: one line of JSON with the options of the source, when the broker is up. Spark starts without waiting for it.
   Nothing follows. When standard input ends, the demo has ended, and this process ends too.
 - Standard output: one line of JSON for each event: `ready`, `started`, `progress`, `stopped`, `failed`.
-- SIGTERM stops the query after its running micro-batch. SIGINT interrupts it, so that ranges may stay claimed.
+- SIGTERM stops the query after its running micro-batch. SIGUSR1 interrupts it, so that ranges may stay claimed.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> int:
     os.dup2(2, 1)
     # Not an Event: its `set` can wait for ever for a lock that the interrupted thread holds.
     stopped: list[int] = []
-    for each in (signal.SIGTERM, signal.SIGINT):
+    for each in (signal.SIGTERM, signal.SIGUSR1):
         signal.signal(each, lambda number, _frame: stopped.append(number))
     options: SimpleQueue[Mapping[str, str]] = SimpleQueue()
     threading.Thread(target=_listen, args=(options,), daemon=True).start()
@@ -111,7 +111,7 @@ def _run(query: StreamingQuery, events: TextIO, stopped: Sequence[int]) -> None:
     if not stopped:
         error = query.exception()
         raise RuntimeError("the query ended by itself") if error is None else error
-    if signal.SIGINT in stopped:
+    if signal.SIGUSR1 in stopped:
         query.stop()
     else:
         stop_gracefully(query)

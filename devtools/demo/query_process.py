@@ -73,7 +73,7 @@ class QueryProcess:
 
     def interrupt(self) -> None:
         """Have the process interrupt its query, and end. Returns at once."""
-        self._process.send_signal(signal.SIGINT)
+        self._process.send_signal(signal.SIGUSR1)
 
     def close(self) -> None:
         """Kill the process and everything that it has started."""

@@ -298,13 +298,15 @@ def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_C
     same run and of an earlier micro-batch makes the task write, whatever the driver's token says (`plan_task`). In every other
     case the task has to look: the micro-batch may be written, or the names of the query may have changed between two runs.
 
+    A producer that has not written the micro-batch before is of no use: probably another worker has, and taken the id.
+
     Args:
         last: What the kept producer has committed last, under the same transactional id.
         batch: The number of the micro-batch.
         run: The run of the query. Empty: the platform does not name it.
         choice: What the user chose.
     """
-    return last is not None and bool(run) and last.run == run and last.batch < batch and not choice.covers(batch)
+    return last is not None and bool(run) and last.run == run and last.batch == batch - 1 and not choice.covers(batch)
 
 
 def check_batch(

@@ -210,6 +210,27 @@ def test_a_run_that_ends_before_it_has_joined_has_confirmed_nothing(
     assert ("has not confirmed its last micro-batch" if finished else f"{backlog}-0 [0, 10)") in warning
 
 
+def test_a_query_that_has_not_read_its_checkpoint_does_not_say_that_nothing_is_claimed(
+    queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is stopped at once after its start. The warning's advice: another start."""
+
+    def fail(_: DataFrame, __: int) -> None:
+        raise ValueError("out of paper")
+
+    query = queries("a", backlog, **EACH).start(foreach_batch=fail)
+    until(lambda: not query.running.isActive, "it has failed, with a claim")
+    query.start(foreach_batch=lambda _, __: None)
+    with caplog.at_level(logging.WARNING):
+        assert not stop_gracefully(query.running, timeout_s=0)
+    (warning,) = warnings(caplog)
+    assert "was stopped before it had read its checkpoint" in warning
+    query.start(foreach_batch=lambda _, __: None)
+    until(has_finished(query, 1), "a micro-batch")
+    assert stop_gracefully(query.running, timeout_s=120)
+    assert left(backlog) == (0, 0)
+
+
 def test_a_query_that_has_failed_in_a_micro_batch_says_what_stays_claimed(
     queries: Queries, backlog: str, left: Left, caplog: pytest.LogCaptureFixture
 ) -> None:

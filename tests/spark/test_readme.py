@@ -1,7 +1,4 @@
-"""The make targets that README.md names, and the programs of docs/api.md and docs/handoff.md.
-
-tests/unit/pages/test_page_commands.py lists which test runs which command.
-"""
+"""The make targets that README.md names, and the programs of docs/api.md and docs/handoff.md."""
 
 from __future__ import annotations
 

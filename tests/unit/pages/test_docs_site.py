@@ -16,6 +16,7 @@ from markdown_it import MarkdownIt
 ROOT = Path(__file__).parents[3]
 PARTS = (
     "mkdocs.yml",
+    "LICENSE",
     "tools",
     "docs",
     "conf",

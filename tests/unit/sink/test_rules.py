@@ -223,9 +223,11 @@ class TestAReplay:
 
 
 class TestAKeptProducer:
-    def test_it_may_write_a_later_micro_batch_of_the_run_in_which_it_has_committed(self) -> None:
+    def test_it_may_write_the_micro_batch_after_the_one_that_it_has_committed(self) -> None:
         assert may_continue(token(6), 7, RUN)
-        assert may_continue(token(3), 7, RUN)
+
+    def test_it_is_not_used_if_another_worker_has_probably_run_its_task(self) -> None:
+        assert not may_continue(token(5), 7, RUN)
 
     @pytest.mark.parametrize("last", [7, 8], ids=["the same micro-batch: a stage is retried", "a later one"])
     def test_the_task_looks_if_the_micro_batch_may_be_written(self, last: int) -> None:

@@ -52,7 +52,23 @@ librdkafka_log = _logger("spark_groupsource.librdkafka")
 """Receives librdkafka's own log lines from every client of the driver and of the command line."""
 
 librdkafka_log_of_tasks = _logger("spark_groupsource.fetch.librdkafka")
-"""Receives those of the tasks' consumers."""
+"""Receives those of the tasks' consumers and producers."""
+
+
+def _lowered_if_fenced(record: logging.LogRecord) -> bool:
+    """Write the lines of a producer that has lost its transactional id at debug level only.
+
+    librdkafka calls that fatal. A producer that is kept loses its id when another worker runs the task, and is replaced. Where
+    more has become of it, the task raises WriterFenced, which says so.
+    """
+    if "fenced by a newer instance" not in record.getMessage():
+        return True
+    record.levelno, record.levelname = logging.DEBUG, logging.getLevelName(logging.DEBUG)
+    return librdkafka_log_of_tasks.isEnabledFor(logging.DEBUG)
+
+
+# Before the filter that counts repetitions of warnings.
+librdkafka_log_of_tasks.filters.insert(0, _lowered_if_fenced)
 
 Client = TypeVar("Client")
 

@@ -20,12 +20,14 @@ from typing import NamedTuple, Protocol, TypeVar
 log = logging.getLogger(__name__)
 
 KEPT_S = 30.0
-"""How long a client is kept without being used. Networks may forget idle connections, and librdkafka is not told: a request on
-such a connection waits for seconds. A new client costs little beside such a pause. Spark ends idle workers after a minute."""
+"""How long a client may have been idle when it is used. Networks may forget idle connections, and librdkafka is not told: a
+request on such a connection waits for seconds. A new client costs little beside such a pause.
+
+Older ones are closed when the next task of the process begins. Spark ends its idle workers once none has been used for a
+minute."""
 
 LIFE_S = 600.0
-"""How long a client is used at all. Certificates and passwords in files are read when a client is made. Not longer than a task
-relies on its mark (`sink.tokens.MARK_AGAIN_S`)."""
+"""How long a client is used at all. Certificates and passwords in files are read when a client is made."""
 
 MOST_KEPT = 32
 """How many clients are kept. Each has about five threads and three connections."""
@@ -83,8 +85,10 @@ class ClientPool:
         """Keep a client for the next user with the same key."""
         if not self.has(client):
             return
-        if key in self._idle:
-            self.close(self._idle.pop(key).client)
+        before = self._idle.pop(key, None)
+        # It is the same one if a signal has interrupted what the user does after it has kept it, and it keeps it again.
+        if before is not None and before.client is not client:
+            self.close(before.client)
         self._idle[key] = _Idle(client, self._clock())
         while len(self._idle) > MOST_KEPT:
             self._close_later(self._idle.pop(next(iter(self._idle))).client)

@@ -131,7 +131,7 @@ class NativeProducer(NativeClient):
         waits = doubled(*FLUSH_S)
         while self._kafka.flush(self._handle, _ms(next(waits))):
             self._refuse_undelivered()
-        self._refuse_undelivered()
+        self._let_go()
 
     def send_offset(self, group: str, topic: str, offset: int, metadata: str, timeout_s: float) -> None:
         """See `Producer`."""

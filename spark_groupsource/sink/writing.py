@@ -156,7 +156,8 @@ def _write_as(
     tokens = Tokens(settings.requests, names, settings.topic)
 
     def close() -> None:
-        if writer.close():
+        # Without the name of the run, nobody may continue with it.
+        if writer.close() and attempt.run:
             clients.keep(key, producer)
         else:
             clients.close(producer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -21,7 +22,7 @@ from spark_groupsource.native.libraries import NativeUnavailable
 from spark_groupsource.options.sink_model import SinkOptions
 from spark_groupsource.sink import producers, writing
 from spark_groupsource.sink.contract import Producer as SinkProducer
-from spark_groupsource.sink.writing import write_at_least_once
+from spark_groupsource.sink.writing import Report, write_at_least_once
 from tests.conftest import MakeTopic
 from tests.support.committed import read_committed
 from tests.support.sink_queries import LATER_RUN, Query
@@ -72,6 +73,18 @@ def query(cluster: Cluster, topic: MakeTopic) -> Query:
     return Query(cluster, topic(2))
 
 
+def at_least_once(query: Query) -> Callable[[int, list[str] | pa.RecordBatch], Report]:
+    """Return what writes a micro-batch with the other guarantee."""
+    given = {name: value for name, value in query.given.items() if name != "transactionalIdPrefix"}
+    settings = SinkOptions.parse({**given, "deliveryGuarantee": "at-least-once"}, "stream").sink_settings("stream")
+
+    def write(_batch: int, rows: list[str] | pa.RecordBatch) -> Report:
+        batch = pa.RecordBatch.from_pydict({"value": rows}) if isinstance(rows, list) else rows
+        return write_at_least_once(settings, iter([batch]))
+
+    return write
+
+
 def test_the_micro_batches_of_a_run_share_a_producer(query: Query, made: list[SinkProducer]) -> None:
     for batch, row in enumerate("abc"):
         assert query.write(batch, [row]).written == 1
@@ -83,20 +96,48 @@ def test_the_micro_batches_of_a_run_share_a_producer(query: Query, made: list[Si
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
 
 
+def test_no_producer_is_kept_where_the_platform_does_not_name_the_run(
+    query: Query, made: list[SinkProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = ClientPool()
+    monkeypatch.setattr(writing, "pool", lambda: pool)
+    for batch, row in enumerate("ab"):
+        query.write(batch, [row], run="")
+        assert not pool._living
+        query.finish(batch, 1, 1, run="")
+    assert len(made) == 2
+    assert read_committed(query.cluster, query.topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("once", [True, False], ids=["exactly once", "at least once"])
+def test_a_producer_that_is_kept_holds_no_rows(query: Query, made: list[SinkProducer], once: bool) -> None:
+    write = query.write if once else at_least_once(query)
+    write(0, ["a"])
+    before = pa.total_allocated_bytes()
+    for batch in (1, 2):
+        write(batch, ["x" * 1000] * 5000)
+    assert pa.total_allocated_bytes() - before < 1_000_000
+    assert len(made) == 1
+
+
 def taken_by_another(query: Query) -> None:
     """Take the transactional id of the task elsewhere."""
     another = Producer({"bootstrap.servers": query.cluster.bootstrap_servers, "transactional.id": query.names.task(0)})
     another.init_transactions(60)
 
 
-def test_a_task_whose_id_another_producer_has_taken_begins_anew(query: Query, made: list[SinkProducer]) -> None:
+def test_a_task_whose_id_another_producer_has_taken_begins_anew(
+    query: Query, made: list[SinkProducer], caplog: pytest.LogCaptureFixture
+) -> None:
     query.write(0, ["a"])
+    caplog.set_level(logging.WARNING, "spark_groupsource")
     taken_by_another(query)
     assert query.write(1, ["b"]).written == 1
     assert len(made) == 2
     assert query.write(2, ["c"]).written == 1
     assert len(made) == 2
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c"]
+    assert not [record.getMessage() for record in caplog.records if "fenced" in record.getMessage()], "it harms nobody"
 
 
 def test_what_another_worker_has_written_meanwhile_is_not_written_again(
@@ -162,12 +203,7 @@ def test_a_partition_that_was_added_since_is_written_to(query: Query, made: list
 
     def write(batch: int, row: str, partition: int) -> None:
         rows = pa.RecordBatch.from_pydict({"value": [row], "partition": pa.array([partition], pa.int32())})
-        if once:
-            query.write(batch, rows)
-        else:
-            given = {name: value for name, value in query.given.items() if name != "transactionalIdPrefix"}
-            settings = SinkOptions.parse({**given, "deliveryGuarantee": "at-least-once"}, "stream").sink_settings("stream")
-            write_at_least_once(settings, iter([rows]))
+        (query.write if once else at_least_once(query))(batch, rows)
 
     write(0, "a", 1)
     write(1, "b", 1)

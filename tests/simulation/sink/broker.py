@@ -41,6 +41,8 @@ class Broker:
         """Offsets of committed transactions that the group's coordinator has still to read from its log, by group and topic."""
         self.visible: Counter[str] = Counter()
         """How often a reader of committed records finds each row."""
+        self.set_back: set[str] = set()
+        """Groups in which an offset has been replaced by an older one."""
         self.now = 0
         self.epochs = 0
         """How many a coordinator has given. An id that has expired never gets an old one again."""
@@ -90,6 +92,8 @@ class Broker:
 
     def commit(self, group: str, topic: str, offset: Committed) -> None:
         self.now += 1
+        if (group, topic) in self.offsets and self.offsets[group, topic][1].offset > offset.offset:
+            self.set_back.add(group)
         self.offsets[group, topic] = (self.now, offset)
 
     def offsets_of(self, group: str, topics: Collection[str] | None) -> dict[str, Committed]:

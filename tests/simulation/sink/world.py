@@ -140,6 +140,8 @@ class World:
     """Whether the topic is deleted and created again."""
     name_topics: bool = False
     """Whether rows name their topics, in turn."""
+    remembers: bool = True
+    """Whether a task can begin again with its first row once it has written one."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -254,8 +256,9 @@ class World:
         batch = query.committed + 1
         chosen = query.choices.get(batch)
         choice = Choice(batch if chosen == "rewrite" else None, batch if chosen == "skip" else None)
+        client = CLIENT if self.remembers else {**CLIENT, "queue.buffering.max.kbytes": "0"}
         settings = SinkSettings(
-            CLIENT, {}, None if self.name_topics else query.topic, exactly_once=True, prefix=query.prefix, choice=choice
+            client, {}, None if self.name_topics else query.topic, exactly_once=True, prefix=query.prefix, choice=choice
         )
         self.drivers.append(Driver(f"{self.runs:08x}", query, settings, settings.names(query.id), batch, batch))
 
@@ -294,7 +297,11 @@ class World:
         """Check that there is a reason to ask a person. Nobody trusts a tool that stops without one."""
         causes: dict[type[GroupKafkaError], bool] = {
             ReplayDiffers: self.differs or self.recreates,
-            BatchUnknown: self.expiry or self.recreates or batch in query.overlooked,
+            # A driver that a second one has overtaken may commit its token late.
+            BatchUnknown: self.expiry
+            or self.recreates
+            or batch in query.overlooked
+            or any(query.id in group for group in self.broker.set_back),
             WrittenElsewhere: self.renames,
             CheckpointBehindSink: self.restores,
         }

@@ -6,7 +6,6 @@ import threading
 from itertools import count
 
 from spark_groupsource.brokers.client_pool import KEPT_S, LIFE_S, MOST_KEPT, ClientPool, digest
-from spark_groupsource.sink.tokens import MARK_AGAIN_S
 
 
 class Played:
@@ -54,6 +53,16 @@ def test_two_users_at_the_same_time_leave_one_client() -> None:
     assert pool.take("a") is second
 
 
+def test_a_client_that_its_user_keeps_twice_stays_open() -> None:
+    """A signal may interrupt its user after the first time."""
+    pool = ClientPool()
+    client = kept(pool, "a")
+    pool.keep("a", client)
+    assert not client.closed.is_set()
+    assert pool.take("a") is client
+    assert pool.take("a") is None
+
+
 def test_a_client_that_was_idle_for_too_long_is_closed() -> None:
     clock = Clock()
     pool = ClientPool(clock=clock)
@@ -75,10 +84,6 @@ def test_a_client_that_is_used_again_and_again_is_closed_when_it_is_old() -> Non
         pool.keep("a", client)
     assert clock.now == LIFE_S
     assert client.closed.wait(60)
-
-
-def test_a_task_relies_on_its_mark_for_as_long_as_its_producer_lives() -> None:
-    assert LIFE_S <= MARK_AGAIN_S
 
 
 def test_the_client_that_was_used_first_is_closed_when_there_are_too_many() -> None:

@@ -30,7 +30,7 @@ LIFE_S = 600.0
 """How long a client is used at all. Certificates and passwords in files are read when a client is made."""
 
 MOST_KEPT = 32
-"""How many clients are kept. Each has about five threads and three connections."""
+"""How many clients are kept. Each has about three threads and one for each broker, and connections to the brokers it uses."""
 
 
 class PooledClient(Protocol):
@@ -71,9 +71,14 @@ class ClientPool:
         self._living[id(client)] = client, self._clock()
         return client
 
-    def take(self, key: Hashable) -> PooledClient | None:
-        """Return the kept client of this key, and let its user have it. `None`: there is none that is still good."""
-        self._close_old()
+    def take(self, key: Hashable, *, useless: Callable[[PooledClient], bool] = lambda _client: False) -> PooledClient | None:
+        """Return the kept client of this key, and let its user have it. `None`: there is none that is still good.
+
+        Args:
+            key: What the client has to have in common with a new one.
+            useless: Whether nobody will ever need a kept client again. Such ones are closed.
+        """
+        self._close_old(useless)
         found = self._idle.pop(key, None)
         return None if found is None else found.client
 
@@ -111,10 +116,10 @@ class ClientPool:
         self._living.clear()
         self._idle.clear()
 
-    def _close_old(self) -> None:
+    def _close_old(self, useless: Callable[[PooledClient], bool]) -> None:
         now = self._clock()
         for key, (client, since) in list(self._idle.items()):
-            if now - since >= KEPT_S or now - self._living[id(client)][1] >= LIFE_S:
+            if now - since >= KEPT_S or now - self._living[id(client)][1] >= LIFE_S or useless(client):
                 self._close_later(self._idle.pop(key).client)
 
     def _close_later(self, client: PooledClient) -> None:

@@ -309,6 +309,14 @@ def may_continue(last: Token | None, batch: int, run: str, choice: Choice = NO_C
     return last is not None and bool(run) and last.run == run and last.batch == batch - 1 and not choice.covers(batch)
 
 
+def is_overtaken(last: Token | None, batch: int, run: str) -> bool:
+    """Return whether no task of this run can still continue with a kept producer (`may_continue`), when it is at `batch`.
+
+    Spark gives a task of each micro-batch to another worker, so without this each worker would keep a producer for every task.
+    """
+    return last is not None and last.run == run and last.batch < batch - 1
+
+
 def check_batch(
     batch: int, tasks: int, rows: int, before: BatchToken | None, silent: Mapping[int, Token], choice: Choice = NO_CHOICE
 ) -> None:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException
 
 from spark_groupsource.brokers.advertised import refuse_unreachable
-from spark_groupsource.brokers.client_pool import ClientPool, digest, pool
+from spark_groupsource.brokers.client_pool import ClientPool, PooledClient, digest, pool
 from spark_groupsource.brokers.login_trouble import is_refused
 from spark_groupsource.errors import BatchUnknown, GroupKafkaError, OptionError, TopicNotFound, WriterFenced, WrittenElsewhere
 from spark_groupsource.patience import Deadline
@@ -24,7 +24,7 @@ from spark_groupsource.sink.names import Names
 from spark_groupsource.sink.output_topic import refuse_missing
 from spark_groupsource.sink.producers import make_producer
 from spark_groupsource.sink.remembered import Remembered
-from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, may_be_a_replay, may_continue, plan_task
+from spark_groupsource.sink.rules import NOTHING, check_choice, check_same, is_overtaken, may_be_a_replay, may_continue, plan_task
 from spark_groupsource.sink.settings import SinkSettings
 from spark_groupsource.sink.token import Token, Written
 from spark_groupsource.sink.tokens import Tokens
@@ -147,7 +147,7 @@ def _write_as(
     clients = pool()
     client = _with_batch_size({**client, "transactional.id": name}, settings, topics)
     key = _key(client, settings)
-    kept = _kept_producer(clients, key) if may_be_kept else None
+    kept = _kept_producer(clients, key, attempt) if may_be_kept else None
     if kept is not None and not may_continue(kept.last, attempt.batch, attempt.run, settings.choice):
         clients.close(kept)
         kept = None
@@ -194,8 +194,12 @@ def _key(client: Mapping[str, str], settings: SinkSettings) -> Hashable:
     return "producer", digest(client), settings.topic
 
 
-def _kept_producer(clients: ClientPool, key: Hashable) -> Producer | None:
-    kept = cast("Producer | None", clients.take(key))
+def _kept_producer(clients: ClientPool, key: Hashable, attempt: Attempt | None = None) -> Producer | None:
+    def useless(client: PooledClient) -> bool:
+        last: Token | None = getattr(client, "last", None)
+        return attempt is not None and is_overtaken(last, attempt.batch, attempt.run)
+
+    kept = cast("Producer | None", clients.take(key, useless=useless))
     if kept is not None:
         kept.start_over()
     return kept

@@ -96,6 +96,18 @@ def test_the_micro_batches_of_a_run_share_a_producer(query: Query, made: list[Si
     assert read_committed(query.cluster, query.topic) == ["a", "b", "c", "d"]
 
 
+def test_a_worker_that_gets_another_task_each_time_keeps_no_producer_that_is_overtaken(
+    query: Query, made: list[SinkProducer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pool = ClientPool()
+    monkeypatch.setattr(writing, "pool", lambda: pool)
+    for batch in range(6):
+        query.write(batch, ["a"], task=batch)
+        query.finish(batch, 6, 1, empty=tuple(task for task in range(6) if task != batch))
+    assert len(pool._idle) == 2, "of the newest micro-batch, and of the one before"
+    pool.close_kept()
+
+
 def test_no_producer_is_kept_where_the_platform_does_not_name_the_run(
     query: Query, made: list[SinkProducer], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -46,6 +46,15 @@ def test_a_client_that_is_kept_is_given_to_one_user_at_a_time() -> None:
     assert pool.take("a") is client
 
 
+def test_clients_that_nobody_will_need_are_closed_when_another_one_is_taken() -> None:
+    pool = ClientPool()
+    useless, other, asked_for = (kept(pool, key) for key in "abc")
+    assert pool.take("c", useless=lambda client: client is useless) is asked_for
+    assert useless.closed.wait(60)
+    assert pool.take("a") is None
+    assert pool.take("b") is other
+
+
 def test_two_users_at_the_same_time_leave_one_client() -> None:
     pool = ClientPool()
     first, second = kept(pool, "a"), kept(pool, "a")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from spark_groupsource.errors import (
@@ -23,6 +25,7 @@ from spark_groupsource.sink.rules import (
     check_elsewhere_again,
     check_same,
     is_behind,
+    is_overtaken,
     may_be_a_replay,
     may_continue,
     plan_task,
@@ -232,6 +235,13 @@ class TestAKeptProducer:
     @pytest.mark.parametrize("last", [7, 8], ids=["the same micro-batch: a stage is retried", "a later one"])
     def test_the_task_looks_if_the_micro_batch_may_be_written(self, last: int) -> None:
         assert not may_continue(token(last), 7, RUN)
+
+    def test_it_is_not_kept_any_longer_when_no_later_task_can_use_it(self) -> None:
+        for last, batch in itertools.product(range(6), repeat=2):
+            can_be_used = any(may_continue(token(last), later, RUN) for later in range(batch, 9))
+            assert is_overtaken(token(last), batch, RUN) == (not can_be_used)
+        assert not is_overtaken(token(0), 6, "another"), "another query may have it"
+        assert not is_overtaken(None, 6, RUN), "a client of another kind"
 
     def test_the_task_looks_in_another_run_and_where_runs_have_no_name(self) -> None:
         """Between two runs the names may have changed, and been changed back."""

@@ -228,7 +228,7 @@ def test_a_query_that_has_not_read_its_checkpoint_does_not_say_that_nothing_is_c
     query.start(foreach_batch=lambda _, __: None)
     until(has_finished(query, 1), "a micro-batch")
     assert stop_gracefully(query.running, timeout_s=120)
-    assert left(backlog) == (0, 0)
+    until(lambda: left(backlog) == (0, 0), "what is claimed is confirmed, and the members of all runs have left")
 
 
 def test_a_query_that_has_failed_in_a_micro_batch_says_what_stays_claimed(

@@ -45,7 +45,7 @@ def choose_identity(count: int, port: int | None, earlier: Identity | None) -> I
         raise BrokerStartError(f"Port {port} of {HOST} is in use.")
     if earlier is not None and port in (None, earlier.nodes[0].port) and all(map(_is_free, earlier.nodes)):
         return earlier
-    ports = free_ports(2 * count)
+    ports = free_ports(2 * count, chosen_before=() if port is None else (port,))
     if port is not None:
         ports[0] = port
     nodes = tuple(NodeAddress(index + 1, ports[2 * index], ports[2 * index + 1]) for index in range(count))

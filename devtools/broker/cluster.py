@@ -225,7 +225,9 @@ class Cluster:
             if not temporary:
                 write_identity(folder, identity)
             self._identity = identity
-            self._more_ports = dict(zip(self._protocols, free_ports(len(self._protocols)), strict=True))
+            chosen = [port for address in identity.nodes for port in (address.port, address.controller_port)]
+            more = free_ports(len(self._protocols), chosen_before=chosen)
+            self._more_ports = dict(zip(self._protocols, more, strict=True))
             self._nodes = [
                 Node(
                     self._java,

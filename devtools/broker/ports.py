@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
+from collections.abc import Collection
 
 from devtools.broker.config import HOST
 
@@ -27,13 +28,16 @@ def is_free(port: int) -> bool:
         return True
 
 
-def free_ports(count: int) -> list[int]:
-    """Return different ports that are free. Another process may take one before the broker does; then try again."""
+def free_ports(count: int, *, chosen_before: Collection[int] = ()) -> list[int]:
+    """Return different ports that are free, and none that was chosen before, on which nothing may listen yet.
+
+    Another process may take one before the broker does; then try again.
+    """
     chosen: list[int] = []
     # Not the shared generator: if a test seeds it, all processes would get the same ports.
     generator = random.SystemRandom()
     while len(chosen) < count:
         port = generator.randint(_FIRST, _LAST)
-        if port not in chosen and is_free(port):
+        if port not in chosen and port not in chosen_before and is_free(port):
             chosen.append(port)
     return chosen

@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers import oauth_callback
+from spark_groupsource.brokers.client_pool import pool
 from spark_groupsource.spark.messages import HIDE_TRACEBACK
 from tests.support.producing import IN_ORDER, send
 
@@ -111,9 +112,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def tokens_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Login tokens that an earlier test has fetched are not used in a later one."""
+def clients_and_tokens_of_its_own(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let no test use what an earlier one has kept. Clients whose broker has stopped would fill its log."""
     monkeypatch.setattr(oauth_callback, "_SHARED", {})
+    yield
+    pool().close_kept()
 
 
 # Short sessions under KIP-848: the broker sets them for all members.

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
+
+Value = TypeVar("Value")
 
 
 class TopicPartition(NamedTuple):
@@ -44,6 +46,14 @@ def listed(things: Iterable[object], most: int = 5) -> str:
     """Return things as a message names them, in their order: `orders-3, orders-7 and 118 more`."""
     names = [str(thing) for thing in things]
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def by_topic(values: Mapping[TopicPartition, Value]) -> dict[str, dict[str, Value]]:
+    """Return values as offsets in JSON have them: by topic, and there by the number of the partition, both ascending."""
+    topics: dict[str, dict[str, Value]] = {}
+    for partition in sorted(values):
+        topics.setdefault(partition.topic, {})[str(partition.partition)] = values[partition]
+    return topics
 
 
 def topics_of(partitions: Iterable[TopicPartition]) -> set[str]:

@@ -21,7 +21,7 @@ from spark_groupsource.cli.sink_groups import refuse_sink
 from spark_groupsource.errors import OffsetError, OffsetsInTheWay, TopicNotFound
 from spark_groupsource.handoff.commit_record import CommitRecord
 from spark_groupsource.handoff.losses import changed
-from spark_groupsource.partition import TopicPartition
+from spark_groupsource.partition import TopicPartition, by_topic
 
 EARLIEST = -2
 """The start of a partition's log, in the JSON of Spark's own source."""
@@ -147,20 +147,13 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
 
 def starting_offsets(starts: Mapping[TopicPartition, int]) -> str:
     """Return the JSON that Spark's own source takes as `startingOffsets`, on one line."""
-    return json.dumps(_by_topic(starts))
+    return json.dumps(by_topic(starts))
 
 
 def json_shape(group: str, left: Leaving) -> Json:
     """Return the JSON of `groupkafka leave`."""
     return {
         "group": group,
-        "startingOffsets": _by_topic(left.starts),
+        "startingOffsets": by_topic(left.starts),
         "without_commit": [place(partition) for partition in left.without_commit],
     }
-
-
-def _by_topic(starts: Mapping[TopicPartition, int]) -> Json:
-    topics: Json = {}
-    for partition, start in starts.items():
-        topics.setdefault(partition.topic, {})[str(partition.partition)] = start
-    return topics

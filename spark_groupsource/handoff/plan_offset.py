@@ -44,7 +44,7 @@ from pydantic import ConfigDict, Field, ValidationError, model_validator
 from spark_groupsource.errors import OffsetError
 from spark_groupsource.handoff.commit_record import ClusterId, Offset, PlanNumber, StreamName, TopicId
 from spark_groupsource.handoff.planner import Sharing
-from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition
+from spark_groupsource.partition import OffsetRange, Ranges, TopicPartition, by_topic
 from spark_groupsource.plain_model import PlainModel
 from spark_groupsource.version import another_version
 
@@ -190,10 +190,7 @@ class PlanOffset(PlainModel):
             shared: How its small ranges share tasks; None if none do.
             epochs: The leader epoch of each partition of `ranges` that is known.
         """
-        by_topic: dict[str, dict[str, tuple[Bounds, ...]]] = {}
-        for partition in sorted(ranges):
-            bounds = tuple((offsets.start, offsets.end) for offsets in ranges[partition])
-            by_topic.setdefault(partition.topic, {})[str(partition.partition)] = bounds
+        bounds = {partition: tuple((offsets.start, offsets.end) for offsets in each) for partition, each in ranges.items()}
         return cls(
             v=VERSION,
             stream=stream,
@@ -201,7 +198,7 @@ class PlanOffset(PlainModel):
             generation=generation,
             member=member,
             group=group,
-            ranges=by_topic,
+            ranges=by_topic(bounds),
             starts=_in_runs(starts),
             cut=None if cut == (None, None) else cut,
             shared=shared,

@@ -28,7 +28,7 @@ from spark_groupsource.handoff.planner import lag
 from spark_groupsource.handoff.rules import Stream
 from spark_groupsource.observer import UNOBSERVED, Observer
 from spark_groupsource.options.model import Options
-from spark_groupsource.partition import Ranges, TopicPartition, topics_of
+from spark_groupsource.partition import Ranges, by_topic, topics_of
 from spark_groupsource.query.assignment_wait import AssignmentWait
 from spark_groupsource.query.durable_watch import DurableWatch
 from spark_groupsource.query.joining import Joining
@@ -288,10 +288,10 @@ class Cycle:
         positions, held, ends = self.session.positions, self.session.held, self._watch.ends
         lags = lag(positions, ends)
         return {
-            "offsets": _by_topic({partition: end for partition, end in ends.items() if partition in positions}),
-            "lag": _by_topic(lags),
+            "offsets": by_topic({partition: end for partition, end in ends.items() if partition in positions}),
+            "lag": by_topic(lags),
             "totalLag": sum(lags.values()),
-            "held": _by_topic(held),
+            "held": by_topic(held),
             "totalHeld": sum(held.values()),
         }
 
@@ -357,10 +357,3 @@ class Cycle:
 
     def _cluster_id(self) -> str | None:
         return writable_cluster_id(self._topics.cluster_id())
-
-
-def _by_topic(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    topics: dict[str, dict[str, int]] = {}
-    for partition in sorted(offsets):
-        topics.setdefault(partition.topic, {})[str(partition.partition)] = offsets[partition]
-    return topics

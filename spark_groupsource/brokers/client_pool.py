@@ -104,9 +104,9 @@ class ClientPool:
         if self._living.pop(id(client), None) is not None:
             client.close()
 
-    def close_kept(self, which: Callable[[PooledClient], bool] = lambda _client: True) -> None:
-        """Close the kept clients that fit, and wait until they have ended."""
-        for key in [key for key, idle in self._idle.items() if which(idle.client)]:
+    def close_kept(self) -> None:
+        """Close the kept clients, and wait until they have ended."""
+        for key in list(self._idle):
             self.close(self._idle.pop(key).client)
 
     def abandon(self) -> None:

@@ -12,9 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from spark_groupsource.errors import CheckpointUnreadable
-
-QUERY_ID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-"""The id of a query, as Spark draws it."""
+from spark_groupsource.sink.names import is_query
 
 
 class CheckpointFiles:
@@ -60,7 +58,7 @@ class CheckpointFiles:
         except (CheckpointUnreadable, ValueError, RecursionError):
             return None
         known = found.get("id") if isinstance(found, dict) else None
-        return known if isinstance(known, str) and re.fullmatch(QUERY_ID, known) else None
+        return known if isinstance(known, str) and is_query(known) else None
 
     def exists(self, name: str) -> bool:
         """Return whether there is such a file with content. An empty one is being written, or was when its writer died."""

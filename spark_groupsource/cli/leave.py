@@ -114,14 +114,14 @@ def _refuse_claims(view: GroupView, topics: frozenset[str]) -> None:
         raise OffsetsInTheWay(
             f"Queries of the group {view.group} have claimed ranges and not confirmed them:{lines}\n"
             "Nobody knows whether these records reached the output. Spark's own source would read them again, together with "
-            "everything finished above them. Start the query of each stream once more on its checkpoint, with "
+            "everything finished above them. Restart the query of each stream on its checkpoint, with "
             "trigger(availableNow=True). It finishes its ranges. Then run this command again. `groupkafka claims` says how to "
             "find the checkpoint, and what to do if it is deleted."
         )
 
 
 def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
-    """Refuse offsets that cannot belong to the logs of now.
+    """Refuse offsets that cannot belong to the topics' present logs.
 
     Args:
         view: the group.
@@ -139,8 +139,8 @@ def _refuse_other_logs(view: GroupView, ids: Mapping[str, str]) -> None:
     if wrong:
         raise OffsetError(
             f"The group {view.group} has committed offsets that do not belong to the logs:{''.join(wrong)}\n"
-            "The topic was deleted and created again, its log was cut off, or the offset is a copy from another cluster. Start "
-            "the queries of the group once more: they report what is lost, and continue in the new log with "
+            "The topic was deleted and created again, its log was cut off, or the offset is a copy from another cluster. Restart "
+            "the queries of the group: they report what is lost, and continue in the new log with "
             "failOnDataLoss=false. Then run this command again."
         )
 

@@ -197,7 +197,7 @@ class HeldRanges:
             "%d offsets in %d partitions, and they have not confirmed them: streams %s. This query leaves these ranges to them. "
             "It reads everything else, and goes on. To have every record once, restart these queries on their checkpoints: this "
             "one may run beside them. If it was to continue with one of their checkpoints, whose path was changed, stop it, and "
-            "run it once more on the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing "
+            "run it again on the checkpoint that it has now with trigger(availableNow=True), so that it leaves nothing "
             "claimed; then give it that path. If a checkpoint is deleted, outstandingClaims=reread reads the ranges here; "
             "records that had reached the output are duplicated",
             sum(entry.range.size for _, entry in left),

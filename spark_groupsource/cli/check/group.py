@@ -227,7 +227,7 @@ def _is_one_of(refusal: KafkaError, codes: Collection[int]) -> bool:
 
 
 def compare_settings(source: Source) -> Iterator[Finding]:
-    """Find what the brokers' settings mean for the query. Without the right to read them it can run all the same."""
+    """Find what the brokers' settings mean for the query. It can run even without the right to read them."""
     try:
         broker = settings_of_a_broker(source.options.client_settings())
     except NotAuthorized:

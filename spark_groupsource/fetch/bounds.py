@@ -102,15 +102,17 @@ def wait_for_bounds(
     """
     deadline, unanswered = Deadline(timeout_ms / 1000), Deadline(ADDRESSES_TRIED_AFTER_S)
     believe_after_s = cut_believed_after_s(timeout_ms)
-    wait = BOUNDS_FIRST_WAIT_S
+    wait_s = BOUNDS_FIRST_WAIT_S
+    is_first = True
     earlier: dict[int, KafkaError] = {}
     consumer.serve()
     while True:
         earlier.update(consumer.errors)
         consumer.errors.clear()
+        # An earlier task of this consumer may have exceeded a quota: the brokers do not answer before that is over.
+        timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(consumer.throttling.left_s + wait_s, deadline.left))
+        began = time.monotonic()
         try:
-            # An earlier task of this consumer may have exceeded a quota: the brokers do not answer before that is over.
-            timeout_s = max(BOUNDS_SHORTEST_WAIT_S, min(consumer.throttling.left_s + wait, deadline.left))
             return ask_bounds(consumer, partition, end, timeout_s, doing, believe_after_s)
         except NoAnswer as silence:
             consumer.serve()
@@ -119,7 +121,7 @@ def wait_for_bounds(
                 # librdkafka reports some errors every 10 s only, such as a token that cannot be fetched.
                 consumer.errors.update(earlier)
             # A broker that stops may interrupt a handshake, which looks like a refusal. Only a second one is accepted.
-            if overdue or wait > BOUNDS_FIRST_WAIT_S:
+            if overdue or not is_first:
                 raise_if_refused(consumer, doing)
             if overdue and consumer.throttling.left_s:
                 raise throttled(doing, timeout_ms) from None
@@ -127,7 +129,10 @@ def wait_for_bounds(
                 raise timed_out(doing, timeout_ms, most_specific(consumer.errors) or silence.error, answers=False) from None
             if unanswered.over and not consumer.answered:
                 _refuse_unreachable(client)
-        wait *= 2
+        is_first = False
+        # Errors that come at once, such as a refused connection, say nothing about how long an answer may take.
+        if time.monotonic() - began >= 0.9 * timeout_s:
+            wait_s *= 2
         time.sleep(BOUNDS_SHORTEST_WAIT_S)
 
 

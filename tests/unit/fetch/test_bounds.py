@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from spark_groupsource.fetch.bounds import NoAnswer, ask_bounds
-from spark_groupsource.fetch.intake import FetchConsumer
+from spark_groupsource.fetch.bounds import BOUNDS_FIRST_WAIT_S, NoAnswer, ask_bounds, wait_for_bounds
+from spark_groupsource.fetch.intake import FetchConsumer, Throttling
 from spark_groupsource.fetch.lost_ranges import LogBounds
 from spark_groupsource.partition import TopicPartition
 from spark_groupsource.timeouts import CUT_BELIEVED_AFTER_S
@@ -64,3 +64,41 @@ def test_an_end_that_is_high_enough_is_not_looked_up(clock: SimpleNamespace) -> 
     leaders = Leaders()
     assert ask(leaders, 10) == LogBounds(0, 10)
     assert (clock.s, leaders.look_ups) == (0.0, 0)
+
+
+@dataclass
+class Refusing:
+    """A leader that is asked some times before it answers. Each request takes a part of the time that it may take."""
+
+    clock: SimpleNamespace
+    takes: float
+    fails: int = 8
+    limits_s: list[float] = field(default_factory=list)
+    errors: dict[int, KafkaError] = field(default_factory=dict)
+    answered: set[TopicPartition] = field(default_factory=set)
+    throttling: Throttling = field(default_factory=Throttling)
+
+    def serve(self) -> None:
+        """Report nothing."""
+
+    def bounds(self, _partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
+        self.limits_s.append(timeout_s)
+        self.clock.s += self.takes * timeout_s
+        if len(self.limits_s) > self.fails:
+            return 0, 10
+        raise KafkaException(KafkaError(KafkaError._TRANSPORT))
+
+
+def limits(clock: SimpleNamespace, takes: float) -> list[float]:
+    leader = Refusing(clock, takes)
+    assert wait_for_bounds(cast(FetchConsumer, leader), ORDERS, 10, 3_600_000, "Reading", {}) == LogBounds(0, 10)
+    return leader.limits_s
+
+
+def test_requests_that_time_out_are_repeated_with_more_time(clock: SimpleNamespace) -> None:
+    assert limits(clock, takes=1.0) == [BOUNDS_FIRST_WAIT_S * 2**sent for sent in range(9)]
+
+
+def test_requests_that_fail_at_once_are_repeated_with_the_same_time(clock: SimpleNamespace) -> None:
+    """Otherwise a request that waits after some refused connections would take the whole time of the task."""
+    assert limits(clock, takes=0.1) == [BOUNDS_FIRST_WAIT_S] * 9

@@ -22,8 +22,10 @@ class Standby:
     """What the wait asks of a session that has no partition."""
 
     assignment = Assignment()
-    deadline = Deadline(600)
     positions: Mapping[TopicPartition, int] = {}
+
+    def __init__(self) -> None:
+        self.deadline = Deadline(600)
 
     def once(self, _: object) -> bool:
         return False

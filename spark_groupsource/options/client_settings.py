@@ -221,6 +221,15 @@ It is not less, since librdkafka wants a row's delivery to end within it."""
 LONGEST_TRANSACTION_MS = 900_000
 """The same of a task that has outlasted it once: as long as brokers allow by default (`transaction.max.timeout.ms`)."""
 
+RETRY = "retry.backoff.ms"
+
+RETRY_MS_IN_TRANSACTIONS = 20
+"""Our default of `retry.backoff.ms` for a producer that writes in transactions; 100 in librdkafka and in Java.
+
+A coordinator answers a commit before it has written the ends of the transaction into all partitions, and until then refuses to
+begin the next one (CONCURRENT_TRANSACTIONS). For the records librdkafka asks again after 20 ms, and for the offset of the token
+after this time, which doubles up to `retry.backoff.max.ms`."""
+
 IDEMPOTENT: Mapping[str, range] = {
     "acks": range(-1, 0),
     "max.in.flight.requests.per.connection": range(1, 6),
@@ -239,6 +248,7 @@ def producer_settings(kafka: Mapping[str, str], *, exactly_once: bool) -> dict[s
     defaults = {name: value for name, value in EVERY_CLIENT.items() if name != "isolation.level"}
     settings = {**defaults, **PRODUCER, **_reconnecting(RECONNECT_MS, kafka)}
     if exactly_once:
+        settings[RETRY] = str(min(RETRY_MS_IN_TRANSACTIONS, int(kafka.get("retry.backoff.max.ms", RETRY_MS_IN_TRANSACTIONS))))
         longest = max(TRANSACTION_TIMEOUT_MS, *(int(kafka.get(name, 0)) for name in ("message.timeout.ms", "socket.timeout.ms")))
         settings["transaction.timeout.ms"] = str(min(longest, LONGEST_TRANSACTION_MS))
     elif "enable.idempotence" not in kafka and excludes_idempotence(kafka):

@@ -72,6 +72,13 @@ def test_every_client_closes_an_idle_connection_before_clouds_forget_it_or_when_
             assert (settings["connections.max.idle.ms"], settings["socket.keepalive.enable"]) == (idle_ms, "true")
 
 
+@pytest.mark.parametrize(
+    ("given", "pause_ms"), [({}, "20"), ({"retry.backoff.ms": "200"}, "200"), ({"retry.backoff.max.ms": "10"}, "10")]
+)
+def test_a_transaction_that_begins_before_the_last_one_has_ended_waits_for_a_moment(given: dict[str, str], pause_ms: str) -> None:
+    assert producer_settings(given, exactly_once=True)["retry.backoff.ms"] == pause_ms
+
+
 def test_under_kip_848_the_broker_decides_on_heartbeats_and_assignors() -> None:
     options = Options.parse(SETUPS["KIP-848"])
     assert {"heartbeat.interval.ms", "partition.assignment.strategy", "session.timeout.ms"} & set(

@@ -171,7 +171,7 @@ class Options(PlainModel):
         section=READING,
         meaning=(
             "What happens when records are deleted from Kafka before they are read, or a log [falls "
-            "back](handoff.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
+            "back](design.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
             "goes on ([what to do](operations.md#data-loss))."
         ),
     )

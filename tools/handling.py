@@ -59,7 +59,7 @@ class Case(NamedTuple):
     done: Handling
 
 
-ENDS, AT_ONCE = "ends", "at once"
+ENDS, AT_ONCE = "ends", "immediately"
 REFUSED_LOGIN = "a refused login or certificate"
 
 OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {

@@ -1,4 +1,4 @@
-"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/errors.md say it."""
+"""How a query and a task of the sink bear each error of the brokers, as the tables of docs/broker-codes.md say it."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class Case(NamedTuple):
     done: Handling
 
 
-ENDS, AT_ONCE = "ends", "at once"
+ENDS, AT_ONCE = "ends", "immediately"
 REFUSED_LOGIN = "a refused login or certificate"
 
 OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
@@ -69,27 +69,27 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
             "asks again", "2 min, each of Spark's calls", "assignmentTimeout", "no answer to a later one, or any other error"
         ),
         Handling(
-            "says so once, and reads the other partitions; if the last question is nearly as long ago, the trigger waits for it",
+            "warns once, and reads the other partitions; if it last asked nearly as long ago, the trigger waits for the answer",
             "2 min, each partition",
             "kafkaConsumer.pollTimeoutMs",
             "the leader of an owned partition is silent",
         ),
         Handling(
-            "reads the other partitions; asks for it between triggers, too",
+            "reads the other partitions; asks again between triggers, too",
             "2 min, each partition",
             "assignmentTimeout",
             "the same, and the group has no commit there yet",
         ),
         Handling(
-            "the task asks again; then Spark tries it again",
-            "2 min, each try",
+            "the task asks again; then Spark retries the task",
+            "2 min, each attempt",
             "kafkaConsumer.pollTimeoutMs",
             "the leader is silent to a task",
         ),
         Handling("asks again", "2 min", "kafkaConsumer.pollTimeoutMs", "a leader is silent to a batch read"),
     ),
     AssignmentTimeout: (Handling("waits", "2 min", "assignmentTimeout", "the group gives no assignment"),),
-    ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member adopts a range that is planned"),),
+    ClaimTimeout: (Handling("waits", "2 min", "assignmentTimeout", "no member takes over a partition that must be read"),),
     GenerationChanged: (
         Handling("takes part in the rebalance, commits again", "2 min, each of Spark's calls", "assignmentTimeout"),
     ),
@@ -97,7 +97,7 @@ OF_QUERIES: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     MemberUnknown: (Handling("rejoins, claims again", "2 min, each of Spark's calls", "assignmentTimeout"),),
     CommitOutcomeUnknown: (
         Handling(
-            "leaves the group, joins it as a new member, goes on at what the group holds",
+            "leaves the group, joins it as a new member, continues from what the group holds",
             "2 min, each of Spark's calls",
             "assignmentTimeout",
             "no answer to a commit, which librdkafka sends up to three times: within `kafka.request.timeout.ms` (60 s) each, or "
@@ -131,12 +131,12 @@ over. The first requests of a start have `FIRST_TIMEOUTS_S` for named topics, or
 OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     BrokerUnavailable: (
         Handling("sends its rows again", "2 min, each row", "kafka.delivery.timeout.ms"),
-        Handling("takes the step again", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
+        Handling("retries the step", f"{TRANSACTION_S / 60:.0f} min", None, "the same, to a step of its transaction"),
         Handling(
-            "reads or commits it again",
+            "repeats it",
             f"{GROUP_OFFSETS_S:.0f} s; without the option `topic` a read is one request of {REQUEST_TIMEOUT_S:.0f} s",
             None,
-            "the same, to a request for a token",
+            "the same, to a request for what the task has written before",
         ),
     ),
     SinkError: (
@@ -150,7 +150,7 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     ),
     WriterFenced: (Handling(ENDS, AT_ONCE, None),),
     NotAuthorized: (Handling(ENDS, AT_ONCE, None),),
-    AuthenticationFailed: (Handling("takes the step again once", "about 15 s", None, REFUSED_LOGIN),),
+    AuthenticationFailed: (Handling("retries the step once", "about 15 s", None, REFUSED_LOGIN),),
     TopicNotFound: (
         Handling(ENDS, AT_ONCE, None),
         Handling(
@@ -164,7 +164,7 @@ OF_TASKS: Mapping[type[GroupKafkaError], Sequence[Handling]] = {
     RecordRefused: (Handling(ENDS, AT_ONCE, None),),
     OptionError: (Handling(ENDS, AT_ONCE, None),),
 }
-"""How a task of the sink bears each of these errors. Spark then tries the task again, `spark.task.maxFailures` times in all."""
+"""How a task of the sink bears each of these errors. Spark then retries the task, `spark.task.maxFailures` attempts in all."""
 
 
 def cases_of_queries() -> Iterator[Case]:

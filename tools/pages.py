@@ -1,7 +1,7 @@
 """`make pages`: writes into the pages what the code says.
 
-These are the rows of docs/options.md, and the tables of docs/metrics.md, of the brokers' errors in docs/errors.md (with lists of
-what ends a query at once), and of the sink's options in docs/sink.md.
+These are the rows of docs/options.md, and the tables of docs/metrics.md, of docs/broker-codes.md (with lists of what ends a query
+at once), and of the sink's options in docs/sink.md.
 
 A row of a setting of Kafka's client (`kafka.group.id`) is the page's own. An option without a row gets one at the end of the
 table of its section; the order of the others stays.
@@ -23,12 +23,12 @@ from tools.handling import AT_ONCE, ENDS, Case, cases_of_queries, cases_of_tasks
 DOCS = Path(__file__).parents[1] / "docs"
 OPTIONS = DOCS / "options.md"
 METRICS_PAGE = DOCS / "metrics.md"
-ERRORS = DOCS / "errors.md"
+BROKER_CODES = DOCS / "broker-codes.md"
 SINK = DOCS / "sink.md"
 
-TROUBLE_HEAD = "| what a broker or librdkafka says | the query | for how long | then |\n|---|---|---|---|\n"
+TROUBLE_HEAD = "| what a broker or librdkafka reports | the query | for how long | then |\n|---|---|---|---|\n"
 TASKS_HEAD = TROUBLE_HEAD.replace("the query", "a task of the sink")
-AT_ONCE_HEAD = "These end a query at once:\n\n"
+AT_ONCE_HEAD = "These end a query immediately:\n\n"
 TASKS_AT_ONCE_HEAD = AT_ONCE_HEAD.replace("a query", "a task of the sink")
 SINK_HEAD = "| option | default | meaning |\n|---|---|---|\n"
 METRICS_HEAD = "| metric | kind | labels | meaning |\n|---|---|---|---|\n"
@@ -40,7 +40,7 @@ def main() -> int:
     """Write the pages; return the exit status."""
     OPTIONS.write_text(with_rows(OPTIONS.read_text(encoding="utf-8")), encoding="utf-8")
     METRICS_PAGE.write_text(with_metrics(METRICS_PAGE.read_text(encoding="utf-8")), encoding="utf-8")
-    ERRORS.write_text(with_trouble(ERRORS.read_text(encoding="utf-8")), encoding="utf-8")
+    BROKER_CODES.write_text(with_trouble(BROKER_CODES.read_text(encoding="utf-8")), encoding="utf-8")
     SINK.write_text(with_options_of_sink(SINK.read_text(encoding="utf-8")), encoding="utf-8")
     return 0
 
@@ -73,14 +73,14 @@ def _ends_at_once(case: Case) -> bool:
 
 
 def _item_of_trouble(case: Case) -> str:
-    item = f"- [`{case.error}`](#{case.error.lower()}): {case.said}"
+    item = f"- [`{case.error}`](errors.md#{case.error.lower()}): {case.said}"
     return fill(item, 100, subsequent_indent="  ", break_on_hyphens=False) + "\n"
 
 
 def _row_of_trouble(case: Case) -> str:
     option = f" (`{case.done.option}`)" if case.done.option else ""
     how = f"{case.done.doing} | {case.done.for_how_long}{option}"
-    return f"| {case.said} | {how} | [`{case.error}`](#{case.error.lower()}) |\n"
+    return f"| {case.said} | {how} | [`{case.error}`](errors.md#{case.error.lower()}) |\n"
 
 
 def _with_table(page: str, head: str, rows: Iterable[str]) -> str:

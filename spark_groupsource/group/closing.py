@@ -1,6 +1,6 @@
 """Which report that a plan is durable is believed, and what is then still to be closed.
 
-Reports come on another thread: late, twice, never, or from a copy of the checkpoint (docs/handoff.md, "Closing at once").
+Reports come on another thread: late, twice, never, or from a copy of the checkpoint (docs/design.md, "Closing at once").
 """
 
 from __future__ import annotations

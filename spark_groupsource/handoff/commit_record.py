@@ -8,7 +8,7 @@ Beside the two stands a leader epoch, in a field of Kafka's own (KIP-320). It be
 record below it is of a later epoch. A log that was cut below the position, and has grown again, is found by that.
 
 Any client can write such a text. What is not exactly a record of this format is `Foreign`, and only its offset is believed. A
-record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there. docs/handoff.md explains
+record in another format of this package is `OtherFormat`: it may hold claims, so a query stops there. docs/design.md explains
 the fields.
 """
 

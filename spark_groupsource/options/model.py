@@ -171,7 +171,7 @@ class Options(PlainModel):
         section=READING,
         meaning=(
             "What happens when records are deleted from Kafka before they are read, or a log [falls "
-            "back](handoff.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
+            "back](design.md#logs-that-fall-back). With `true` the query ends with an error. With `false` it logs a warning and "
             "goes on ([what to do](operations.md#data-loss))."
         ),
     )
@@ -184,7 +184,7 @@ class Options(PlainModel):
         meaning=(
             "The highest number of offsets in a micro-batch of this query. (Other queries of the group have limits of their "
             "own.) It is divided among the partitions in proportion to their lag. A range that is "
-            "[reread](handoff.md#a-stream-that-does-not-come-back-outstandingclaims) is read whole, even above the limit."
+            "[reread](handoff.md#a-query-that-does-not-come-back-outstandingclaims) is read whole, even above the limit."
         ),
     )
 

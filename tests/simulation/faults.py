@@ -354,7 +354,7 @@ FALLING = Setting(streams=2, partitions=2, records=5, falls=3)
 REREADING = Setting(streams=2, partitions=2, records=5, outstanding=OutstandingClaims(reread_after_s=0))
 
 FAULTS = (
-    # Mistakes in the rules of docs/handoff.md that any history may show.
+    # Mistakes in the rules of docs/design.md that any history may show.
     Fault("owed list dropped at acquisition", {"adopt": mistaken.adopted_with(owed=())}, seed=35),
     Fault("position from the committed offset", {"adopt": mistaken.position_from_committed_offset}),
     Fault("owed entry dropped without evidence", {"settle": mistaken.owed_dropped_without_evidence}, seed=35),

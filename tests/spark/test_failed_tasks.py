@@ -1,4 +1,4 @@
-"""A task fails as often as Spark allows: the query ends, its ranges wait for it, and what docs/failures.md says of them is so."""
+"""A task fails as often as Spark allows: the query ends, its ranges wait for it, and what docs/operations.md says is so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rules of the hand-off, row by row of the two tables in docs/handoff.md."""
+"""The rules of the hand-off, row by row of the two tables in docs/design.md."""
 
 from __future__ import annotations
 

@@ -24,6 +24,7 @@ ROOT = Path(__file__).parents[3]
 PACKAGE = ROOT / "spark_groupsource"
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "conf").rglob("*.md"))]
 ERRORS = ROOT / "docs" / "errors.md"
+WARNINGS = ROOT / "docs" / "warnings.md"
 DESIGN = ROOT / "docs" / "design.md"
 
 
@@ -159,42 +160,52 @@ def warnings() -> set[str]:
     return found
 
 
-PARTS = ("What happened.", "Your data.", "What to do.")
-"""What each entry of docs/errors.md says, in this order."""
-
 BASES = frozenset({"GroupKafkaError", "CommitError", "HandoffError"})
-"""Errors that are never raised themselves: one sentence is enough for them."""
+"""Errors that are never raised themselves: they share one sentence."""
+
+OF_SPARK = "Spark's own: "
+
+
+def entries(page: Path) -> dict[str, str]:
+    """Return the text of each entry of a page by its heading."""
+    sections = re.split(r"^#{2,3} ", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return {heading: text for heading, _, text in (section.partition("\n") for section in sections[1:]) if "`" in heading}
 
 
 @functools.cache
-def entries() -> dict[str, dict[str, str]]:
-    """The sections of docs/errors.md, each with its entries: the text of each by its heading, without back quotes."""
-    page = ERRORS.read_text(encoding="utf-8")
-    _, *sections = re.split(r"^## (.+)\n", page, flags=re.MULTILINE)
-    return {
-        section: {heading.strip("`"): text for heading, text in re.findall(r"^### (.+)\n((?:(?!###).*\n)*)", text, re.MULTILINE)}
-        for section, text in zip(sections[::2], sections[1::2], strict=True)
-    }
+def warnings_without_an_action() -> dict[str, list[str]]:
+    """Return the rows of the table of docs/warnings.md, by the text of the warning."""
+    rows = re.findall(r"^\| `([^|]+)` \| (.*) \|$", WARNINGS.read_text(encoding="utf-8"), re.MULTILINE)
+    return {text: rest.split(" | ") for text, rest in rows}
 
 
 def test_every_error_has_an_entry_and_nothing_else_has() -> None:
     assert {name for name, value in vars(errors).items() if isinstance(value, type)} <= exceptions()
-    of_spark = {heading for heading in entries()["Errors"] if heading.startswith("Spark's own: ")}
-    assert entries()["Errors"].keys() - of_spark == exceptions()
+    assert {heading.strip("`") for heading in entries(ERRORS) if not heading.startswith(OF_SPARK)} == exceptions()
 
 
-def test_every_warning_has_an_entry_and_nothing_else_has() -> None:
-    found = entries()["Warnings"]
+def test_every_warning_has_one_entry_or_one_row_of_the_table_and_nothing_else_has() -> None:
+    found = [text for heading in entries(WARNINGS) for text in re.findall(r"`(.+?)`", heading)] + [*warnings_without_an_action()]
     assert len(found) > 10
+    assert len(found) == len(set(found))
     # Of a long one its beginning is enough.
     assert [text for text in sorted(warnings()) if not any(text.startswith(entry) for entry in found)] == []
     assert [entry for entry in sorted(found) if not any(text.startswith(entry) for text in warnings())] == []
 
 
-def test_each_entry_says_what_happened_what_it_means_for_the_data_and_what_to_do() -> None:
-    texts = {**entries()["Errors"], **entries()["Warnings"]}
-    parts = {heading: tuple(re.findall(r"^\*\*(.+?)\*\*", text, re.MULTILINE)) for heading, text in texts.items()}
-    assert [heading for heading, found in parts.items() if found[:3] != PARTS and heading not in BASES] == []
+def test_each_entry_says_what_happened_what_it_means_for_the_data_if_not_the_default_and_what_to_do() -> None:
+    texts = {**entries(ERRORS), **entries(WARNINGS)}
+    parts = {heading: re.findall(r"^\*\*.+?\*\*", text, re.MULTILINE) for heading, text in texts.items()}
+    wanted = (["**What to do.**"], ["**Your data.**", "**What to do.**"])
+    assert [heading for heading, found in parts.items() if found[:2] not in wanted and heading.strip("`") not in BASES] == []
+    assert [heading for heading, text in texts.items() if text.strip().startswith("**")] == []
+    assert [text for text, cells in warnings_without_an_action().items() if len(cells) != 2 or not all(cells)] == []
+
+
+@pytest.mark.parametrize("page", [ERRORS, WARNINGS], ids=lambda page: page.name)
+def test_the_default_is_said_once_on_a_page(page: Path) -> None:
+    text = " ".join(page.read_text(encoding="utf-8").split())
+    assert text.count("othing is lost or duplicated") == 1
 
 
 def test_the_tree_of_errors_has_every_class_of_its_module() -> None:

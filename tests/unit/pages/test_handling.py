@@ -1,4 +1,4 @@
-"""The tables of errors in docs/operations.md: each error of the brokers is in them, with the times of the options."""
+"""docs/broker-codes.md: each error of the brokers is in its tables, with the times of the options."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from spark_groupsource.options.model import Options
 from spark_groupsource.sink.failures import TASK_ERRORS
 from tests.support.options import BASE
 from tools.handling import OF_QUERIES, OF_TASKS, cases_of_queries, cases_of_tasks
-from tools.pages import ERRORS, with_trouble
+from tools.pages import BROKER_CODES, with_trouble
 
 
 def test_the_page_shows_what_becomes_of_each_error() -> None:
-    page = ERRORS.read_text(encoding="utf-8")
+    page = BROKER_CODES.read_text(encoding="utf-8")
     assert with_trouble(page) == page, "run `make pages`"
     assert OF_QUERIES.keys() >= {error for table in (COMMIT_ERRORS, REQUEST_ERRORS, MEMBER_ERRORS) for error in table.values()}
     for error, ways in OF_QUERIES.items():

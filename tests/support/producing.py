@@ -12,8 +12,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from devtools.broker import Cluster
 from tests.support.waiting import in_background, until
 
-IN_ORDER = {"max.in.flight.requests.per.connection": 1}
-"""Of a producer: a request that is sent again, because a new topic has no leader yet, does not come after later ones."""
+IN_ORDER = {"enable.idempotence": True}
+"""Of a producer: a request that is sent again, because a new topic has no leader yet, does not come after later ones. On a busy
+machine one in flight at a time was not enough for that."""
 
 Delivered = Callable[[KafkaError | None, Message], None]
 

@@ -24,9 +24,13 @@ from spark_groupsource.cli.render import DRY_RUN, console_for, count, printable,
 from spark_groupsource.cli.shared_options import client_settings, execute_option, json_option, query_options
 from spark_groupsource.cli.sink_groups import json_mark, sink_batch, sink_lines
 from spark_groupsource.errors import GroupActive, GroupNotFound, OptionError
+from spark_groupsource.options.client_settings import LONGEST_TRANSACTION_MS
 from spark_groupsource.sink.names import is_query, open_group, reach_group, token_group
 from spark_groupsource.sink.recognised import kind_of, own_mark
 from spark_groupsource.sink.tokens import MARK_AGAIN_S
+
+QUIET_S = MARK_AGAIN_S + LONGEST_TRANSACTION_MS / 1000
+"""How old the newest mark of a query is at most while a task of it writes: it was renewed, or was new enough, when that began."""
 
 COST = """\
 Without these groups the sink does not know what the query has written. Delete them only if the query never runs again, and no
@@ -44,7 +48,8 @@ def clean_up(
 
     Without its groups the sink does not know what the query has written. Brokers delete them by themselves, 7 days after the
     query has written for the last time (offsets.retention.minutes). The command refuses while the query may still run, as far as
-    the groups show it: a query that writes leaves a sign every 10 minutes, and one that waits for data leaves none.
+    the groups show it: while a query writes, they have a sign that is at most 25 minutes old. A query that waits for data looks
+    like one that was stopped.
 
     \b
     Example:
@@ -132,23 +137,21 @@ def _is_drivers(view: GroupView) -> bool:
 def refuse_running(query: str, groups: Iterable[GroupView], now: datetime) -> None:
     """Refuse to delete the groups of a query that has left a mark lately.
 
-    A process of the query renews its marks when they are older than MARK_AGAIN_S, before it writes.
-
     Raises:
         GroupActive: It may still run.
     """
     marks = [own_mark(seen.metadata) for view in groups for seen in view.partitions]
     openers = [mark.open for mark in marks if mark is not None and mark.open is not None]
     # Of a host whose clock is ahead, as well. One that is far ahead is no sign of anything.
-    recent = [opener for opener in openers if abs(now.timestamp() - opener.at) < MARK_AGAIN_S]
+    recent = [opener for opener in openers if abs(now.timestamp() - opener.at) < QUIET_S]
     if recent:
         newest = max(recent, key=lambda opener: opener.at)
-        after = datetime.fromtimestamp(newest.at, timezone.utc) + timedelta(seconds=MARK_AGAIN_S)
+        after = datetime.fromtimestamp(newest.at, timezone.utc) + timedelta(seconds=QUIET_S)
         raise GroupActive(
             f"Nothing was deleted, because query {query} may still run: process {newest.pid} on {newest.host} noted at "
-            f"{time_and_age(newest.at, now)} that it writes, and notes that every {MARK_AGAIN_S / 60:.0f} minutes while it does. "
-            "If the groups were deleted while the query runs, it could write rows twice after a crash. Stop the query, and run "
-            f"this command again at {iso(after)} or later."
+            f"{time_and_age(newest.at, now)} that it writes. While a query writes, its newest note is at most {QUIET_S / 60:.0f} "
+            "minutes old. If its groups were deleted, it could write rows twice after a crash. Stop the query, and run this "
+            f"command again at {iso(after)} or later."
         )
 
 

@@ -212,7 +212,7 @@ def test_what_a_sink_has_left_is_deleted(
     early = CliRunner().invoke(main, delete)
     assert early.exit_code == 1
     assert "may still run" in early.output
-    monkeypatch.setattr(clean_up, "MARK_AGAIN_S", 0.0)  # 10 minutes have passed
+    monkeypatch.setattr(clean_up, "QUIET_S", 0.0)  # 25 minutes have passed
     # 2.
     shown = CliRunner().invoke(main, look)
     assert "7 groups of query" in shown.output

@@ -42,7 +42,7 @@ def groups(query: Query) -> list[str]:
 @pytest.fixture
 def long_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     """The marks that are left in the test are older than those of a query that writes."""
-    at = time.time() - tokens.MARK_AGAIN_S - 1
+    at = time.time() - clean_up.QUIET_S - 1
     monkeypatch.setattr(tokens, "time", SimpleNamespace(time=lambda: at, monotonic=time.monotonic))
 
 
@@ -109,7 +109,7 @@ def test_a_query_that_may_still_run_is_refused_until_a_named_time(query: Query, 
         assert refused.exit_code == 1
         assert f"Nothing was deleted, because query {query.names.query} may still run" in refused.output
     assert groups(query) == before != []
-    monkeypatch.setattr(clean_up, "MARK_AGAIN_S", 0.0)  # the time has come
+    monkeypatch.setattr(clean_up, "QUIET_S", 0.0)  # the time has come
     assert run_command(query, "--execute").exit_code == 0
     assert groups(query) == []
 

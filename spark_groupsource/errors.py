@@ -13,7 +13,7 @@ GroupKafkaError
 ├── MembershipError             this driver and its group
 │   ├── AssignmentTimeout       the group gave no assignment within `assignmentTimeout`
 │   ├── MemberFenced            another process uses the same `kafka.group.instance.id`
-│   ├── GroupActive             the group has members, and a command would write its offsets
+│   ├── GroupActive             a command would write a group's offsets or delete it, and it has members or is in use
 │   └── MembershipClosed        the member has left the group (the query is stopping)
 ├── CommitError                 one commit of records; `passing` says whether the same commit may be sent again
 │   ├── GenerationChanged       the group is moving to a new generation: serve the callbacks, then try again

@@ -1,4 +1,4 @@
-"""Requests about a group, through an AdminClient: describe it, read its commits, and write offsets while it has no members."""
+"""Requests about a group, through an AdminClient: describe it, read its commits, and change it while it has no members."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _NOT_SHOWN = {KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.UNKNOWN_TOPIC_OR
 
 
 class GroupAdmin:
-    """Describes groups and alters their offsets, through one AdminClient. Not to be used by two threads at once."""
+    """Describes groups, alters their offsets and deletes them, through one AdminClient. Not to be used by two threads at once."""
 
     def __init__(self, client_settings: Mapping[str, str]) -> None:
         """Make the client. Nothing is asked yet.
@@ -315,6 +315,24 @@ class GroupAdmin:
                 doing += f" (committed are {listed(written)}; not committed are {listed(sorted(errors))})"
             raise _not_written(errors[min(errors)], doing)
 
+    def delete(self, group: str) -> None:
+        """Delete a group that has no members, with its offsets. One that does not exist is deleted already.
+
+        Raises:
+            GroupActive: A member has joined. The group is not deleted.
+            NotAuthorized: The user may not delete the group.
+            BrokerUnavailable: No broker answers. The group may be deleted, or be deleted later.
+            AuthenticationFailed: The brokers refuse the login.
+        """
+        doing = f"deleting group {group}"
+        with suppress(GroupNotFound):
+            self._of_group(
+                group,
+                lambda: self._admin.delete_consumer_groups([group], request_timeout=REQUEST_TIMEOUT_S),
+                doing,
+                _not_deleted,
+            )
+
     def commits(self, group: str) -> dict[TopicPartition, GroupCommit]:
         """Return the group's commit of each partition that has one.
 
@@ -419,6 +437,13 @@ def _not_written(error: KafkaError, doing: str) -> GroupKafkaError:
         return GroupActive(f"{doing}: nothing was changed, because a member has joined, and now only members may commit.")
     advice = "It may be committed, or be committed later. Look with `groupkafka describe`, then run it again."
     return explain(error, doing, OFFSET_ERRORS, {**ADVICE, CommitOutcomeUnknown: advice})
+
+
+def _not_deleted(error: KafkaError, doing: str) -> GroupKafkaError:
+    if error.code() == KafkaError.NON_EMPTY_GROUP:
+        return GroupActive(f"{doing}: it stays, because a member has joined it.")
+    missing_acl = {KafkaError.GROUP_AUTHORIZATION_FAILED: "The user needs the ACL DELETE on the group."}
+    return explain(error, doing, missing_acl=missing_acl)
 
 
 def _not_found(group: str) -> GroupNotFound:

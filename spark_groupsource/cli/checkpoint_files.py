@@ -1,4 +1,4 @@
-"""What `groupkafka migrate` reads of a checkpoint."""
+"""What `groupkafka migrate` and `groupkafka clean-up` read of a checkpoint."""
 
 from __future__ import annotations
 
@@ -27,6 +27,21 @@ class Checkpoint:
         self.location = location
         with _reading():
             self.files = CheckpointFiles(location)
+
+    def query_id(self) -> str:
+        """Return Spark's id of the query.
+
+        Raises:
+            OptionError: Its file cannot be read, or has no id.
+        """
+        found = self.files.query_id()
+        if found is None:
+            raise OptionError(
+                f"--checkpoint {without_password(self.location)}: there is no file metadata with the id of a query. Use the path "
+                "of the query's checkpointLocation. If the checkpoint is deleted, use --query: the id is in the names of the "
+                "query's groups (kafka-consumer-groups.sh --list), and in Spark's log and progress."
+            )
+        return found
 
     def last_batches(self) -> tuple[LastBatches, datetime | None]:
         """Return the last micro-batches, and the time of the last commit.

@@ -14,6 +14,7 @@ from spark_groupsource.version import __version__
 COMMANDS = {
     "check": ("check.command:check", "Try an options file: brokers, login, ACLs, assignor, records."),
     "claims": ("claims:claims", "List the ranges of a group that are claimed and not confirmed, and what to do."),
+    "clean-up": ("clean_up:clean_up", "Delete the groups of a query that writes, once it never runs again."),
     "describe": ("describe:describe", "Show a group's members, partitions, offsets and lag."),
     "leave": ("leave:leave", "Print the startingOffsets with which Spark's own Kafka source continues after a group."),
     "migrate": ("migrate:migrate", "Copy the offsets of a checkpoint of Spark's own Kafka source into a group."),

@@ -29,6 +29,15 @@ def topic_options(command: Command) -> Command:
     return _about(click.option("--topic", required=True, metavar="TOPIC", callback=_name, help="The topic."), command)
 
 
+def query_options(command: Command) -> Command:
+    """Add the options of a command about a query that writes: the brokers, the query, and a file with client settings."""
+    query = click.option("--query", metavar="ID", help="The query's id, as the file metadata of its checkpoint has it.")
+    checkpoint = click.option(
+        "--checkpoint", metavar="PATH", help="Or the query's checkpointLocation: a path, or a URI such as s3://..."
+    )
+    return _about(lambda command: query(checkpoint(command)), command)
+
+
 def _about(what: Callable[[Command], Command], command: Command) -> Command:
     options = (
         click.option("--bootstrap-server", required=True, metavar="HOST:PORT[,...]", help="One or more brokers of the cluster."),

@@ -18,6 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from devtools.broker import Cluster
 from spark_groupsource.brokers.group_admin import GroupAdmin
+from spark_groupsource.cli import clean_up
 from spark_groupsource.cli.main import main
 from spark_groupsource.partition import TopicPartition
 from tests.conftest import NOT_FENCED, MakeTopic, Produce
@@ -25,6 +26,7 @@ from tests.support.fetching import delete_topic
 from tests.support.group_offsets import committed_offsets
 from tests.support.page_programs import blocks, replaced
 from tests.support.queries import Pipeline, Queries
+from tests.support.spark_sinks import Sink
 from tests.support.waiting import until
 
 PAGE = "docs/changes.md"
@@ -190,3 +192,33 @@ def test_the_lag_of_a_topic_that_is_no_longer_subscribed_leaves_the_group(
     view = GroupAdmin({"bootstrap.servers": cluster.bootstrap_servers}).describe(group)
     assert {seen.partition.topic for seen in view.partitions} == {kept}
     assert len(query.rows()) == 25
+
+
+def test_what_a_sink_has_left_is_deleted(
+    queries: Queries, topic: MakeTopic, produce: Produce, sink: Sink, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = topic(partitions=3)
+    for partition in range(3):
+        produce(name, [(None, f"{partition}-{number}") for number in range(5)], partition)
+    ours = {"localhost:9092": sink.cluster.bootstrap_servers, "/data/checkpoints/invoices": str(sink.checkpoint)}
+    look, delete = [
+        shlex.split(replaced(line, ours))[1:] for block in blocks(PAGE, "sh") for line in block.splitlines() if "clean-up" in line
+    ]
+    admin = GroupAdmin({"bootstrap.servers": sink.cluster.bootstrap_servers})
+    # 1.
+    query = sink.run(queries("a", name).load().select("value"))
+    groups = admin.groups(str(query.id))
+    assert len(groups) == 3 + 3 + 1
+    early = CliRunner().invoke(main, delete)
+    assert early.exit_code == 1
+    assert "may still run" in early.output
+    monkeypatch.setattr(clean_up, "QUIET_S", 0.0)  # 25 minutes have passed
+    # 2.
+    shown = CliRunner().invoke(main, look)
+    assert "7 groups of query" in shown.output
+    assert admin.groups(str(query.id)) == groups
+    # 3.
+    done = CliRunner().invoke(main, delete)
+    assert done.exit_code == 0, done.output
+    assert admin.groups(str(query.id)) == []
+    assert len(sink.written()) == 15

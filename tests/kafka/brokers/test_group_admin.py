@@ -48,6 +48,18 @@ def test_a_group_that_has_offsets_only_has_no_members_and_one_without_offsets_is
     assert admin.offsets(group).keys() == {TopicPartition(name, 0)}
 
 
+def test_a_group_is_deleted_with_its_offsets_and_one_that_is_not_there_is_deleted_already(
+    topic: MakeTopic, admin: GroupAdmin
+) -> None:
+    name = topic()
+    group = f"group-of-{name}"
+    admin.alter_offsets(group, {TopicPartition(name, 0): 3})
+    admin.delete(group)
+    assert admin.groups(group) == []
+    assert admin.offsets(group) == {}
+    admin.delete(group)
+
+
 @pytest.mark.parametrize("kind", [ShareGroup, StreamsGroup])
 def test_a_group_of_a_new_kind_is_refused_whatever_is_asked_of_it(
     topic: MakeTopic, cluster: Cluster, admin: GroupAdmin, kind: type[ShareGroup | StreamsGroup]

@@ -170,7 +170,7 @@ def test_a_topic_deleted_while_it_is_read_is_loss(begun: Begun, admin: AdminClie
     found = begun.all()
     assert found == list(range(len(found)))
     lost = f"{begun.topic}-0 are lost, offsets [{len(found)}, 60)"
-    assert f"{lost}: the topic or the partition does not exist any more" in warnings_of(caplog)
+    assert f"{lost}: the topic or the partition no longer exists" in warnings_of(caplog)
 
 
 def test_a_topic_made_anew_with_less_records_while_it_is_read_is_loss(

@@ -58,7 +58,7 @@ def test_the_second_format_names_them() -> None:
 
 @pytest.mark.parametrize("text", ["v3\n{}\n" + ORDERS, "", ORDERS, "v1x", "v2\n\nnothing", "v2\n\na\x1b[2J:{}"])
 def test_an_unknown_format_is_not_guessed(text: str) -> None:
-    with pytest.raises(OffsetError, match="v1 and v2 are known"):
+    with pytest.raises(OffsetError, match="only v1 and v2 are supported"):
         source_lines(text)
 
 

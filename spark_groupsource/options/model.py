@@ -1,7 +1,7 @@
-"""Every option of the source: one model, one place.
+"""Defines every option of the source, and reads the options of a query.
 
-Names, defaults and meanings are those of Spark's own Kafka source. `kafka.group.id` is required, and a few options exist only
-for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
+Names, defaults and meanings are those of Spark's own Kafka source. In addition, `kafka.group.id` is required, and a few options
+exist only for a group member. One error lists all mistakes before anything is started. No error and no `repr` shows a secret.
 """
 
 from __future__ import annotations
@@ -338,11 +338,11 @@ class Options(PlainModel):
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
-        """Read the options as Spark passes them on, with names in any case.
+        """Read the options that Spark passes on, with names in upper or lower case.
 
         Args:
             options: The options that the user set.
-            use: What they are for, if that is known. Some options are for one of the two only.
+            use: The kind of query, if it is known. Some options are only for one of the two.
 
         Raises:
             OptionError: The text lists every mistake: the option, its value unless it is secret, and what is allowed.
@@ -368,7 +368,7 @@ class Options(PlainModel):
         return parsed
 
     def _conflicts(self) -> Iterator[str]:
-        """Yield the mistakes of options that are valid alone and not together."""
+        """Yield a mistake for options that are valid alone but not together."""
         for name, limit_ms, reason in (
             ("kafka.max.poll.interval.ms", self.max_poll_interval_ms, "after which the group removes the member"),
             ("assignmentTimeout", self.assignment_timeout_ms, "since new members wait while others drain"),
@@ -384,9 +384,9 @@ class Options(PlainModel):
         for name in ("starting_offsets", "starting_offsets_by_timestamp", "ending_offsets", "ending_offsets_by_timestamp"):
             written = getattr(self, name)
             if isinstance(written, Mapping) and (self.subscribe or self.subscribe_pattern):
-                strangers = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
-                if strangers:
-                    topics = ", ".join(strangers)
+                unsubscribed = sorted({partition.topic for partition in written if not self.matches(partition.topic)})
+                if unsubscribed:
+                    topics = ", ".join(unsubscribed)
                     yield f"{_alias(name)} names topics that are not subscribed to: {topics}. Remove them, or subscribe to them."
         if self.subscribe_pattern and self.group_protocol == "consumer" and self.exclude_internal_topics:
             internal = [topic for topic in INTERNAL_TOPICS if re.fullmatch(self.subscribe_pattern, topic)]
@@ -407,7 +407,7 @@ class Options(PlainModel):
                 "partitions without a commit, write earliest, latest or offsets."
             )
         if self.metrics_port is None and self._gives("metrics.host"):
-            yield "metrics.host has no effect without metrics.port: set metrics.port, too; 0 is any free port."
+            yield "metrics.host has no effect without metrics.port: set metrics.port as well; 0 is any free port."
         if self.metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
             yield (
                 f"metrics.port needs the package prometheus-client where the driver runs: {with_extra('metrics')}, or remove the "
@@ -461,7 +461,7 @@ class Options(PlainModel):
 
     @property
     def without_effect_on_a_batch(self) -> list[str]:
-        """The options that were given and have no effect on a batch read."""
+        """The given options that have no effect on a batch read."""
         return [name for name, about in DESCRIBED.items() if about.warned_of and self._gives(name)]
 
     def _gives(self, alias: str) -> bool:
@@ -479,7 +479,7 @@ class Options(PlainModel):
 
     @property
     def query_name(self) -> str:
-        """What the user calls the query: its `kafka.client.id`, or else the static member's name. Empty without both."""
+        """The user's name for the query: its `kafka.client.id`, or else the static member's name; empty if neither is set."""
         return self.kafka.get("client.id") or self.group_instance_id or ""
 
     @property
@@ -505,7 +505,7 @@ class Options(PlainModel):
         return int(self.kafka.get("max.poll.interval.ms", EVERY_MEMBER["max.poll.interval.ms"]))
 
     def outstanding(self) -> OutstandingClaims:
-        """Return what to do with ranges that are owed to other streams."""
+        """Return the user's choice for ranges that are owed to other streams."""
         if self.outstanding_claims is None:
             return OutstandingClaims(chosen=False)
         return HOLD if self.outstanding_claims == "hold" else OutstandingClaims(reread_after_s=self.outstanding_claims / 1000)
@@ -520,7 +520,7 @@ class Options(PlainModel):
         return member_settings(self.kafka, INTERNAL_TOPICS if leaves_out else ())
 
     def fetch_settings(self, schema: pa.Schema | None = None) -> FetchSettings:
-        """Return how tasks read the columns of `schema`, or else those of Spark's own Kafka source. It contains secrets."""
+        """Return the settings with which tasks read `schema`, or the columns of Spark's own source. They contain secrets."""
         from spark_groupsource.fetch.arrow_schema import arrow_schema
 
         return FetchSettings(
@@ -549,7 +549,7 @@ class Options(PlainModel):
 
 
 DESCRIBED = described(Options)
-"""Every option by its name, but for `kafka.*`."""
+"""Every option by its name, except for `kafka.*`."""
 
 
 def _alias(name: str) -> str:

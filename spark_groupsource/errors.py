@@ -104,7 +104,7 @@ class GroupNotFound(BrokerError):
 
 
 class NotAConsumerGroup(BrokerError):
-    """The group is of another kind: a share group, a streams group, or a classic one that is not of consumers."""
+    """The group is of another kind: a share group, a streams group, or a classic group whose members are not consumers."""
 
 
 class TopicNotFound(BrokerError):

@@ -163,7 +163,7 @@ class GroupAdmin:
         return frozenset(member.member_id for member in self._description(group).members)
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return a member with what the coordinator has assigned to it.
+        """Return a member of the group, with the partitions that the coordinator has assigned to it.
 
         The result is `None` if the group does not have this member.
 

@@ -100,7 +100,7 @@ class GroupAdminProcess:
         return members
 
     def member(self, group: str, member_id: str) -> GroupMember | None:
-        """Return what `GroupAdmin.member` returns.
+        """Return a member of the group, with the partitions assigned to it (`GroupAdmin.member`).
 
         Raises:
             GroupKafkaError: As `GroupAdmin` and its `member` do.

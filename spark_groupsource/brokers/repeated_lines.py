@@ -36,7 +36,7 @@ _PASSED = "groupkafka_has_passed"
 
 @dataclass
 class _Written:
-    since: float
+    written_at: float
     lines: set[str]
     left_out: int = 0
 
@@ -67,7 +67,7 @@ class RepeatFilter(logging.Filter):
         # There is no lock, because a signal handler that logs while this thread is here would wait for it forever. At worst, a
         # line is written twice by two threads, or a number is too small.
         written = self._written.get(kind)
-        if written is None or now - written.since >= WRITTEN_EVERY_S:
+        if written is None or now - written.written_at >= WRITTEN_EVERY_S:
             if written is None and len(self._written) >= MOST_KINDS:
                 self._written = {}
             self._written[kind] = _Written(now, {line})
@@ -102,4 +102,4 @@ def kind_of_line(line: str) -> str:
 
 def _number_of(written: _Written, now: float) -> str:
     lines = "1 line" if written.left_out == 1 else f"{written.left_out} lines"
-    return f"{lines} like this left out in {now - written.since:.0f} s"
+    return f"{lines} like this left out in {now - written.written_at:.0f} s"

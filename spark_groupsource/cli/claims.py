@@ -57,7 +57,7 @@ AWAY = "has stopped, or has lost the partition, before it confirmed the range"
 @group_options
 @json_option
 def claims(bootstrap_server: str, group: str, command_config: Path | None, as_json: bool) -> None:
-    """List the ranges that queries have claimed and not confirmed: since when, and what to do.
+    """List the ranges that queries have claimed but not confirmed, with their age, and what to do about them.
 
     \b
     KIND    in flight: a running query processes the range

@@ -69,7 +69,7 @@ def execute_option(command: Command) -> Command:
 
 
 def client_settings(bootstrap_server: str, command_config: Path | None) -> dict[str, str]:
-    """Return librdkafka's settings for a client of these brokers, with those of the file.
+    """Return librdkafka's settings for a client of these brokers, including the settings in the file.
 
     Raises:
         OptionError: The file cannot be read, or a setting is wrong.

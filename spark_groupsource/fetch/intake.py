@@ -90,7 +90,7 @@ class Throttling:
         self._ends_at = 0.0
 
     def note(self, seconds: float) -> None:
-        """Note the throttle time from a broker's response: for so long the broker does not read from the connection."""
+        """Note the throttle time from a broker's response, during which the broker does not read from the connection."""
         self._ends_at = max(self._ends_at, time.monotonic() + seconds)
 
     @property

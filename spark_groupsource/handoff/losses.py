@@ -1,4 +1,4 @@
-"""Find records that disappeared from Kafka before they were read, by comparing positions with the current logs. Pure.
+"""Finds records that disappeared from Kafka before they were read, by comparing positions with the current logs. Pure.
 
 Four things can have happened to a partition:
 

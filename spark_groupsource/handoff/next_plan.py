@@ -1,4 +1,4 @@
-"""Make the next plan of a stream: the ranges to read, and the offset that Spark gets. Pure."""
+"""Makes the next plan of a stream: the ranges to read, and the offset that Spark gets. Pure."""
 
 from __future__ import annotations
 

@@ -297,7 +297,7 @@ def _in_runs(values: Mapping[TopicPartition, V]) -> dict[str, dict[str, tuple[V,
 
 
 def _by_partition(in_runs: Mapping[str, Mapping[str, tuple[V, ...]]]) -> Mapping[TopicPartition, V]:
-    """Return the values by partition again: the reverse of `_in_runs`."""
+    """Return the values by partition: the reverse of `_in_runs`."""
     return MappingProxyType(
         {
             TopicPartition(topic, number): value

@@ -1,4 +1,4 @@
-"""Plan the next micro-batch: turn positions, end offsets and a limit into ranges, and ranges into tasks. Pure."""
+"""Plans the next micro-batch: turns positions, end offsets and a limit into ranges, and ranges into tasks. Pure."""
 
 from __future__ import annotations
 

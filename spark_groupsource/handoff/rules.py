@@ -187,7 +187,7 @@ def adopt(
 
 
 def _past(stream: Stream, commit: GroupCommit, known: Evidence) -> tuple[PastStream, ...] | None:
-    """Return which streams owned the partition before `stream`."""
+    """Return the streams that owned the partition before `stream`, with their newest plans."""
     if not isinstance(commit, CommitRecord):
         return None
     streams = (*(commit.past or ()), PastStream(commit.stream, commit.logged, commit.done))
@@ -267,7 +267,7 @@ def _lacks_commit(stream: Stream, partition: TopicPartition, commit: GroupCommit
 
 
 def _newest_plan(stream: Stream, commit: CommitRecord) -> int:
-    """Return the newest plan of this stream in the record, which it wrote, which owes it a range, or where it is a past owner."""
+    """Return the newest plan of this stream in the record: as its writer, for an owed range, or as a past owner."""
     known = (
         (commit.stream, commit.logged),
         *((entry.stream, entry.plan) for entry in commit.owed),

@@ -62,7 +62,7 @@ METRICS = "Metrics"
 
 
 class Options(PlainModel):
-    """What the user asked for. `parse` makes it, and nothing changes it."""
+    """The checked options of a query that reads. `parse` makes them, and they never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
@@ -93,7 +93,7 @@ class Options(PlainModel):
             "earliest and -1 is latest. A batch read takes no `latest`. It also takes `committed`: where the group has stopped."
         ),
     )
-    """One word, or the offsets; see `stream_start` and `batch_start`."""
+    """A word such as `latest`, or the offsets; see `stream_start` and `batch_start`."""
 
     starting_offsets_by_timestamp: Annotated[Mapping[TopicPartition, int] | None, PlainValidator(times_value)] = option(
         "startingOffsetsByTimestamp",
@@ -292,7 +292,7 @@ class Options(PlainModel):
             "partition any more. Without a value it is `hold`, and a new query warns at its start if it leaves such ranges."
         ),
     )
-    """`hold`, or after how many ms to read; see `outstanding`."""
+    """`hold`, or the number of ms after which to read the ranges; see `outstanding`."""
 
     checkpoint_location: Annotated[str | None, BeforeValidator(not_blank)] = option(
         "checkpointLocation",
@@ -334,7 +334,7 @@ class Options(PlainModel):
     )
 
     kafka: InstanceOf[Settings] = Field(default=Settings({}), repr=False, exclude=True)
-    """The user's `kafka.*`, translated. It contains secrets and does not show them."""
+    """The user's options `kafka.*`, translated for librdkafka. They contain secrets, which their repr does not show."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Literal["stream", "batch"] | None = None) -> Options:
@@ -431,18 +431,18 @@ class Options(PlainModel):
 
     @property
     def stream_start(self) -> Position:
-        """Where a stream starts in partitions for which the group has no commit."""
+        """The position at which a stream starts in partitions without a commit of the group."""
         return self._starting("latest")
 
     @property
     def batch_start(self) -> Position | Literal["committed"]:
-        """Where a batch read starts."""
+        """The position at which a batch read starts."""
         start = self._starting("earliest")
         return "committed" if start == "earliest" and self.starting_offsets == "committed" else start
 
     @property
     def batch_end(self) -> Position:
-        """Where a batch read ends (exclusive)."""
+        """The position at which a batch read ends (exclusive)."""
         if self.ending_timestamp is not None:
             return ByTime("endingTimestamp", self.ending_timestamp, or_latest=True)
         if self.ending_offsets_by_timestamp is not None:
@@ -489,7 +489,7 @@ class Options(PlainModel):
 
     @property
     def assignment_strategy(self) -> str:
-        """The member's assignors (classic), or the broker's (KIP-848). With `server` the broker chooses."""
+        """The member's assignors (classic), or the broker's assignor (KIP-848); with `server` the broker chooses it."""
         if self.group_protocol == "consumer":
             return self.kafka.get("group.remote.assignor", "server")
         return self.member_settings()["partition.assignment.strategy"]

@@ -32,7 +32,7 @@ ONCE = "Each record once"
 """The headings of docs/sink.md."""
 
 GIVEN_BY_SPARK = frozenset({"checkpointlocation", "path", "queryname", "outputmode", "trigger"})
-"""What a writer's options may have besides, in lower case. It is Spark's."""
+"""Spark's own options of a writer, in lower case, which may be among the options of the sink."""
 
 Guarantee = Literal["exactly-once", "at-least-once"]
 
@@ -51,7 +51,7 @@ def _prefix(text: str) -> str:
 
 
 class SinkOptions(PlainModel):
-    """What the user asked for. `parse` makes it, and nothing changes it."""
+    """The checked options of a query that writes. `parse` makes them, and they never change."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 

@@ -15,8 +15,8 @@ FIRST_TIMEOUTS_S = (3.0, 3.0)
 """The time limits of the first attempts to describe topics. After each of them another broker is asked."""
 
 IDLE_S = 10.0
-"""How long a client may have had no answer before a request without an answer can mean that the network has forgotten the
-connection. Such a request is repeated on a new connection, or a new client is made for it."""
+"""How long a client may be idle. After a longer pause, a missing answer may mean that the network has forgotten the connection,
+so the first request is repeated on a new connection, or sent by a new client."""
 
 FETCH_TIMEOUT_S = 30.0
 """The time limit of one request for the group's commits, which contain the records of the hand-off."""
